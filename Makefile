@@ -1,0 +1,70 @@
+# make help lists the targets. Nothing to set up first: each target makes the venv it needs.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BENCH  ?= .venv-bench
+ARGS   ?=
+
+# -qq: errors still show. --no-compile: Python compiles what is imported, which is far less than all.
+INSTALL = -m pip --disable-pip-version-check --no-input -qq install --no-compile
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help try test lint bench clean
+
+help:
+	@echo "make try     watch a short story: many processes, a kill, a rollback"
+	@echo "make test    run the tests          (make test ARGS='-k rollback -x')"
+	@echo "make lint    ruff and mypy --strict"
+	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
+	@echo "make clean   remove venvs, caches and builds"
+	@echo
+	@echo "Another Python: make test PYTHON=python3.13 VENV=.venv-3.13"
+
+try: $(VENV)/.core
+	@$(VENV)/bin/python examples/story.py $(ARGS)
+
+test: $(VENV)/.dev
+	@$(VENV)/bin/python -m pytest $(ARGS)
+
+lint: $(VENV)/.dev
+	@$(VENV)/bin/python -m ruff check .
+	@$(VENV)/bin/python -m ruff format --check .
+	@$(VENV)/bin/python -m mypy
+
+bench: $(BENCH)/.bench
+	@$(BENCH)/bin/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Stamps: a venv is made once, and installed into again only when what it holds was changed.
+
+%/.made:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "everturn needs Python 3.11 or newer, and '$(PYTHON)' was not found. Name one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "everturn needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Name another: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@echo "making $* with $$($(PYTHON) --version 2>&1)"
+	@$(PYTHON) -m venv $* || { \
+	  echo "'$(PYTHON) -m venv' failed; on Debian and Ubuntu it needs the package python3-venv." >&2; exit 1; }
+	@touch $@
+
+%/.core: %/.made pyproject.toml
+	@echo "installing everturn into $*"
+	@$*/bin/python $(INSTALL) -e .
+	@touch $@
+
+%/.dev: %/.core requirements/dev.txt
+	@echo "installing the development tools into $*"
+	@$*/bin/python $(INSTALL) -r requirements/dev.txt
+	@touch $@
+
+%/.bench: %/.core requirements/bench.txt
+	@echo "installing the peers into $*"
+	@$*/bin/python $(INSTALL) -r requirements/bench.txt
+	@touch $@
+
+# Otherwise make deletes stamps it only passed through.
+.SECONDARY:
