@@ -1,0 +1,65 @@
+"""The command: choose the measurements, run them, print the table, write the JSON."""
+
+import argparse
+import importlib
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import machine, report
+from benchmarks.plan import Measurement, Plan, Row
+from benchmarks.rounds import progress
+
+MEASUREMENTS = ("append", "group_commit", "processes", "load", "peers", "growth", "ranges", "size", "imports")
+RESULTS = Path(__file__).parent / "results" / "latest.json"
+
+
+def main() -> int:
+    """Return 1 when a measurement broke, 0 otherwise: a missed bar is a finding, not a failure."""
+    arguments = _arguments()
+    names = [name for name in arguments.only or MEASUREMENTS if arguments.peers or name != "peers"]
+    rows: list[Row] = []
+    broken = []
+    with tempfile.TemporaryDirectory(prefix="everturn-bench-", dir=arguments.directory) as scratch:
+        plan = Plan(Path(scratch), quick=arguments.quick, peers=arguments.peers)
+        facts = machine.facts(plan.directory)
+        for name in names:
+            start = time.perf_counter()
+            print(f"{name} ...", file=sys.stderr, flush=True)
+            try:
+                for row in _measurement(name)(plan):
+                    rows.append(row)
+                    progress(report.line(row))
+            except Exception as exc:  # noqa: BLE001  one broken measurement must not lose the others
+                broken.append(name)
+                rows.append(Row(name, "", "", note=f"broken: {type(exc).__name__}: {exc}"))
+            progress(f"{time.perf_counter() - start:.1f} s")
+    print(", ".join(f"{name}: {value}" for name, value in facts.items()) + "\n")
+    print(report.table(rows))
+    report.write_json(arguments.json, rows, facts, machine.versions())
+    return 1 if broken else 0
+
+
+def _measurement(name: str) -> Measurement:
+    """Import a measurement only when it runs: a broken or absent part of everturn must not stop the rest."""
+    measure: Measurement = importlib.import_module(f"benchmarks.rows.{name}").measure
+    return measure
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds, shorter histories: under a minute"
+    )
+    parser.add_argument(
+        "--only", nargs="+", choices=MEASUREMENTS, metavar="NAME", help=", ".join(MEASUREMENTS)
+    )
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave other stores out")
+    parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where the JSON goes")
+    parser.add_argument("--directory", type=Path, help="where the databases go: the disk that is measured")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

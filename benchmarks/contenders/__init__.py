@@ -1,0 +1,60 @@
+"""The stores that are compared, and the three verbs each one is driven by.
+
+A contender turns the workload's plain messages into its own kind before the clock starts, because making
+them is the caller's work. Encoding and writing is the store's work and is timed. Each store keeps its
+default settings, except that the bare driver is set to the durability everturn promises (WAL,
+synchronous=FULL).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+class Contender(Protocol):
+    """One store on one fresh file of its own."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or make the database in this empty directory."""
+
+    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
+        """Append `turns` turns of two messages, numbered from `first`; seconds each one took."""
+
+    def load(self, session_id: str) -> tuple[float, int]:
+        """Read the whole session as the store's own objects: seconds, and how many messages came."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """Where to find a contender without importing it here: some take seconds to import."""
+
+    title: str
+    target: str
+    distributions: tuple[str, ...]
+
+
+EVERTURN = Entrant("everturn", "benchmarks.contenders.ours:Everturn", ("everturn", "apsw"))
+EVERTURN_ASYNC = Entrant("everturn async", "benchmarks.contenders.ours:AsyncEverturn", ("everturn", "apsw"))
+BARE = Entrant("bare apsw, 2 rows", "benchmarks.contenders.bare:Bare", ("apsw",))
+BARE_SAME_ROWS = Entrant("bare apsw, same rows", "benchmarks.contenders.bare:BareSameRows", ("apsw",))
+PEERS = (
+    Entrant(
+        "OpenAI Agents SQLiteSession", "benchmarks.contenders.openai_agents:OpenAIAgents", ("openai-agents",)
+    ),
+    Entrant(
+        "LangChain SQLChatMessageHistory",
+        "benchmarks.contenders.langchain:LangChain",
+        ("langchain-community", "SQLAlchemy"),
+    ),
+    Entrant(
+        "LangGraph SqliteSaver",
+        "benchmarks.contenders.langgraph:LangGraph",
+        ("langgraph", "langgraph-checkpoint-sqlite"),
+    ),
+    Entrant(
+        "ADK SqliteSessionService", "benchmarks.contenders.google_adk:GoogleADK", ("google-adk", "aiosqlite")
+    ),
+)

@@ -1,0 +1,122 @@
+"""Each contender in a process of its own, driven over a pipe. Knows nothing of any particular store.
+
+Why processes: a peer brings Python's `sqlite3` and hundreds of imported modules, which would slow the
+garbage collector of everyone beside it. The pipe is outside the timed part: the contender times itself.
+"""
+
+import gc
+import importlib
+import multiprocessing
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from benchmarks.contenders import Contender, Entrant
+
+PATIENCE = 120.0  # seconds: the slowest peer needs about ten to import and fill 1,000 messages
+
+
+class ContenderError(Exception):
+    """The contender cannot take part; the text says why in one line."""
+
+
+class Hosted:
+    """A contender in another process, with the same verbs."""
+
+    def __init__(self, entrant: Entrant, path: Path) -> None:
+        """Start it; it imports and opens while the caller goes on. Wait for it with `ready`."""
+        self.title = entrant.title
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, entrant.target, path), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._ready = False
+
+    def __enter__(self) -> Self:
+        """Return the running contender."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End its process."""
+        self.close()
+
+    def ready(self) -> None:
+        """Wait until it has opened its file. Raises ContenderError if it is not installed or cannot."""
+        if not self._ready:
+            self._receive()
+            self._ready = True
+
+    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
+        """See Contender.append."""
+        seconds: list[float] = self._call("append", (session_id,), {"turns": turns, "first": first})
+        return seconds
+
+    def load(self, session_id: str) -> tuple[float, int]:
+        """See Contender.load."""
+        answer: tuple[float, int] = self._call("load", (session_id,), {})
+        return answer
+
+    def close(self) -> None:
+        """Ask it to close, then make sure that its process is gone."""
+        if self._process.is_alive():
+            try:
+                self._call("close", (), {})
+            except ContenderError:
+                pass  # it is ended below in any case
+        self._process.join(timeout=5)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._pipe.close()
+
+    def _call(self, verb: str, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+        self.ready()
+        try:
+            self._pipe.send((verb, args, kwargs))
+        except OSError as exc:
+            raise ContenderError("its process ended") from exc
+        return self._receive()
+
+    def _receive(self) -> Any:
+        try:
+            if not self._pipe.poll(PATIENCE):
+                raise ContenderError(f"no answer within {PATIENCE:.0f} s")
+            outcome, answer = self._pipe.recv()
+        except (EOFError, OSError) as exc:
+            raise ContenderError("its process ended") from exc
+        if outcome == "failed":
+            raise ContenderError(answer)
+        return answer
+
+
+def _serve(pipe: Connection, target: str, path: Path) -> None:
+    """Make the contender and answer calls until `close`."""
+    module, name = target.split(":")
+    try:
+        contender: Contender = getattr(importlib.import_module(module), name)(path)
+    except ModuleNotFoundError as exc:
+        pipe.send(("failed", f"not installed (no module {exc.name})"))
+        return
+    except Exception as exc:  # noqa: BLE001  any peer may break in any way; the run goes on without it
+        pipe.send(("failed", _one_line(exc)))
+        return
+    pipe.send(("ok", None))
+    while True:
+        verb, args, kwargs = pipe.recv()
+        gc.collect()
+        try:
+            pipe.send(("ok", getattr(contender, verb)(*args, **kwargs)))
+        except Exception as exc:  # noqa: BLE001  as above
+            traceback.print_exc()
+            pipe.send(("failed", _one_line(exc)))
+        if verb == "close":
+            return
+
+
+def _one_line(exc: Exception) -> str:
+    return f"{type(exc).__name__}: {exc}".splitlines()[0]

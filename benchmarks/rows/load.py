@@ -1,0 +1,58 @@
+"""Load a session of 1,000 messages as objects, beside bare rows and `json.loads`."""
+
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+from benchmarks.contenders import BARE, EVERTURN, EVERTURN_ASYNC
+from benchmarks.contenders.host import Hosted
+from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.rounds import interleave
+from benchmarks.stats import ratio
+
+MESSAGES = 1_000
+LOADS = 5
+
+
+def measure(plan: Plan) -> Iterator[Row]:
+    """Baseline: the same messages in one clustered table, read as `[json.loads(body) for (body,) in rows]`.
+
+    It makes dicts and checks nothing; everturn makes objects and verifies a checksum on the way.
+    """
+    with ExitStack() as stack:
+        hosted = {
+            entrant: stack.enter_context(Hosted(entrant, plan.path(f"load/{entrant.title}")))
+            for entrant in (EVERTURN, EVERTURN_ASYNC, BARE)
+        }
+        for contender in hosted.values():
+            contender.append("long", turns=MESSAGES // 2)
+        figures = interleave(
+            {entrant: load_round(contender, messages=MESSAGES) for entrant, contender in hosted.items()},
+            rounds=plan.pick(60, 20),
+        )
+    for name, ours, bar in (
+        ("load 1,000 messages as objects", EVERTURN, Bar("<=", 0.4)),
+        ("load 1,000 messages, async", EVERTURN_ASYNC, None),
+    ):
+        yield Row(
+            name,
+            duration(statistics.median(figures[ours])),
+            f"{duration(statistics.median(figures[BARE]))} rows + json.loads",
+            ratio(figures[ours], figures[BARE]),
+            bar=bar,
+        )
+
+
+def load_round(contender: Hosted, *, messages: int) -> Callable[[], float]:
+    """A round of loads of the session `long`: the median of the seconds each took."""
+
+    def one_round() -> float:
+        seconds = []
+        for _ in range(LOADS):
+            taken, count = contender.load("long")
+            if count != messages:
+                raise RuntimeError(f"{contender.title} loaded {count} of {messages} messages")
+            seconds.append(taken)
+        return statistics.median(seconds)
+
+    return one_round
