@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from benchmarks.contenders import BARE, BARE_SAME_ROWS, EVERTURN, EVERTURN_ASYNC
+from benchmarks.contenders import BARE, BARE_SAME_ROWS, EVERTURN, EVERTURN_ASYNC, TWIN
 from benchmarks.contenders.host import Hosted
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave
@@ -19,7 +19,8 @@ def measure(plan: Plan) -> Iterator[Row]:
     """Baselines, both in `contenders/bare.py`: the four rows everturn writes, and the two messages alone.
 
     The bar is for the same rows. The second baseline is beside it because a person with a bare driver would
-    not write the other two rows: it shows what the promises cost.
+    not write the other two rows: it shows what the promises cost. The last row is the method measuring
+    itself.
 
     A round is 20 turns on a session that is new in that round, its figure the median of the 20. A WAL
     checkpoint (one in some 300 appends) is therefore in no figure; it costs everyone about the same. Each
@@ -29,7 +30,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     with ExitStack() as stack:
         hosted = {
             entrant: stack.enter_context(Hosted(entrant, plan.path(f"append/{entrant.title}")))
-            for entrant in (EVERTURN, EVERTURN_ASYNC, BARE_SAME_ROWS, BARE)
+            for entrant in (EVERTURN, EVERTURN_ASYNC, BARE_SAME_ROWS, TWIN, BARE)
         }
         for contender in hosted.values():
             contender.append("warm-up", turns=WARM_UP)
@@ -41,6 +42,7 @@ def measure(plan: Plan) -> Iterator[Row]:
         ("append a turn, one writer", EVERTURN, BARE_SAME_ROWS, Bar("<=", 1.25)),
         ("append a turn, over its two messages alone", EVERTURN, BARE, Bar("<=", 1.25, wanted=True)),
         ("append a turn, one async task", EVERTURN_ASYNC, BARE_SAME_ROWS, None),
+        ("noise: the bare driver over its twin", TWIN, BARE_SAME_ROWS, None),
     ):
         yield Row(
             name,

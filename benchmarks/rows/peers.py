@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -28,10 +29,17 @@ def measure(plan: Plan) -> Iterator[Row]:
         disk: dict[Entrant, int] = {}
         paths = {entrant: plan.path(f"peers/{entrant.title}") for entrant in (EVERTURN, *PEERS)}
         started = {entrant: stack.enter_context(Hosted(entrant, path)) for entrant, path in paths.items()}
+        pool = stack.enter_context(
+            ThreadPoolExecutor(len(started))
+        )  # filling is not timed: let them share the cores
+        filled = {
+            entrant: pool.submit(contender.append, "long", turns=MESSAGES // 2)
+            for entrant, contender in started.items()
+        }
         for entrant, contender in started.items():
             progress(f"writing {MESSAGES:,} messages to {entrant.title}")
             try:
-                contender.append("long", turns=MESSAGES // 2)
+                filled[entrant].result()
             except ContenderError as exc:
                 yield Row(entrant.title, "", "", note=str(exc))
                 continue
