@@ -1,0 +1,1 @@
+"""Tools to prove a memory store: faults, contracts and golden files."""
