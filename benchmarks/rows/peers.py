@@ -41,7 +41,7 @@ def measure(plan: Plan) -> Iterator[Row]:
             try:
                 filled[entrant].result()
             except ContenderError as exc:
-                yield Row(entrant.title, "", "", note=str(exc))
+                yield Row(entrant.title, "", str(exc))
                 continue
             hosted[entrant] = contender
             disk[entrant] = _bytes(paths[entrant])
