@@ -123,9 +123,7 @@ class PowerLossVFS(_Disk):
         """Whether there is power: false from the cut until `power_on`."""
         return self._platter.is_on
 
-    def cut_at(
-        self, sync: int, *, moment: Literal["before", "after"] = "before", torn: int | None = None
-    ) -> None:
+    def cut_at(self, sync: int, *, moment: Literal["before", "after"] = "before", torn: int | None = None) -> None:
         """Cut the power when `syncs` reaches `sync`, just before or just after that sync takes effect.
 
         After it, the change is on the disk and yet was never acknowledged. `torn` is as for `cut`.

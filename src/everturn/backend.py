@@ -1,0 +1,257 @@
+"""What an engine must do for everturn: the operations, each of them one atomic request.
+
+It holds the words a backend and the engine above speak (requests and their outcomes), and no code that runs.
+
+A backend stores, for each life of a session: a log of entries in `seq` order, the jumps in it (rules.path), the
+current `State`, snapshots and undo steps (copies of a State), and the latest changes. It gives out `seq` and
+`version`, checks every condition of a request before its first write, and reports what it found as a `Status`.
+Exceptions are for faults: MemoryStoreBackendError, saying whether the request may have been applied.
+
+The methods are coroutines. A blocking backend never suspends in them; that is how both faces share one engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from everturn.codec import Draft, EntryRow, MessageRow
+from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem, SessionInfo, Snapshot
+from everturn.rules import State
+
+# --- changes ---------------------------------------------------------------------------------------------------
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """Write these entries as one turn. With `after`, first move the head back to that seq (undoable)."""
+
+    drafts: tuple[Draft, ...]
+    messages: int  # how many of them are messages
+    dimension: int | None = None  # of the summaries among them
+    after: int | None = None
+
+
+class SetFloor(msgspec.Struct, frozen=True, gc=False):
+    """Hide everything up to `floor` but summaries and `kept` (undoable): a trim, planned on `seen`.
+
+    Applies if `seen.head` is still on the path and cleared, floor and kept are as seen; else MOVED. With `floor`
+    None there is nothing to hide; the request is sent for its key and expected version.
+    """
+
+    seen: State
+    floor: int | None
+    kept: tuple[int, ...] = ()
+    hidden: int = 0  # messages that become invisible
+
+
+class Clear(msgspec.Struct, frozen=True, gc=False):
+    """Hide every entry (undoable)."""
+
+
+class TakeSnapshot(msgspec.Struct, frozen=True, gc=False):
+    """Give the current state an id and a label."""
+
+    snapshot_id: str
+    label: str | None
+
+
+class DeleteSnapshot(msgspec.Struct, frozen=True, gc=False):
+    snapshot_id: str
+
+
+class Rollback(msgspec.Struct, frozen=True, gc=False):
+    """Make the snapshot's state the current one (undoable)."""
+
+    snapshot_id: str
+
+
+class Undo(msgspec.Struct, frozen=True, gc=False):
+    """Take back the latest undo step. After a trim or clear: show again what it hid, keep what came later. After a
+    rollback or replace: return to the state before it; FOLLOWED if turns were appended since, unless the request
+    names the expected version."""
+
+
+class SetTTL(msgspec.Struct, frozen=True, gc=False):
+    seconds: float | None
+
+
+Effect: TypeAlias = Append | SetFloor | Clear | TakeSnapshot | DeleteSnapshot | Rollback | Undo | SetTTL
+
+
+class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
+    """One change to one session, with everything needed to apply it once.
+
+    `call` is made once per call and repeated by retries; `retry` says that an earlier attempt may have landed, so
+    that an engine without blind retries of its own need not look for `call` the first time. `key` and `content`
+    are digests of the caller's idempotency key and of what it was used with. `life` and `ttl` are for a session
+    that this change begins.
+    """
+
+    session_id: str
+    kind: str
+    effect: Effect
+    call: bytes
+    life: str
+    ttl: float | None
+    key: bytes | None = None
+    content: bytes | None = None
+    expected_version: int | None = None
+    expected_life: str | None = None
+    retry: bool = False
+
+
+class Status(Enum):
+    """What became of a request. Only APPLIED wrote anything."""
+
+    APPLIED = "applied"
+    REPLAYED = "replayed"  # an earlier attempt, or an earlier use of the key, had written it
+    UNCHANGED = "unchanged"  # there was nothing to do; no version was used
+    CONFLICT = "conflict"  # not at the expected version, or not that life
+    KEY_REUSED = "key_reused"  # the key was used with other content
+    NO_SESSION = "no_session"
+    NO_SNAPSHOT = "no_snapshot"
+    NO_VERSION = "no_version"  # never reached, or reclaimed
+    NOTHING_TO_UNDO = "nothing_to_undo"
+    FOLLOWED = "followed"  # turns follow what an undo would take back
+    MOVED = "moved"  # a trim was planned on a state that is no more
+    NOT_ON_PATH = "not_on_path"  # `after` is not in the history
+    DIMENSION = "dimension"  # the session's embeddings have another length
+    EXISTS = "exists"  # the session to fork into is there already
+
+
+class ChangeOutcome(msgspec.Struct, frozen=True, gc=False):
+    """`version` and `life` are those of the receipt; on a refusal, the session's own (0 and "" if absent)."""
+
+    status: Status
+    life: str = ""
+    version: int = 0
+    first_seq: int = 0
+    count: int = 0
+    snapshot: Snapshot | None = None
+    detail: int = 0  # DIMENSION: the session's
+
+
+# --- reads -----------------------------------------------------------------------------------------------------
+
+At: TypeAlias = str | int | None  # a snapshot's id, a version, or now
+
+
+class Query(msgspec.Struct, frozen=True, gc=False):
+    """Which visible entries to read: of one kind or all, after and before a seq, at most the `limit` latest (none at
+    0). `snapshots`: list the session's snapshots too, as of the same moment."""
+
+    session_id: str
+    kind: str | None = None
+    at: At = None
+    after: int = 0
+    before: int | None = None
+    limit: int | None = None
+    snapshots: bool = False
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """What a read found beside the rows it handed over. `first_missing` is the first seq that should be there and
+    is not (0: all there). `cut` says that `limit` left out earlier entries."""
+
+    status: Status  # APPLIED: fine; NO_SESSION, NO_SNAPSHOT, NO_VERSION
+    session: SessionInfo | None = None
+    state: State = State()
+    snapshots: tuple[Snapshot, ...] = ()  # in the order they were taken
+    first_missing: int = 0
+    cut: bool = False
+
+
+Take: TypeAlias = Callable[[Sequence[Any]], None]
+"""Receives the rows in seq order, a batch at a time: MessageRow if the query names a kind, else EntryRow. It may run in
+another thread, and runs again from the start if a read is retried."""
+
+
+class ForkRequest(msgspec.Struct, frozen=True, gc=False):
+    """Copy what is visible at `at` into `target`, which must not exist, under the same seqs."""
+
+    source: str
+    target: str
+    at: At
+    call: bytes
+    life: str
+    ttl: float | None
+    key: bytes | None = None
+    content: bytes | None = None
+    expected_version: int | None = None  # of the source
+    expected_life: str | None = None
+    retry: bool = False
+
+
+Order: TypeAlias = Literal["recent"] | None
+
+
+class Backend(Protocol):
+    """An engine. Every method is one atomic request, and ends by `deadline` (on the face's clock, monotonic)."""
+
+    async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        """Apply all of the change or nothing, and record it.
+
+        In this order, before the first write: a known `call` or `key` is REPLAYED with its first receipt (a key only
+        while its turn is on the path; with other content it is KEY_REUSED); an unmet expectation is a CONFLICT; then
+        whatever the effect needs. An absent or expired session has version 0; Append and TakeSnapshot begin a new
+        life, Clear and SetFloor find nothing to do, the rest is NO_SESSION. Every APPLIED change adds one to the
+        version, refreshes the TTL and is remembered for at least the next 1,024 changes.
+        """
+        ...
+
+    async def read(self, query: Query, take: Take, deadline: float) -> Reading:
+        """Hand over entries of one state, in seq order, all seen at one moment. NO_SESSION if there is none."""
+        ...
+
+    async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
+        """The latest changes, newest first; none if the session is absent."""
+        ...
+
+    async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
+        """Sessions whose id begins with `prefix`, by id in byte order, or the latest changed first. A session that is
+        present throughout is on at least one page."""
+        ...
+
+    async def find(
+        self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
+    ) -> None:
+        """Hand visible entries whose body may contain `text` (rules.fold applied) to `take`, with their session, newest
+        first, until it says False. It looks closer."""
+        ...
+
+    async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
+        """Make the target visible in one step, at version 1. EXISTS if there is a session of that name."""
+        ...
+
+    async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
+        """Physically remove every life of the session. An absent one is a receipt of zeros."""
+        ...
+
+    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+        """One bounded step of reclaiming: entries of the session that no head, snapshot or undo step can reach, and
+        changes older than the latest 1,024. None: what is left of sessions that ended. All zeros: nothing is left."""
+        ...
+
+    async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
+        """How many entries the session has stored, and what is wrong with it. None: what belongs to no session."""
+        ...
+
+    async def close(self) -> None:
+        """Release what this backend opened. Calls after it fail; a second close does nothing."""
+        ...
+
+
+class Engine(Protocol):
+    """What the entry point of a scheme (group `everturn.backends`) names: a module or an object with these."""
+
+    OPTIONS: Mapping[str, Callable[[Any], Any]]  # the options it takes, each with what reads its value
+
+    def open(self, url: str, options: Mapping[str, Any], deadline: float) -> Backend: ...
+
+    async def open_async(self, url: str, options: Mapping[str, Any], deadline: float) -> Backend: ...
+
+
+__all__ = ["Backend", "ChangeOutcome", "ChangeRequest", "Engine", "MessageRow", "Query", "Reading", "Status"]

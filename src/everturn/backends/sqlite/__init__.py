@@ -1,0 +1,97 @@
+"""SQLite inside the process: the default engine, and the entry point of the scheme `sqlite`.
+
+    __init__.py     this: URLs and options
+    backend.py      the protocol's operations; background.py runs them for an event loop
+    commit.py       group commit: who writes when
+    changes.py      what a change does; forks.py, upkeep.py the larger ones
+    reads.py        what a read does; listing.py and verify.py across sessions
+    connections.py  connections, locks, forks, SQLite's errors as ours
+    schema.py       schema/*.sql, the stored form by version
+
+The .sql files hold the statements of the module they are named after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from everturn.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from everturn.backends.sqlite.backend import SqliteBackend
+    from everturn.backends.sqlite.background import AsyncSqliteBackend
+    from everturn.backends.sqlite.connections import Database
+
+_LEVELS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+
+def _synchronous(value: object) -> str:
+    level = str(value).upper()
+    if level not in _LEVELS:
+        raise InvalidInput(f"{value!r} is not one of {', '.join(_LEVELS)}", path="synchronous")
+    return level
+
+
+def _namespace(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > 512:
+        raise InvalidInput(f"is a string of up to 512 bytes without NUL, not {value!r}", path="namespace")
+    return value
+
+
+OPTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "namespace": _namespace,
+    "synchronous": _synchronous,
+    "vfs": str,
+}
+
+
+def open(url: str, options: Mapping[str, Any], deadline: float) -> SqliteBackend:
+    """Open or create the file that a `sqlite:` URL names. Raises InvalidInput, SchemaTooNew, MemoryStoreBackendError."""
+    from everturn.backends.sqlite.backend import SqliteBackend
+
+    database = _database(url, options)
+    _open_file(database, deadline)
+    return SqliteBackend(database)
+
+
+async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> AsyncSqliteBackend:
+    """The same, off the event loop."""
+    from everturn.backends.sqlite.background import AsyncSqliteBackend
+
+    database = _database(url, options)
+    await asyncio.get_running_loop().run_in_executor(None, _open_file, database, deadline)
+    return AsyncSqliteBackend(database)
+
+
+def _database(url: str, options: Mapping[str, Any]) -> Database:
+    from everturn.backends.sqlite.connections import Database
+
+    return Database(
+        path_in(url),
+        namespace=options.get("namespace", ""),
+        synchronous=options.get("synchronous", "FULL"),
+        vfs=options.get("vfs"),
+    )
+
+
+def path_in(url: str) -> str:
+    """The path in a URL: three slashes for a relative one, four for an absolute one, two for memory ("")."""
+    from urllib.parse import unquote
+
+    rest = url.partition("://")[2]
+    if rest and not rest.startswith("/"):
+        raise InvalidInput(
+            f"write sqlite:///{rest} (three slashes) for a relative path, sqlite:////... (four) for an absolute one",
+            path="url",
+        )
+    path = unquote(rest[1:])
+    return "" if path == ":memory:" else path
+
+
+def _open_file(database: Database, deadline: float) -> None:
+    from everturn.backends.sqlite.connections import translated
+
+    with translated(database.name):
+        database.open(deadline)

@@ -1,0 +1,123 @@
+"""SQLite as a Backend: every operation of the protocol as one piece of work on a connection.
+
+What the work does is in the modules beside this one; who runs it is up to a subclass: the calling thread (here), or
+threads of our own while an event loop goes on (background.py).
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
+from everturn.backends.sqlite import changes, forks, listing, reads, upkeep, verify
+from everturn.backends.sqlite.commit import GroupCommit
+from everturn.backends.sqlite.connections import Connection, Database, translated
+from everturn.codec import EntryRow
+from everturn.errors import MemoryStoreBackendError
+from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+
+REAP_EVERY = 64  # commits; each reaping step is bounded, so that writers pay for expired sessions in small coin
+
+
+class Operations(ABC):
+    """The protocol's operations. A subclass says how a piece of work is run and waited for."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        self._database = database
+        self._commits = GroupCommit(database)
+        self._clock = clock
+        self._until_reaping = REAP_EVERY
+        database.in_child.append(self._commits.forget)
+
+    @abstractmethod
+    async def _write(self, work: Work[T], deadline: float) -> T:
+        """Run the work in a write transaction; return when it is committed."""
+
+    @abstractmethod
+    async def _read(self, work: Work[T], deadline: float) -> T:
+        """Run the work in a read transaction."""
+
+    @abstractmethod
+    async def _outside(self, work: Work[T], deadline: float) -> T:
+        """Run the work on a connection with no transaction open."""
+
+    def _run_read(self, work: Work[T], deadline: float) -> T:
+        with translated(self._database.name), self._database.reader(deadline) as db:
+            return work(db)
+
+    def _run_outside(self, work: Work[T], deadline: float) -> T:
+        with translated(self._database.name), self._database.spare(deadline) as db:
+            return work(db)
+
+    async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        outcome = await self._write(lambda db: changes.apply(db, request, self._clock()), deadline)
+        self._until_reaping -= 1
+        if self._until_reaping <= 0:
+            self._until_reaping = REAP_EVERY
+            await self._reap_quietly(deadline)
+        return outcome
+
+    async def _reap_quietly(self, deadline: float) -> None:
+        try:
+            await self._write(lambda db: upkeep.reap(db, self._clock()), deadline)
+        except MemoryStoreBackendError:
+            pass  # the change itself is kept; the next writer tries again
+
+    async def read(self, query: Query, take: Take, deadline: float) -> Reading:
+        return await self._read(lambda db: reads.read(db, query, take, self._clock()), deadline)
+
+    async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
+        return await self._read(lambda db: reads.changes(db, session_id, limit, self._clock()), deadline)
+
+    async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
+        return await self._read(lambda db: listing.sessions(db, prefix, limit, page, order, self._clock()), deadline)
+
+    async def find(
+        self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
+    ) -> None:
+        await self._read(lambda db: listing.find(db, text, session_id, take, self._clock()), deadline)
+
+    async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
+        return await self._write(lambda db: forks.fork(db, request, self._clock()), deadline)
+
+    async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
+        receipt = await self._write(lambda db: upkeep.erase(db, session_id), deadline)
+        return await self._outside(partial(upkeep.empty_wal, receipt), deadline)
+
+    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+        if session_id is not None:
+            return await self._write(lambda db: upkeep.compact(db, session_id, self._clock()), deadline)
+        reaped = await self._write(lambda db: upkeep.reap(db, self._clock()), deadline)
+        if not reaped.sessions:
+            while await self._write(upkeep.give_back_pages, deadline):
+                pass
+        return reaped
+
+    async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
+        if session_id is None:
+            return await self._read(verify.verify_file, deadline)
+        return await self._read(lambda db: verify.verify_session(db, session_id, self._clock()), deadline)
+
+
+class SqliteBackend(Operations):
+    """Runs everything in the calling thread; its coroutines never suspend. Safe to share between threads."""
+
+    async def _write(self, work: Work[T], deadline: float) -> T:
+        result: T = self._commits.run(work, deadline)
+        return result
+
+    async def _read(self, work: Work[T], deadline: float) -> T:
+        return self._run_read(work, deadline)
+
+    async def _outside(self, work: Work[T], deadline: float) -> T:
+        return self._run_outside(work, deadline)
+
+    async def close(self) -> None:
+        self._database.close()

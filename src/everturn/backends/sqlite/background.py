@@ -1,0 +1,126 @@
+"""SQLite for an event loop: one thread writes, a few read, and the loop never waits for a disk or a lock.
+
+What the operations are is in backend.py; this is only about threads, the loop and cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeVar
+
+from everturn.backends.sqlite.backend import Operations, Work
+from everturn.backends.sqlite.commit import Job, Stage
+from everturn.backends.sqlite.connections import Database
+from everturn.errors import MemoryStoreBackendError
+
+T = TypeVar("T")
+READERS = 4
+
+
+class _AsyncJob(Job):
+    """A change that a task waits for. `waiter` is None once the task's loop has heard of the outcome."""
+
+    __slots__ = ("waiter",)
+    waiter: asyncio.Future[None] | None
+
+
+class AsyncSqliteBackend(Operations):
+    """Belongs to the event loop it was opened in."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._loop = asyncio.get_running_loop()
+        self._settled: deque[_AsyncJob] = deque()
+        self._loop_called = False
+        self._start_threads()
+        database.in_child.append(self._start_threads)  # threads do not cross a fork
+
+    def _start_threads(self) -> None:
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="everturn-read")
+        self._lead_wanted = threading.Semaphore(0)
+        self._stopping = False
+        self._writer = threading.Thread(target=self._lead_when_wanted, name="everturn-write", daemon=True)
+        self._writer.start()
+
+    # --- in the loop -------------------------------------------------------------------------------------------
+
+    async def _write(self, work: Work[T], deadline: float) -> T:
+        job = _AsyncJob(work, deadline, self._called)
+        job.waiter = self._loop.create_future()
+        if self._commits.enqueue(job):
+            self._lead_wanted.release()
+        timer = self._loop.call_later(deadline - time.monotonic(), self._expire, job)
+        try:
+            await job.waiter
+        except asyncio.CancelledError:
+            if not self._commits.withdraw(job):
+                await self._outcome_of(job)  # it was sent: nothing may land after the caller has been told
+            raise
+        finally:
+            timer.cancel()
+        result: T = job.outcome()
+        return result
+
+    async def _outcome_of(self, job: _AsyncJob) -> None:
+        while job.waiter is not None:
+            job.waiter = self._loop.create_future()
+            with suppress(asyncio.CancelledError):  # asked again; the answer is the same
+                await job.waiter
+
+    def _expire(self, job: _AsyncJob) -> None:
+        if self._commits.withdraw(job):
+            job.error = MemoryStoreBackendError(
+                f"{self._database.name}: other changes kept it busy until the time-out", outcome="not_written"
+            )
+            self._deliver(job)
+
+    def _deliver_all(self) -> None:
+        self._loop_called = False
+        while self._settled:
+            self._deliver(self._settled.popleft())
+
+    def _deliver(self, job: _AsyncJob) -> None:
+        waiter, job.waiter = job.waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _read(self, work: Work[T], deadline: float) -> T:
+        return await self._loop.run_in_executor(self._readers, self._run_read, work, deadline)
+
+    async def _outside(self, work: Work[T], deadline: float) -> T:
+        return await self._loop.run_in_executor(self._readers, self._run_outside, work, deadline)
+
+    async def close(self) -> None:
+        await self._loop.run_in_executor(None, self._close)
+
+    # --- in threads of our own ---------------------------------------------------------------------------------
+
+    def _lead_when_wanted(self) -> None:
+        while True:
+            self._lead_wanted.acquire()
+            if self._stopping:
+                return
+            self._commits.lead()
+
+    def _called(self, job: Job) -> None:
+        if job.stage is Stage.LEADING:
+            self._lead_wanted.release()
+            return
+        assert isinstance(job, _AsyncJob)
+        self._settled.append(job)
+        if not self._loop_called:  # one call for a whole batch
+            self._loop_called = True
+            with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+                self._loop.call_soon_threadsafe(self._deliver_all)
+
+    def _close(self) -> None:
+        self._database.close()
+        self._stopping = True
+        self._lead_wanted.release()
+        self._writer.join()
+        self._readers.shutdown()

@@ -1,0 +1,254 @@
+"""Group commit: changes that wait at the same time share one transaction, and one sync of the disk.
+
+It decides who runs which batch, and delivers outcomes; what a change does is in changes.py.
+
+Whoever finds nobody leading leads: it takes the write lock, then everything that waits by then, runs each in a savepoint,
+commits once, and passes the lead on. A lone caller thus pays for no thread and no hand-over. Nobody is told of a success
+before the commit.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from enum import Enum, auto
+from typing import Any
+
+import apsw
+
+from everturn.backends.sqlite.connections import Connection, Database, translated
+from everturn.errors import MemoryStoreBackendError
+
+LARGEST_BATCH = 256
+
+Work = Callable[[Connection], Any]
+
+
+class Stage(Enum):
+    WAITING = auto()
+    LEADING = auto()  # still waiting, and asked to lead the next batch
+    RUNNING = auto()  # too late to withdraw
+    DONE = auto()
+
+
+class Job:
+    """One change on its way through. `call` is told when its stage becomes LEADING or DONE."""
+
+    __slots__ = ("call", "deadline", "error", "result", "stage", "work")
+
+    def __init__(self, work: Work, deadline: float, call: Callable[[Job], None]) -> None:
+        self.work = work
+        self.deadline = deadline
+        self.call = call
+        self.stage = Stage.WAITING
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class GroupCommit:
+    """The queue of changes to one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._mutex = threading.Lock()
+        self._queue: deque[Job] = deque()
+        self._led = False  # whether someone leads, or has been asked to
+
+    # --- for whoever has a change ------------------------------------------------------------------------------
+
+    def enqueue(self, job: Job) -> bool:
+        """Add a job to the queue. True: nobody leads, so the caller must see to it that `lead` is called."""
+        with self._mutex:
+            self._queue.append(job)
+            must_lead = not self._led
+            self._led = True
+            return must_lead
+
+    def withdraw(self, job: Job) -> bool:
+        """Take a job back. False: it is running or done, so its outcome has to be waited for."""
+        with self._mutex:
+            if job.stage is Stage.WAITING:
+                self._queue.remove(job)
+                job.stage = Stage.DONE
+                return True
+            return False
+
+    def run(self, work: Work, deadline: float) -> Any:
+        """Run a change in the calling thread, or have another thread's batch run it; return when it is committed."""
+        gone_on = threading.Event()
+        job = Job(work, deadline, lambda _: gone_on.set())
+        if self.enqueue(job):
+            self.lead()
+        else:
+            self._await(job, gone_on)
+        return job.outcome()
+
+    def _await(self, job: Job, gone_on: threading.Event) -> None:
+        try:
+            while not gone_on.wait(max(0.0, job.deadline - time.monotonic())):
+                if self.withdraw(job):
+                    raise MemoryStoreBackendError(
+                        f"{self._database.name}: other changes kept it busy until the time-out",
+                        outcome="not_written",
+                    )
+                gone_on.wait()  # it runs: its outcome is near, and must be known
+        except BaseException:
+            # Interrupted. The job must not be left in the queue, nor the lead with a thread that has gone.
+            if not self.withdraw(job) and job.stage is Stage.LEADING:
+                self._fail_first(KeyboardInterrupt())
+                self._pass_on()
+            raise
+        if job.stage is Stage.LEADING:
+            self.lead()
+
+    # --- for whoever leads -------------------------------------------------------------------------------------
+
+    def lead(self) -> None:
+        """Run one batch, with the first job in the queue in it, and pass the lead on. Raises nothing of a job's own."""
+        settled: Iterable[Job] = ()
+        try:
+            with translated(self._database.name), self._database.writer(self._first_deadline()) as db:
+                db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
+                settled = self._claim()
+                _run(db, self._database.name, settled)
+        except BaseException as exc:
+            if not settled:
+                settled = self._fail_first(exc)
+            if not isinstance(exc, Exception):
+                raise
+        finally:
+            self._pass_on()
+            for job in settled:
+                if job.stage is not Stage.DONE:  # interrupted between the commit and its answer
+                    job.error = MemoryStoreBackendError("interrupted", outcome="unknown")
+                    job.stage = Stage.DONE
+                job.call(job)
+
+    def _first_deadline(self) -> float:
+        with self._mutex:
+            return self._queue[0].deadline
+
+    def _claim(self) -> list[Job]:
+        # Only now, with the lock in hand: what came while we waited for it is in, and what was withdrawn is out.
+        with self._mutex:
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), LARGEST_BATCH))]
+            for job in batch:
+                job.stage = Stage.RUNNING
+            return batch
+
+    def _fail_first(self, error: BaseException) -> list[Job]:
+        """The lock could not be had in the first job's time; the next may have more of it."""
+        with self._mutex:
+            job = self._queue.popleft()
+        job.error = error
+        job.stage = Stage.DONE
+        return [job]
+
+    def _pass_on(self) -> None:
+        with self._mutex:
+            if not self._queue:
+                self._led = False
+                return
+            heir = self._queue[0]
+            heir.stage = Stage.LEADING
+        heir.call(heir)
+
+    def forget(self) -> None:
+        """In the child of a fork: the threads whose changes wait here are in the parent."""
+        self._mutex = threading.Lock()
+        self._queue.clear()
+        self._led = False
+
+
+def _run(db: Connection, name: str, batch: list[Job]) -> None:
+    """Run the batch in the open transaction. Afterwards every job is done, with a result or an error."""
+    try:
+        if len(batch) > 1 and _together(db, name, batch):
+            return
+        for job in batch:
+            _alone(db, name, job)
+    except BaseException:
+        _roll_back(db)
+        raise
+
+
+def _together(db: Connection, name: str, batch: list[Job]) -> bool:
+    """Run the batch as one transaction. False: SQLite dropped it as a whole, and each has to be run alone.
+
+    Full disk, IO error, interrupt: these end the transaction whatever the savepoints say, and nobody says which change
+    was the bad one. One by one, the good ones pass.
+    """
+    try:
+        for job in batch:
+            _in_savepoint(db, name, job)
+        _commit(db, name)
+    except MemoryStoreBackendError as exc:
+        if exc.outcome == "not_written":
+            _roll_back(db)
+            return False
+        for job in batch:
+            job.error = exc
+    _done(batch)
+    return True
+
+
+def _in_savepoint(db: Connection, name: str, job: Job) -> None:
+    """Run one change of several. Its own error is its own; raises if it took the transaction with it."""
+    job.result = job.error = None
+    with translated(name):
+        db.execute("SAVEPOINT change")
+    try:
+        with translated(name):
+            job.result = job.work(db)
+    except Exception as exc:
+        if not db.in_transaction:
+            raise
+        job.error = exc
+    with translated(name):
+        if job.error is not None:
+            db.execute("ROLLBACK TO change")
+        db.execute("RELEASE change")
+
+
+def _alone(db: Connection, name: str, job: Job) -> None:
+    """Run one change as a transaction of its own."""
+    job.result = job.error = None
+    try:
+        with translated(name):
+            if not db.in_transaction:
+                db.execute("BEGIN IMMEDIATE")
+            job.result = job.work(db)
+        _commit(db, name)
+    except Exception as exc:
+        _roll_back(db)
+        job.error = exc
+    _done([job])
+
+
+def _commit(db: Connection, name: str) -> None:
+    try:
+        db.execute("COMMIT")
+    except apsw.Error as exc:
+        # Only a failed sync leaves a doubt: all was written by then, and a crash now could bring it back.
+        doubtful = isinstance(exc, apsw.IOError) and exc.extendedresult != apsw.SQLITE_IOERR_WRITE
+        with translated(name, "unknown" if doubtful else "not_written"):
+            raise
+
+
+def _done(batch: list[Job]) -> None:
+    for job in batch:
+        job.stage = Stage.DONE
+
+
+def _roll_back(db: Connection) -> None:
+    if db.in_transaction:
+        with suppress(apsw.Error):
+            db.execute("ROLLBACK")

@@ -1,0 +1,288 @@
+"""Connections to one SQLite file: how they are set up, lent out, and closed before a fork; and SQLite's errors as ours.
+
+It knows nothing of sessions or entries.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import apsw
+
+from everturn.backends.sqlite import schema
+from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome, Unsupported
+
+IDLE_READERS = 8  # connections kept open for the next read; more are opened under load, and closed after it
+
+
+class Connection(apsw.Connection):
+    """A connection that waits for locks until its deadline.
+
+    SQLite's own busy handler backs off, so whoever has waited longest polls least, and starves. This one polls at the
+    same short random interval however long it has waited, so every waiter is equally likely to be next.
+    """
+
+    namespace: str = ""
+    deadline: float = 0.0
+
+    def is_late(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+    def wait(self, _attempts: int) -> bool:
+        if self.is_late():
+            return False
+        time.sleep(random.uniform(0.0001, 0.001))
+        return True
+
+
+class Database:
+    """One SQLite file: a connection for writing, connections for reading, and a gate to close them all for a fork."""
+
+    def __init__(self, path: str, *, namespace: str, synchronous: str, vfs: str | None) -> None:
+        self.path = path  # "" is in memory: then there is one connection, for reading and writing
+        self._namespace = namespace
+        self._synchronous = synchronous
+        self._vfs = vfs
+        self._gate = threading.Condition(threading.RLock())
+        self._lent = 0
+        self._shut = False  # while a fork is under way
+        self._closed = False
+        self._writer: Connection | None = None
+        self._idle: list[Connection] = []
+        self._memory = threading.Lock()
+        self.in_child: list[Callable[[], None]] = []  # called on the far side of a fork
+
+    # --- lending -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def writer(self, deadline: float) -> Iterator[Connection]:
+        """The connection for writing. One caller at a time: group commit sees to that."""
+        self._enter()
+        try:
+            if self._writer is None:
+                self._writer = self._connect(deadline)
+            if self.path:
+                self._writer.deadline = deadline
+                yield self._writer
+            else:
+                with self._memory:
+                    yield self._writer
+        finally:
+            self._leave()
+
+    @contextmanager
+    def reader(self, deadline: float) -> Iterator[Connection]:
+        """A connection inside a read transaction: all that is read is of one moment."""
+        if not self.path:
+            with self.writer(deadline) as db:  # one connection behind one lock: every moment is one moment
+                yield db
+            return
+        with self.spare(deadline) as db:
+            db.execute("BEGIN")
+            yield db
+
+    @contextmanager
+    def spare(self, deadline: float) -> Iterator[Connection]:
+        """A connection of one's own, with no transaction open."""
+        self._enter()
+        try:
+            db = self._idle_or_new(deadline)
+            try:
+                yield db
+            finally:
+                self._take_back(db)
+        finally:
+            self._leave()
+
+    def _idle_or_new(self, deadline: float) -> Connection:
+        try:
+            db = self._idle.pop()
+        except IndexError:
+            db = self._connect(deadline)
+            db.set_progress_handler(db.is_late, 50_000)  # a long scan ends with the call's time, too
+        db.deadline = deadline
+        return db
+
+    def _take_back(self, db: Connection) -> None:
+        try:
+            if db.in_transaction:
+                db.execute("ROLLBACK")  # nothing was written
+        except apsw.Error:
+            db.close()
+            return
+        if len(self._idle) < IDLE_READERS:
+            self._idle.append(db)
+        else:
+            db.close()
+
+    def _enter(self) -> None:
+        with self._gate:
+            while self._shut:
+                self._gate.wait()
+            if self._closed:
+                raise MemoryStoreBackendError(f"the store on {self.name} is closed", outcome="not_written")
+            self._lent += 1
+
+    def _leave(self) -> None:
+        with self._gate:
+            self._lent -= 1
+            if self._lent == 0:
+                self._gate.notify_all()
+
+    @property
+    def name(self) -> str:
+        return self.path or "memory"
+
+    # --- opening and closing -----------------------------------------------------------------------------------
+
+    def open(self, deadline: float) -> None:
+        """Create or migrate the file. Raises InvalidInput for something that is not a database of ours."""
+        if self.path:
+            _refuse_unusable(self.path)
+        with self.writer(deadline) as db:
+            # The first statements on a new file can be refused without the busy handler being asked.
+            _patiently(lambda: _make_wal(db, self.path), deadline)
+            _patiently(lambda: schema.migrate(db, self.name), deadline)
+        _open_files.add(self)
+
+    def _connect(self, deadline: float) -> Connection:
+        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
+        db = Connection(self.path or ":memory:", flags=flags, vfs=self._vfs)
+        db.namespace = self._namespace
+        db.deadline = deadline
+        db.set_busy_handler(db.wait)
+        db.execute(f"PRAGMA synchronous = {self._synchronous}")
+        db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten: erase means it
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute("PRAGMA trusted_schema = OFF")
+        return db
+
+    def close(self) -> None:
+        """Wait for what is under way, then close every connection."""
+        with self._gate:
+            self._closed = True
+            while self._lent:
+                self._gate.wait()
+            self._close_connections()
+        _open_files.discard(self)
+
+    def _close_connections(self) -> None:
+        for db in (*self._idle, *filter(None, [self._writer])):
+            with suppress(apsw.Error):
+                db.close()
+        self._idle.clear()
+        self._writer = None
+
+    # --- forks -------------------------------------------------------------------------------------------------
+
+    def shut_for_fork(self) -> None:
+        """SQLite keeps its lock table in the process, and a fork copies it: nothing may be open across one."""
+        self._gate.acquire()
+        self._shut = True
+        while self._lent:
+            self._gate.wait()
+        if self.path:
+            self._close_connections()
+
+    def open_in_parent(self) -> None:
+        """Connections are opened again when they are needed."""
+        self._shut = False
+        self._gate.notify_all()
+        self._gate.release()
+
+    def open_in_child(self) -> None:
+        """The same here; but the other threads, and what they held or waited for, stayed in the parent."""
+        self._shut = False
+        self._gate = threading.Condition(threading.RLock())
+        for reset in self.in_child:
+            reset()
+
+
+_open_files: weakref.WeakSet[Database] = weakref.WeakSet()
+_forking: list[Database] = []
+
+
+def _before_fork() -> None:
+    _forking.extend(_open_files)
+    for database in _forking:
+        database.shut_for_fork()
+
+
+def _after_fork_in_parent() -> None:
+    while _forking:
+        _forking.pop().open_in_parent()
+
+
+def _after_fork_in_child() -> None:
+    while _forking:
+        _forking.pop().open_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+def _refuse_unusable(path: str) -> None:
+    if os.path.isdir(path):
+        raise InvalidInput("is a directory; name a file", path=path)
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise InvalidInput(f"the directory {folder} does not exist; create it first", path=path)
+
+
+def _make_wal(db: Connection, path: str) -> None:
+    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on a new file only
+    mode = db.execute("PRAGMA journal_mode = WAL").get
+    if path and mode != "wal":
+        raise Unsupported(
+            f"{path}: this file system cannot share memory, so SQLite cannot use a WAL there; use a local disk"
+        )
+
+
+def _patiently(step: Callable[[], None], deadline: float) -> None:
+    while True:
+        try:
+            step()
+        except apsw.BusyError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(random.uniform(0.001, 0.01))
+        else:
+            return
+
+
+# --- SQLite's errors as ours -----------------------------------------------------------------------------------
+
+_ADVICE: dict[type[apsw.Error], str] = {
+    apsw.BusyError: "another process kept it locked until the time-out; raise timeout, or find the long transaction",
+    apsw.LockedError: "another connection kept it locked until the time-out",
+    apsw.InterruptError: "it took longer than the time-out; raise timeout, or ask for less",
+    apsw.FullError: "the disk, or the size allowed to the file, is full; make room and try again",
+    apsw.ReadOnlyError: "the file or its directory is read-only; everturn must be able to write both",
+    apsw.CantOpenError: "it cannot be opened; check the permissions of file and directory, and the limit on open files",
+    apsw.PermissionsError: "access is denied; check the permissions of file and directory",
+    apsw.IOError: "the disk reported an error; check the disk and the limits on file size and open files",
+    apsw.CorruptError: "the file is damaged; keep it, and restore a backup",
+    apsw.NoMemError: "there is not enough memory",
+    apsw.TooBigError: "the value is larger than SQLite can hold",
+}
+
+
+@contextmanager
+def translated(name: str, outcome: Outcome = "not_written") -> Iterator[None]:
+    """Raise SQLite's errors as everturn's. `outcome` is what is known of the change at this point."""
+    try:
+        yield
+    except apsw.NotADBError as exc:
+        raise InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name) from exc
+    except apsw.Error as exc:
+        advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
+        raise MemoryStoreBackendError(f"{name}: {advice} (SQLite: {exc})", outcome=outcome) from exc
+    except OSError as exc:
+        raise MemoryStoreBackendError(f"{name}: {exc}", outcome=outcome) from exc

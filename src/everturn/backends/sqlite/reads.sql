@@ -1,0 +1,80 @@
+-- load_info: the facts of a live session, and its state
+SELECT s.no, s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
+       (SELECT count(*) FROM snapshots p WHERE p.session = s.no),
+       (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
+       s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.head, s.cleared, s.floor, s.kept
+  FROM sessions s
+ WHERE s.namespace = ? AND s.session_id = ? AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > ?)
+
+-- list_snapshots: in the order they were taken
+SELECT snapshot_id, label, version, messages, created_at FROM snapshots WHERE session = ? ORDER BY version
+
+-- load_version: the state after a change, unless compact has reclaimed part of it
+SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head IS NOT NULL
+
+-- latest_messages: the seqs of the latest messages in a range of the log
+SELECT seq FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?
+
+-- messages_in_range: the common case, a log without jumps
+SELECT seq, created_at, checksum, CAST(body AS BLOB) FROM entries
+ WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id
+
+-- messages_in_ranges: the same for a path of many ranges, which come as a JSON array in order
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB)
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+ WHERE e.kind = 'message'
+
+-- others_in_ranges: entries of one other kind, by way of the index (which wants to hear that they are no messages)
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB)
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+ WHERE e.kind = ?3 AND e.kind <> 'message'
+
+-- summaries_in_ranges: what a trim leaves visible, as whole rows
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+ WHERE e.kind = 'summary' AND e.kind <> 'message'
+
+-- all_in_ranges: every entry, as whole rows
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+
+-- seqs_in_ranges: which entries, of any kind, are there
+SELECT e.seq FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+
+-- list_changes: the latest changes, newest first
+SELECT version, kind, first_seq, count, created_at, snapshot_id, label
+  FROM changes WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?
+
+-- sessions_by_name: a page in byte order of the names
+SELECT session_id, life, version, messages, last_seq, bytes,
+       (SELECT count(*) FROM snapshots p WHERE p.session = s.no),
+       (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
+       created_at, changed_at, ttl, expires_at, forked_from
+  FROM sessions s
+ WHERE namespace = :namespace AND ended = 0 AND session_id > :past AND session_id >= :prefix AND (:beyond IS NULL OR session_id < :beyond)
+   AND (expires_at IS NULL OR expires_at > :now) AND changed_at > :since
+ ORDER BY session_id LIMIT :limit
+
+-- sessions_by_change: a page with the latest changed first
+SELECT session_id, life, version, messages, last_seq, bytes,
+       (SELECT count(*) FROM snapshots p WHERE p.session = s.no),
+       (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
+       created_at, changed_at, ttl, expires_at, forked_from
+  FROM sessions s
+ WHERE namespace = :namespace AND ended = 0 AND (changed_at, session_id) < (:before, :past)
+   AND session_id >= :prefix AND (:beyond IS NULL OR session_id < :beyond)
+   AND (expires_at IS NULL OR expires_at > :now)
+ ORDER BY changed_at DESC, session_id DESC LIMIT :limit
+
+-- find_in_all: entries whose body contains the pattern, those of the session begun last first
+SELECT s.session_id, e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
+  FROM entries e JOIN sessions s ON s.no = e.id >> 32
+ WHERE e.body LIKE :pattern ESCAPE '\' AND s.namespace = :namespace AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > :now)
+ ORDER BY e.id DESC
+
+-- find_in_one: the same within one session
+SELECT s.session_id, e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
+  FROM sessions s CROSS JOIN entries e ON e.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295
+ WHERE s.namespace = :namespace AND s.session_id = :session_id AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > :now)
+   AND e.body LIKE :pattern ESCAPE '\'
+ ORDER BY e.id DESC

@@ -1,0 +1,72 @@
+"""Brings a database file to the current schema, or refuses it untouched. It does not know what the tables are for.
+
+Each migration is a file schema/NNN.sql; it and its record commit together, and all pending ones in one transaction.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib.metadata import version as package_version
+from importlib.resources import files
+
+import apsw
+
+from everturn.errors import InvalidInput, SchemaTooNew
+
+APPLICATION_ID = 0x65767274  # "evrt": tells `file` and other everturns whose database this is
+CURRENT = 1
+
+
+def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
+    """Apply what is missing. Ten processes may do this at once: the write lock makes them one after the other.
+
+    Raises SchemaTooNew for a file of a newer everturn and InvalidInput for another program's; both stay as they are.
+    """
+    if _found(db, path, current) == current:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        found = _found(db, path, current)  # again: another process may have been faster
+        if found == 0:
+            db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            db.execute(_CREATE_RECORD)
+        for number in range(found + 1, current + 1):
+            db.execute(files(__package__).joinpath(f"schema/{number:03}.sql").read_text("utf-8")).fetchall()
+            db.execute(_INSERT_RECORD, (number, time.time(), package_version("everturn")))
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+_CREATE_RECORD = """
+    CREATE TABLE schema_versions (
+        version    INTEGER PRIMARY KEY,
+        applied_at REAL NOT NULL,
+        everturn   TEXT NOT NULL
+    ) STRICT
+"""
+_INSERT_RECORD = "INSERT INTO schema_versions (version, applied_at, everturn) VALUES (?, ?, ?)"
+
+
+def _found(db: apsw.Connection, path: str, current: int) -> int:
+    application_id = db.pragma("application_id")
+    if application_id not in (0, APPLICATION_ID):
+        raise InvalidInput("is a SQLite database of another program; choose another path", path=path)
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if "schema_versions" not in tables:
+        if tables:
+            raise InvalidInput(
+                "is a SQLite database with tables that are not everturn's; choose another path", path=path
+            )
+        return 0
+    found: int = db.execute("SELECT max(version) FROM schema_versions").get
+    if found > current:
+        raise SchemaTooNew(
+            f"{path} has schema version {found}, this everturn knows up to {current}; it was left untouched. "
+            "Upgrade everturn to open it",
+            found=found,
+            supported=current,
+        )
+    return found

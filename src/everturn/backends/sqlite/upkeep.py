@@ -1,0 +1,161 @@
+"""Keeping house: reclaiming what nothing can reach, reaping what expired, erasing. Each call is one transaction.
+
+It decides what may go from the states a session can return to, and never looks into a body.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import apsw
+import msgspec
+
+from everturn.backends.sqlite import statements
+from everturn.backends.sqlite.changes import REMEMBERED, Session, load, span, unpack
+from everturn.backends.sqlite.changes import SQL as CHANGES_SQL
+from everturn.backends.sqlite.connections import Connection
+from everturn.model import Compaction, ErasureReceipt
+from everturn.rules import Jump, Range, State, clip, merge, minus, path
+
+SQL = statements.load("upkeep.sql")
+STEP = 1000  # rows deleted in one transaction: other writers wait no longer than for that
+PATIENCE = 0.5  # seconds that erase waits for readers to leave the WAL
+
+
+class Reach(msgspec.Struct, frozen=True, gc=False):
+    """What some states show: `whole` ranges of the log, and `summaries` in others."""
+
+    whole: list[Range]
+    summaries: list[Range]
+
+
+def reach(states: Iterable[State], jumps: Sequence[Jump]) -> Reach:
+    """All that any of these states shows."""
+    whole: list[Range] = []
+    summaries: list[Range] = []
+    for state in states:
+        ranges = path(state.head, jumps)
+        whole += [(seq, seq) for seq in state.kept] + clip(ranges, state.floor + 1, state.head)
+        summaries += clip(ranges, state.cleared + 1, state.floor)
+    return Reach(merge(whole), merge(summaries))
+
+
+def roots(db: Connection, no: int) -> list[tuple[State, str]]:
+    """Every state the session can return to, with what to call it."""
+    rows = db.execute(SQL["list_roots"], {"no": no})
+    return [(State(*row[:3], unpack(row[3]), row[4]), row[5]) for row in rows]
+
+
+def jumps_of(db: Connection, session: Session) -> list[Jump]:
+    return db.execute(CHANGES_SQL["list_jumps"], span(session)).fetchall()
+
+
+def compact(db: Connection, session_id: str, now: float) -> Compaction:
+    """One step: forget old changes, then delete up to STEP entries that no root shows."""
+    session = load(db, session_id, now)
+    if session is None:
+        return Compaction(0, 0, 0)
+    db.execute(SQL["reap_changes"], (session.base, session.base + max(0, session.version - REMEMBERED), STEP))
+    if db.changes() == STEP:
+        return Compaction(1, 0, 0)
+    jumps = jumps_of(db, session)
+    needed = reach((state for state, _ in roots(db, session.no)), jumps)
+    _forget_states(db, session, jumps, needed)
+    sizes: list[int] = []
+    everything = [(1, session.last_seq)] if session.last_seq else []
+    unreachable = minus(everything, needed.whole)
+    for first, last in minus(unreachable, needed.summaries):
+        sizes += _reclaim(db, "reclaim", session, first, last, STEP - len(sizes))
+    for first, last in clip_all(unreachable, needed.summaries):
+        sizes += _reclaim(db, "reclaim_but_summaries", session, first, last, STEP - len(sizes))
+    if sizes:
+        db.execute(SQL["shrink_session"], (sum(sizes), session.no))
+    else:
+        _drop_jumps(db, session, jumps, needed)
+    return Compaction(1 if sizes else 0, len(sizes), sum(sizes))
+
+
+def _reclaim(db: Connection, statement: str, session: Session, first: int, last: int, limit: int) -> list[int]:
+    if limit <= 0:
+        return []
+    return [size for (size,) in db.execute(SQL[statement], (session.base + first, session.base + last, limit))]
+
+
+def clip_all(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
+    """The parts of `ranges` that stand in `others` too."""
+    return [part for first, last in others for part in clip(ranges, first, last)]
+
+
+def _forget_states(db: Connection, session: Session, jumps: Sequence[Jump], needed: Reach) -> None:
+    """A remembered version that shows what is about to go can no longer be read: say so, in the same transaction."""
+    for row in db.execute(SQL["list_remembered"], span(session)).fetchall():
+        shown = reach([State(*row[:3], unpack(row[3]), row[4])], jumps)
+        if minus(shown.whole, needed.whole) or minus(minus(shown.summaries, needed.whole), needed.summaries):
+            db.execute(SQL["forget_state"], (row[6],))
+
+
+def _drop_jumps(db: Connection, session: Session, jumps: Sequence[Jump], needed: Reach) -> None:
+    """Drop jumps below everything that is shown or remembered, so that what was trimmed leaves no trace."""
+    shown = [first for first, _ in needed.whole + needed.summaries] or [session.last_seq + 1]
+    oldest = db.execute(SQL["oldest_seq"], span(session)).get or session.last_seq + 1
+    horizon = min(*shown, oldest, *(state.head for state, _ in roots(db, session.no)))
+    for seq, _ in jumps:
+        if seq <= horizon:
+            db.execute(SQL["drop_jump"], (session.base + seq,))
+
+
+def reap(db: Connection, now: float) -> Compaction:
+    """One step: delete up to STEP rows of a session that ended, and the session when nothing else is left of it."""
+    no = db.execute(SQL["some_ended"], (now,)).get
+    if no is None:
+        return Compaction(0, 0, 0)
+    low, high = no << 32, (no << 32) + 0xFFFFFFFF
+    sizes = [size for (size,) in db.execute(SQL["reclaim"], (low, high, STEP))]
+    if len(sizes) < STEP:
+        db.execute(SQL["reap_changes"], (low, high, STEP))
+        if db.changes() < STEP:
+            _delete_session(db, no)
+    return Compaction(1, len(sizes), sum(sizes))
+
+
+def erase(db: Connection, session_id: str) -> ErasureReceipt:
+    """Delete every row of every life of the session. (secure_delete overwrites them with zeros.)"""
+    entries = snapshots = size = 0
+    for (no,) in db.execute(SQL["lives_of"], (db.namespace, session_id)).fetchall():
+        low, high = no << 32, (no << 32) + 0xFFFFFFFF
+        for (length,) in db.execute(SQL["reclaim"], (low, high, -1)):
+            entries += 1
+            size += length
+        db.execute(SQL["reap_changes"], (low, high, -1))
+        snapshots += _delete_session(db, no)
+    return ErasureReceipt(session_id, entries, snapshots, size, complete=False)
+
+
+def _delete_session(db: Connection, no: int) -> int:
+    """Delete the small rows of a session. Returns how many snapshots it had."""
+    low, high = no << 32, (no << 32) + 0xFFFFFFFF
+    db.execute(SQL["delete_jumps"], (low, high))
+    db.execute(SQL["delete_undo_steps"], (low, high))
+    db.execute(SQL["delete_snapshots"], (no,))
+    snapshots = db.changes()
+    db.execute(SQL["delete_session"], (no,))
+    return snapshots
+
+
+def empty_wal(receipt: ErasureReceipt, db: Connection) -> ErasureReceipt:
+    """Empty the WAL, where erased text may still stand. Incomplete while a reader needs what is in it."""
+    if not db.filename:
+        return msgspec.structs.replace(receipt, complete=True)
+    db.deadline = min(db.deadline, time.monotonic() + PATIENCE)  # writers wait while this waits for readers
+    try:
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except (apsw.BusyError, apsw.LockedError):
+        return receipt
+    return msgspec.structs.replace(receipt, complete=True)
+
+
+def give_back_pages(db: Connection) -> bool:
+    """Return some free pages to the file system. True: there are more."""
+    db.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall()
+    return bool(db.execute("PRAGMA freelist_count").get)

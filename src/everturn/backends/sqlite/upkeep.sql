@@ -1,0 +1,80 @@
+-- list_roots: every state a session can return to: its own, its snapshots', and those before its undo steps
+SELECT head, cleared, floor, kept, messages, 'the head' FROM sessions WHERE no = :no
+UNION ALL
+SELECT head, cleared, floor, kept, messages, 'snapshot ' || snapshot_id FROM snapshots WHERE session = :no
+UNION ALL
+SELECT head, cleared, floor, kept, messages, 'the undo step of version ' || version FROM undo_steps
+ WHERE id BETWEEN :no << 32 AND (:no << 32) + 4294967295
+
+-- list_remembered: the states of the change log that can still be read
+SELECT head, cleared, floor, kept, messages, 'version ' || version, id FROM changes
+ WHERE id BETWEEN ? AND ? AND head IS NOT NULL
+
+-- forget_state: part of what this version shows is being reclaimed
+UPDATE changes SET head = NULL WHERE id = ?
+
+-- oldest_seq: the first entry that a remembered change wrote
+SELECT min(first_seq) FROM changes WHERE id BETWEEN ? AND ? AND count > 0
+
+-- reclaim: delete some entries of a range
+DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 LIMIT ?3) RETURNING octet_length(body)
+
+-- reclaim_but_summaries: the same where summaries are still to be found
+DELETE FROM entries
+ WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND kind <> 'summary' LIMIT ?3)
+RETURNING octet_length(body)
+
+-- drop_jump: it leads nowhere that is left
+DELETE FROM jumps WHERE id = ?
+
+-- shrink_session: entries were reclaimed
+UPDATE sessions SET bytes = bytes - ? WHERE no = ?
+
+-- some_ended: a session whose rows can go: it expired, or was succeeded after it had
+SELECT no FROM sessions WHERE ended = 1
+UNION ALL
+SELECT no FROM sessions WHERE expires_at <= ?
+LIMIT 1
+
+-- lives_of: every life a session's name has rows of
+SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 0
+UNION ALL
+SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 1
+
+-- reap_changes: delete some changes: too old to be asked for again, or of a session that ended
+DELETE FROM changes WHERE id IN (SELECT id FROM changes WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)
+
+-- delete_jumps: all of a session's
+DELETE FROM jumps WHERE id BETWEEN ? AND ?
+
+-- delete_undo_steps: all of a session's
+DELETE FROM undo_steps WHERE id BETWEEN ? AND ?
+
+-- delete_snapshots: all of a session's
+DELETE FROM snapshots WHERE session = ?
+
+-- delete_session: the last row of it
+DELETE FROM sessions WHERE no = ?
+
+-- copy_ranges: entries of one session into another, under the same seqs
+INSERT INTO entries (id, turn, kind, created_at, checksum, body)
+SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, e.checksum, e.body
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+
+-- copy_summaries: the same for summaries alone
+INSERT INTO entries (id, turn, kind, created_at, checksum, body)
+SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, e.checksum, e.body
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+ WHERE e.kind = 'summary' AND e.kind <> 'message'
+
+-- stored_bytes: of a session's bodies
+SELECT ifnull(sum(octet_length(body)), 0) FROM entries WHERE id BETWEEN ? AND ?
+
+-- every_row: a session's whole log
+SELECT seq, created_at, checksum, CAST(body AS BLOB), kind FROM entries WHERE id BETWEEN ? AND ? ORDER BY id
+
+-- every_version: of the changes remembered
+SELECT version FROM changes WHERE id BETWEEN ? AND ? ORDER BY id
+
+-- orphans: rows whose session is gone
+SELECT DISTINCT e.id >> 32 FROM entries e WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.no = e.id >> 32)

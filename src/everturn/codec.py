@@ -1,0 +1,393 @@
+"""Entries to stored bodies and back: what may be stored, how it is written, and how damage is noticed.
+
+Pure: no IO. A body is UTF-8 JSON, so that people and other programs can read the store without us.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from array import array
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from itertools import repeat
+from sys import byteorder
+from typing import Any, Literal, NoReturn, TypeAlias, cast
+from zlib import crc32
+
+import msgspec
+
+from everturn.errors import CorruptEntry, InvalidInput
+from everturn.model import JSON, MESSAGE, SUMMARY, TOOL_CALL, ChatMessage, Entry, Record, Summary, ToolCall
+
+MAX_NESTING = 200
+MAX_ROLE = 64
+OnCorrupt: TypeAlias = Literal["raise", "skip"]
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """An entry on its way in: the store still has to give it a seq."""
+
+    kind: str
+    body: bytes
+    checksum: int
+    dimension: int | None = None  # of a summary's embedding
+
+
+def checksum(kind: str, body: bytes) -> int:
+    """CRC-32 of the body; other kinds than message are mixed in, so that a damaged kind shows as well."""
+    return crc32(body) if kind == MESSAGE else crc32(body, crc32(kind.encode()))
+
+
+def digest(*parts: bytes) -> bytes:
+    """A short fingerprint of the parts, for keys and for the content they were used with."""
+    state = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        state.update(len(part).to_bytes(8, "little"))
+        state.update(part)
+    return state.digest()
+
+
+# --- in: entries to drafts -------------------------------------------------------------------------------------
+
+
+def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
+    """The entry as it will be stored. Raises InvalidInput, naming `path`, if it would not come back equal."""
+    if isinstance(entry, ChatMessage):
+        kind, body = MESSAGE, _encode_message(entry, path)
+    elif isinstance(entry, Mapping):
+        return encode(_message_from(entry, path), path, limit)
+    elif isinstance(entry, ToolCall):
+        kind, body = TOOL_CALL, _encode_tool_call(entry, path)
+    elif isinstance(entry, Summary):
+        kind, body = SUMMARY, _encode_summary(entry, path)
+    elif isinstance(entry, Record):
+        kind, body = _record_kind(entry, path), _dump(entry.body, f"{path}.body")
+    else:
+        raise InvalidInput(
+            f"{type(entry).__name__} is not an entry; use ChatMessage, ToolCall, Summary or Record", path=path
+        )
+    if len(body) > limit:
+        raise InvalidInput(f"{len(body):,} bytes is over the limit of {limit:,} (option max_message_bytes)", path=path)
+    dimension = len(entry.embedding) if isinstance(entry, Summary) else None
+    return Draft(kind, body, checksum(kind, body), dimension)
+
+
+def _message_from(fields: Mapping[str, JSON], path: str) -> ChatMessage:
+    try:
+        return ChatMessage.from_dict(fields)
+    except InvalidInput as exc:
+        raise InvalidInput(str(exc).partition(": ")[2], path=f"{path}.{exc.path}") from None
+
+
+def _encode_message(message: ChatMessage, path: str) -> bytes:
+    _check_text(message.role, f"{path}.role", longest=MAX_ROLE)
+    content = message.content
+    if isinstance(content, str) or isinstance(content, list):
+        _check(content, f"{path}.content")
+    elif content is not None or not message.tool_calls:
+        raise InvalidInput(
+            f"content is a string or a list of parts (None only beside tool_calls), not {_name(content)}",
+            path=f"{path}.content",
+        )
+    for name in ("name", "tool_call_id", "id"):
+        if (value := getattr(message, name)) is not None:
+            _check_text(value, f"{path}.{name}")
+    if message.tool_calls is not None:
+        _check_list(message.tool_calls, f"{path}.tool_calls")
+    if message.metadata:
+        _check_dict(message.metadata, f"{path}.metadata")
+    elif message.metadata is None or type(message.metadata) is not dict:
+        raise InvalidInput(f"metadata is a dict, not {_name(message.metadata)}", path=f"{path}.metadata")
+    if message.seq is None and message.extra is None and message.created_at is None:
+        return _encode(message)
+    return _with_extra(message, message.extra, path)
+
+
+def _with_extra(entry: ChatMessage | ToolCall, extra: dict[str, JSON] | None, path: str) -> bytes:
+    """The body of an entry that came out of a store, or carries unknown fields: these stand beside the known."""
+    fields: dict[str, JSON] = msgspec.to_builtins(msgspec.structs.replace(entry, seq=None, created_at=None, extra=None))
+    if extra:
+        _check_dict(extra, f"{path}.extra")
+        if clash := sorted(extra.keys() & set(type(entry).__struct_encode_fields__)):
+            raise InvalidInput("is a field of its own, not an extra one", path=f"{path}.extra.{clash[0]}")
+        fields |= extra
+    return _encode(fields)
+
+
+def _encode_tool_call(call: ToolCall, path: str) -> bytes:
+    _check_text(call.name, f"{path}.name")
+    for name in ("call_id", "error"):
+        if (value := getattr(call, name)) is not None:
+            _check_text(value, f"{path}.{name}")
+    if call.duration is not None and type(call.duration) not in (int, float):
+        raise InvalidInput(f"duration is a number of seconds, not {_name(call.duration)}", path=f"{path}.duration")
+    for name in ("arguments", "result", "duration"):
+        _check(getattr(call, name), f"{path}.{name}")
+    return _with_extra(call, call.extra, path)
+
+
+class _StoredSummary(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A summary's body: the embedding is little-endian float32, base64 in JSON (a third of its decimal size)."""
+
+    text: str
+    embedding: bytes
+    covers: tuple[int, int]
+
+    def vector(self) -> array[float]:
+        vector = array("f", self.embedding)
+        if byteorder == "big":
+            vector.byteswap()
+        return vector
+
+
+def _encode_summary(summary: Summary, path: str) -> bytes:
+    _check(
+        summary.text if isinstance(summary.text, str) else _refuse(summary.text, f"{path}.text"),
+        f"{path}.text",
+    )
+    first, last = _covers(summary.covers, f"{path}.covers")
+    stored = _StoredSummary(summary.text, float32(summary.embedding, f"{path}.embedding"), (first, last))
+    if not summary.extra:
+        return _encode(stored)
+    _check_dict(summary.extra, f"{path}.extra")
+    return _encode(summary.extra | msgspec.to_builtins(stored))
+
+
+def _covers(covers: object, path: str) -> tuple[int, int]:
+    if isinstance(covers, Sequence) and len(covers) == 2 and all(type(seq) is int and seq >= 0 for seq in covers):
+        return covers[0], covers[1]
+    raise InvalidInput("covers is (first_seq, last_seq)", path=path)
+
+
+def float32(embedding: object, path: str) -> bytes:
+    """The embedding as little-endian float32. Raises InvalidInput if it is empty or a number does not fit."""
+    if isinstance(embedding, str | bytes) or not isinstance(embedding, Iterable):
+        raise InvalidInput(f"an embedding is a sequence of numbers, not {_name(embedding)}", path=path)
+    try:
+        vector = array("f", embedding)
+    except (TypeError, OverflowError, ValueError) as exc:
+        raise InvalidInput(f"an embedding is a sequence of float32 numbers: {exc}", path=path) from None
+    if not vector:
+        raise InvalidInput("an embedding has at least one number", path=path)
+    for index, number in enumerate(vector):
+        if not math.isfinite(number):
+            raise InvalidInput(f"{number} cannot be stored as float32", path=f"{path}[{index}]")
+    if byteorder == "big":
+        vector.byteswap()
+    return vector.tobytes()
+
+
+def _record_kind(record: Record, path: str) -> str:
+    _check_text(record.kind, f"{path}.kind", longest=MAX_ROLE)
+    if record.kind in (MESSAGE, TOOL_CALL, SUMMARY):
+        raise InvalidInput(f"{record.kind!r} is everturn's own kind; choose another", path=f"{path}.kind")
+    return record.kind
+
+
+def _dump(value: JSON, path: str) -> bytes:
+    _check(value, path)
+    return _encode(value)
+
+
+# --- the door: is it JSON, and will it come back equal? --------------------------------------------------------
+
+
+def _check(value: JSON, path: str, depth: int = 0) -> None:
+    kind = type(value)
+    if kind is str:
+        if not value.isascii():
+            _check_encodable(value, path)
+    elif kind is bool or value is None:
+        pass
+    elif kind is int:
+        if not -(2**63) <= value < 2**64:
+            _check_carried(value, path)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise InvalidInput(f"{_spelt(value)} cannot be stored", path=path)
+    elif isinstance(value, list):
+        _check_list(value, path, depth)
+    elif isinstance(value, dict):
+        _check_dict(value, path, depth)
+    elif isinstance(value, Enum) and isinstance(value, str | int):
+        _check(value.value, path, depth)
+    else:
+        _refuse(value, path)
+
+
+def _check_list(values: object, path: str, depth: int = 0) -> None:
+    if not isinstance(values, list):
+        raise InvalidInput(f"must be a list, not {_name(values)}", path=path)
+    _check_depth(depth, path)
+    for index, value in enumerate(values):
+        _check(value, f"{path}[{index}]", depth + 1)
+
+
+def _check_dict(values: object, path: str, depth: int = 0) -> None:
+    if not isinstance(values, dict):
+        raise InvalidInput(f"must be a dict, not {_name(values)}", path=path)
+    _check_depth(depth, path)
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise InvalidInput(f"the key {key!r} is {_name(key)}; JSON keys are strings", path=path)
+        _check(str(key), f"{path}.{key!a}" if not key.isascii() else f"{path}.{key}")
+        _check(value, f"{path}.{key}", depth + 1)
+
+
+def _check_depth(depth: int, path: str) -> None:
+    if depth >= MAX_NESTING:
+        raise InvalidInput(f"nested more than {MAX_NESTING} deep", path=f"{path[:60]}...")
+
+
+def _check_text(value: object, path: str, *, longest: int | None = None) -> None:
+    if not isinstance(value, str):
+        raise InvalidInput(f"must be a string, not {_name(value)}", path=path)
+    _check(value, path)
+    if longest is not None and not 0 < len(value) <= longest:
+        raise InvalidInput(f"must have 1 to {longest} characters, not {len(value)}", path=path)
+
+
+def _check_encodable(text: str, path: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        surrogate = f"U+{ord(text[exc.start]):04X}"
+        raise InvalidInput(
+            f"the lone surrogate {surrogate} at {exc.start} cannot be stored", path=_printable(path)
+        ) from None
+
+
+def _check_carried(number: int, path: str) -> None:
+    try:
+        carried = msgspec.json.decode(_encode(number)) == number
+    except (ValueError, OverflowError, msgspec.MsgspecError):
+        carried = False
+    if not carried:
+        raise InvalidInput(f"an integer of {number.bit_length()} bits cannot be stored", path=path)
+
+
+def _refuse(value: object, path: str) -> NoReturn:
+    raise InvalidInput(f"{_name(value)} cannot be stored; only JSON values come back as they went in", path=path)
+
+
+def _spelt(number: float) -> str:
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def _name(value: object) -> str:
+    return "None" if value is None else type(value).__name__
+
+
+def _printable(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+# --- out: stored rows to entries -------------------------------------------------------------------------------
+
+_set = msgspec.structs.force_setattr
+_decode_messages = msgspec.json.Decoder(list[ChatMessage]).decode
+_decode_message = msgspec.json.Decoder(ChatMessage).decode
+_decode_tool_call = msgspec.json.Decoder(ToolCall).decode
+_decode_summary = msgspec.json.Decoder(_StoredSummary).decode
+_decode_any = msgspec.json.Decoder().decode
+
+MessageRow: TypeAlias = tuple[int, float, int, bytes]  # seq, created_at, checksum, body
+EntryRow: TypeAlias = tuple[int, float, int, bytes, str, int]  # the same, and kind, turn
+
+
+class MessageReader:
+    """Takes the rows of messages, in order, and turns them into ChatMessages a batch at a time."""
+
+    def __init__(self, session_id: str, on_corrupt: OnCorrupt = "raise") -> None:
+        self._session_id = session_id
+        self._skip = on_corrupt == "skip"
+        self.messages: list[ChatMessage] = []
+
+    def take(self, rows: Sequence[MessageRow]) -> None:
+        """Decode a batch. Raises CorruptEntry at the first bad row, unless told to skip."""
+        seqs, times, checksums, bodies = zip(*rows, strict=True)
+        if tuple(map(crc32, bodies)) == checksums:
+            try:
+                # One call for the batch: half the time of a call for each.
+                messages = _decode_messages(b"[" + b",".join(bodies) + b"]")
+            except (msgspec.MsgspecError, ValueError):
+                pass  # a field from a newer version, or damage: look at each
+            else:
+                deque(map(_set, messages, repeat("seq"), seqs), 0)
+                deque(map(_set, messages, repeat("created_at"), times), 0)
+                self.messages += messages
+                return
+        for row in rows:
+            try:
+                message = decode(self._session_id, MESSAGE, *row)
+            except CorruptEntry:
+                if not self._skip:
+                    raise
+            else:
+                self.messages.append(cast("ChatMessage", message))
+
+
+def decode(session_id: str, kind: str, seq: int, created_at: float, check: int, body: bytes) -> Entry:
+    """The entry of one row. Raises CorruptEntry if its bytes are not those that were written."""
+    if checksum(kind, body) != check:
+        raise _corrupt(session_id, seq, "its bytes do not match their checksum")
+    try:
+        entry = _decode_body(kind, body)
+    except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as exc:
+        raise _corrupt(session_id, seq, f"its body cannot be read: {exc}") from exc
+    _set(entry, "seq", seq)
+    _set(entry, "created_at", created_at)
+    return entry
+
+
+def _decode_body(kind: str, body: bytes) -> Entry:
+    if kind == MESSAGE:
+        try:
+            return _decode_message(body)
+        except msgspec.ValidationError:
+            return ChatMessage.from_dict(_decode_any(body))
+    if kind == TOOL_CALL:
+        known, extra = _split(body, ToolCall)
+        return ToolCall(**known, extra=extra)
+    if kind == SUMMARY:
+        known, extra = _split(body, _StoredSummary)
+        stored = msgspec.convert(known, _StoredSummary)
+        return Summary(stored.text, tuple(stored.vector()), stored.covers, extra=extra)
+    return Record(kind, _decode_any(body))
+
+
+def _split(body: bytes, struct: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, JSON] | None]:
+    fields: dict[str, Any] = _decode_any(body)
+    extra = {name: fields.pop(name) for name in fields.keys() - set(struct.__struct_encode_fields__)}
+    return fields, extra or None
+
+
+def embedding_of(session_id: str, seq: int, created_at: float, check: int, body: bytes) -> bytes:
+    """The float32 bytes of a stored summary's embedding, without the rest. Raises CorruptEntry."""
+    if checksum(SUMMARY, body) != check:
+        raise _corrupt(session_id, seq, "its bytes do not match their checksum")
+    known, _ = _split(body, _StoredSummary)
+    return msgspec.convert(known, _StoredSummary).embedding
+
+
+def missing(session_id: str, seq: int) -> CorruptEntry:
+    """The error for an entry that a session points to and that is not there."""
+    return _corrupt(session_id, seq, "it should be there, and is not")
+
+
+def miscounted(session_id: str, seq: int, found: int, expected: int) -> CorruptEntry:
+    """The error for a history that does not have as many messages as were written."""
+    return _corrupt(session_id, seq, f"{found} messages lead to it, where {expected} were written")
+
+
+def _corrupt(session_id: str, seq: int, why: str) -> CorruptEntry:
+    return CorruptEntry(
+        f"session {session_id!r}, entry {seq}: {why}. Nothing was changed; run verify to see all that is damaged, "
+        "or read with on_corrupt='skip'",
+        session_id=session_id,
+        seq=seq,
+    )

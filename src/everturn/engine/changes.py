@@ -1,0 +1,434 @@
+"""The methods that change a session: each makes one request, with a call id that its retries carry along."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from everturn import codec, rules
+from everturn.backend import (
+    Append,
+    ChangeOutcome,
+    ChangeRequest,
+    Clear,
+    DeleteSnapshot,
+    Effect,
+    ForkRequest,
+    Query,
+    Rollback,
+    SetFloor,
+    SetTTL,
+    Status,
+    TakeSnapshot,
+    Undo,
+)
+from everturn.engine.calls import (
+    Caller,
+    checked_at,
+    checked_count,
+    checked_expectation,
+    checked_id,
+    checked_key,
+    checked_label,
+    checked_snapshot,
+    refuse,
+)
+from everturn.engine.rows import EntryReader
+from everturn.errors import InvalidInput
+from everturn.model import (
+    JSON,
+    MESSAGE,
+    ChatMessage,
+    Entry,
+    Receipt,
+    SessionState,
+    Snapshot,
+    Summary,
+    ToolCall,
+)
+
+Expected: TypeAlias = int | Receipt | SessionState | None
+"""The version a session must be at: a number (0: it must not exist), or a receipt or state, whose life counts too."""
+
+_DONE = (Status.APPLIED, Status.REPLAYED, Status.UNCHANGED)
+
+
+class Changes(Caller):
+    """Every change is all or nothing, and returns once it is kept.
+
+    `key` makes the caller's own retry find the first attempt (`replayed`); `expected_version` makes the change
+    conditional (VersionConflict, and nothing is changed). A fault raises MemoryStoreBackendError, whose `outcome` says
+    whether the change may have been kept.
+    """
+
+    # --- turns -------------------------------------------------------------------------------------------------
+
+    async def add_messages(
+        self,
+        session_id: str,
+        messages: Iterable[ChatMessage | Mapping[str, JSON]],
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Append one turn of messages: all or nothing, contiguous, in this order. An empty turn changes nothing.
+
+        Raises InvalidInput, naming the value, if anything in it would not come back as it went in.
+        """
+        drafts = self._encoded(messages, "messages")
+        if any(draft.kind != MESSAGE for draft in drafts):
+            raise InvalidInput("takes messages only; append takes other entries", path="messages")
+        return await self._append(session_id, drafts, None, key, expected_version)
+
+    async def append(
+        self,
+        session_id: str,
+        entries: Iterable[Entry | Mapping[str, JSON]],
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Append one turn of messages, tool calls, summaries and records, mixed: all or nothing, in this order."""
+        return await self._append(session_id, self._encoded(entries, "entries"), None, key, expected_version)
+
+    async def replace(
+        self,
+        session_id: str,
+        entries: Iterable[Entry | Mapping[str, JSON]],
+        *,
+        after: int = 0,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """In one undoable step, make the history the path up to seq `after`, and these entries behind it.
+
+        Raises InvalidInput if `after` is neither 0 nor the seq of an entry on the path.
+        """
+        checked_count(after, "after")
+        return await self._append(session_id, self._encoded(entries, "entries"), after, key, expected_version)
+
+    async def save_context(
+        self,
+        session_id: str,
+        human: str,
+        ai: str,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Append one turn of what the human said and what the AI answered."""
+        for name, text in (("human", human), ("ai", ai)):
+            if not isinstance(text, str):
+                raise InvalidInput(f"must be a string, not {type(text).__name__}", path=name)
+        turn = (ChatMessage("user", human), ChatMessage("assistant", ai))
+        return await self.add_messages(session_id, turn, key=key, expected_version=expected_version)
+
+    async def add_tool_call(
+        self,
+        session_id: str,
+        tool_call: ToolCall,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Append a record of a tool call, as a turn of its own."""
+        if not isinstance(tool_call, ToolCall):
+            raise InvalidInput(f"must be a ToolCall, not {type(tool_call).__name__}", path="tool_call")
+        draft = codec.encode(tool_call, "tool_call", self.settings.max_message_bytes)
+        return await self._append(session_id, (draft,), None, key, expected_version)
+
+    async def add_summary(
+        self, session_id: str, summary: Summary, *, key: str | None = None, expected_version: Expected = None
+    ) -> Receipt:
+        """Append a summary, as a turn of its own. The first embedding in a session fixes the length of all."""
+        if not isinstance(summary, Summary):
+            raise InvalidInput(f"must be a Summary, not {type(summary).__name__}", path="summary")
+        draft = codec.encode(summary, "summary", self.settings.max_message_bytes)
+        return await self._append(session_id, (draft,), None, key, expected_version)
+
+    def _encoded(self, entries: object, path: str) -> tuple[codec.Draft, ...]:
+        if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Iterable):
+            raise InvalidInput(f"must be a list of entries, not {type(entries).__name__}", path=path)
+        limit = self.settings.max_message_bytes
+        return tuple(codec.encode(entry, f"{path}[{index}]", limit) for index, entry in enumerate(entries))
+
+    async def _append(
+        self,
+        session_id: str,
+        drafts: tuple[codec.Draft, ...],
+        after: int | None,
+        key: str | None,
+        expected: Expected,
+    ) -> Receipt:
+        dimensions = {draft.dimension for draft in drafts} - {None}
+        if len(dimensions) > 1:
+            raise InvalidInput(f"embeddings of one session have one length, not {sorted(dimensions)}", path="entries")
+        dimension = dimensions.pop() if dimensions else None
+        messages = sum(draft.kind == MESSAGE for draft in drafts)
+        effect = Append(drafts, messages, dimension, after)
+        kind = "append" if after is None else "replace"
+        content = [part for draft in drafts for part in (draft.kind.encode(), draft.body)] if key is not None else []
+        outcome = await self._change(
+            session_id,
+            kind,
+            effect,
+            key,
+            expected,
+            content=(str(after).encode(), *content),
+            named=dimension or after,
+        )
+        return _receipt(session_id, outcome)
+
+    # --- the head ----------------------------------------------------------------------------------------------
+
+    async def save_snapshot(
+        self,
+        session_id: str,
+        label: str | None = None,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Snapshot:
+        """Point a new snapshot at the present state. Costs the same at any length; outlives every rollback."""
+        label = checked_label(label)
+        effect = TakeSnapshot(secrets.token_hex(12), label)
+        content = (label or "").encode()
+        outcome = await self._change(session_id, "snapshot", effect, key, expected_version, content=(content,))
+        if outcome.snapshot is None:
+            raise AssertionError(outcome)  # pragma: no cover - a backend broke the protocol
+        return outcome.snapshot
+
+    async def delete_snapshot(
+        self,
+        session_id: str,
+        snapshot: Snapshot | str,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Forget a snapshot; what only it could reach is reclaimed by `compact`. Raises SnapshotNotFound."""
+        snapshot_id = checked_snapshot(snapshot)
+        return _receipt(
+            session_id,
+            await self._change(
+                session_id,
+                "delete_snapshot",
+                DeleteSnapshot(snapshot_id),
+                key,
+                expected_version,
+                content=(snapshot_id.encode(),),
+                named=snapshot_id,
+            ),
+        )
+
+    async def rollback_to_snapshot(
+        self,
+        session_id: str,
+        snapshot: Snapshot | str,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Return to the snapshot's state: messages, tool calls, summaries and records together, in one step.
+
+        Moves a pointer and deletes nothing, so it can be undone, and a later snapshot can be returned to as well.
+        Raises SnapshotNotFound, also for another session's snapshot or an earlier life's.
+        """
+        snapshot_id = checked_snapshot(snapshot)
+        return _receipt(
+            session_id,
+            await self._change(
+                session_id,
+                "rollback",
+                Rollback(snapshot_id),
+                key,
+                expected_version,
+                content=(snapshot_id.encode(),),
+                named=snapshot_id,
+            ),
+        )
+
+    async def undo(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
+        """Take back the latest rollback, replace, trim or clear; ten steps are kept, and there is no redo.
+
+        Undo of a trim or clear keeps turns that came later. Undo of a rollback or replace would drop them, and raises
+        VersionConflict unless `expected_version` names the present version. Raises InvalidInput if nothing is left.
+        """
+        return _receipt(session_id, await self._change(session_id, "undo", Undo(), key, expected_version))
+
+    # --- shortening --------------------------------------------------------------------------------------------
+
+    async def trim(
+        self,
+        session_id: str,
+        *,
+        max_messages: int | None = None,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[ChatMessage], int] | None = None,
+        keep_system: bool = True,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Hide the oldest turns, so that at most `max_messages` (or `max_tokens` by your counter) stay. Undoable.
+
+        Keeps system messages (they count) unless told otherwise, whole turns, always the last one, and a tool call
+        together with its result. Summaries stay. If all fits, or the session is absent, nothing changes.
+        """
+        checked_count(max_messages, "max_messages")
+        checked_count(max_tokens, "max_tokens")
+        if max_messages is None and max_tokens is None:
+            raise InvalidInput("give max_messages or max_tokens", path="max_messages")
+        if (max_tokens is None) != (count_tokens is None):
+            raise InvalidInput("max_tokens needs count_tokens, and the other way round", path="count_tokens")
+        content = msgspec.json.encode([max_messages, max_tokens, keep_system])
+        call = secrets.token_bytes(16)
+        while True:
+            reader = EntryReader(session_id)
+            reading = await self.call(lambda _, by: self.backend.read(Query(session_id), reader.take, by))
+            if reading.first_missing:
+                raise codec.missing(session_id, reading.first_missing)
+
+            def plan() -> rules.Cut | None:
+                headers = [rules.header(entry, turn, count_tokens) for entry, turn in reader.with_turns()]
+                return rules.plan_trim(
+                    headers,
+                    floor=reading.state.floor,
+                    max_messages=max_messages,
+                    max_tokens=max_tokens,
+                    keep_system=keep_system,
+                )
+
+            cut = await self.face.offload(plan)
+            effect = SetFloor(reading.state, None)
+            if cut is not None:
+                effect = SetFloor(reading.state, cut.floor, cut.kept, cut.hidden)
+            outcome = await self._change(
+                session_id,
+                "trim",
+                effect,
+                key,
+                expected_version,
+                content=(content,),
+                call=call,
+                also=Status.MOVED,
+            )
+            if outcome.status is not Status.MOVED:  # else the head was moved meanwhile: look again
+                return _receipt(session_id, outcome)
+
+    async def clear(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
+        """Empty the history; snapshots stay, and undo brings it back. An empty or absent session is left as it is."""
+        return _receipt(session_id, await self._change(session_id, "clear", Clear(), key, expected_version))
+
+    async def set_ttl(
+        self,
+        session_id: str,
+        seconds: float | None,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Let the session expire this long after its latest change; None: never. Raises SessionNotFound."""
+        if seconds is not None and (type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds <= 0):
+            raise InvalidInput(f"is a number of seconds above 0, or None for no limit, not {seconds!r}", path="seconds")
+        effect = SetTTL(None if seconds is None else float(seconds))
+        content = (repr(effect.seconds).encode(),)
+        return _receipt(
+            session_id, await self._change(session_id, "ttl", effect, key, expected_version, content=content)
+        )
+
+    # --- copies ------------------------------------------------------------------------------------------------
+
+    async def fork(
+        self,
+        session_id: str,
+        new_session_id: str,
+        *,
+        at: Snapshot | str | int | None = None,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Copy a state into a new session, which appears in one step, with the same seqs and a life of its own.
+
+        Snapshots, undo steps and keys stay behind. Raises SessionNotFound if there is nothing to copy, InvalidInput if
+        the new session exists. `expected_version` is that of the session copied from; the receipt is the new one's.
+        """
+        checked_id(session_id)
+        checked_id(new_session_id, "new_session_id")
+        version, life = checked_expectation(expected_version)
+        digested, content = _digests(key, "fork", (session_id.encode(), repr(checked_at(at)).encode()))
+        request = ForkRequest(
+            session_id,
+            new_session_id,
+            checked_at(at),
+            secrets.token_bytes(16),
+            secrets.token_hex(8),
+            self.settings.ttl,
+            digested,
+            content,
+            version,
+            life,
+        )
+        outcome = await self.call(
+            lambda retry, by: self.backend.fork(msgspec.structs.replace(request, retry=retry), by)
+        )
+        if outcome.status is Status.EXISTS:
+            refuse(outcome, new_session_id)
+        if outcome.status not in _DONE:
+            refuse(outcome, session_id, expected=version, named=checked_at(at))
+        return _receipt(new_session_id, outcome)
+
+    # --- one change --------------------------------------------------------------------------------------------
+
+    async def _change(
+        self,
+        session_id: str,
+        kind: str,
+        effect: Effect,
+        key: str | None,
+        expected: Expected,
+        *,
+        content: tuple[bytes, ...] = (),
+        named: Any = None,
+        call: bytes | None = None,
+        also: Status | None = None,
+    ) -> ChangeOutcome:
+        """Send one change until it is answered. Raises what a refusal means, unless it is `also` fine."""
+        version, life = checked_expectation(expected)
+        digested, fingerprint = _digests(key, kind, content)
+        request = ChangeRequest(
+            checked_id(session_id),
+            kind,
+            effect,
+            call or secrets.token_bytes(16),
+            secrets.token_hex(8),
+            self.settings.ttl,
+            digested,
+            fingerprint,
+            version,
+            life,
+        )
+        outcome = await self.call(
+            lambda retry, by: self.backend.change(
+                msgspec.structs.replace(request, retry=True) if retry else request, by
+            )
+        )
+        if outcome.status not in _DONE and outcome.status is not also:
+            refuse(outcome, session_id, expected=version, named=named)
+        return outcome
+
+
+def _digests(key: str | None, kind: str, content: tuple[bytes, ...]) -> tuple[bytes | None, bytes | None]:
+    """The key, and what it is used with, as they are remembered."""
+    checked = checked_key(key)
+    if checked is None:
+        return None, None
+    return codec.digest(checked), codec.digest(kind.encode(), *content)
+
+
+def _receipt(session_id: str, outcome: ChangeOutcome) -> Receipt:
+    seqs = tuple(range(outcome.first_seq, outcome.first_seq + outcome.count))
+    return Receipt(session_id, outcome.life, outcome.version, seqs, outcome.status is Status.REPLAYED)

@@ -1,0 +1,250 @@
+"""The methods that read. Each is one request; what it returns is of one moment. An absent session reads as empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
+
+from everturn import codec, rules, vectors
+from everturn.backend import Order, Query, Reading, Status
+from everturn.codec import EntryRow, MessageReader, OnCorrupt
+from everturn.engine.calls import (
+    Caller,
+    checked_at,
+    checked_count,
+    checked_id,
+    no_session,
+    no_snapshot,
+    no_version,
+)
+from everturn.engine.rows import EntryReader
+from everturn.errors import InvalidInput
+from everturn.model import (
+    MESSAGE,
+    SUMMARY,
+    TOOL_CALL,
+    Change,
+    ChatMessage,
+    Diff,
+    Entry,
+    Hit,
+    Match,
+    Page,
+    SessionInfo,
+    SessionState,
+    Snapshot,
+    Summary,
+    ToolCall,
+)
+
+Reader = TypeVar("Reader", MessageReader, EntryReader, "EmbeddingReader")
+LONGEST_TEXT = 1000
+LARGEST_PAGE = 1000
+
+
+class EmbeddingReader:
+    """Takes rows of summaries and unpacks their embeddings only."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self.rows: list[codec.MessageRow] = []
+        self.embeddings: list[bytes] = []
+
+    def take(self, rows: Sequence[codec.MessageRow]) -> None:
+        self.rows += rows
+        self.embeddings += (codec.embedding_of(self._session_id, *row) for row in rows)
+
+    def summary(self, index: int) -> Summary:
+        summary = codec.decode(self._session_id, SUMMARY, *self.rows[index])
+        return cast("Summary", summary)
+
+
+class Reads(Caller):
+    """Reads never refresh a TTL, and never change anything. A fault is an error, never an empty answer."""
+
+    async def get_history(
+        self,
+        session_id: str,
+        *,
+        limit: int | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        at: Snapshot | str | int | None = None,
+        heal: bool = False,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> list[ChatMessage]:
+        """The messages of the history, in order, each with its `seq`.
+
+        `limit`: at most the n latest, and never beginning with a tool result whose call is cut off. `before` and
+        `after`: seqs, both excluded. `at`: a snapshot or a version. `heal`: give an unanswered tool call a synthetic
+        error result. Raises CorruptEntry at a damaged or missing entry, unless `on_corrupt="skip"`.
+        """
+        for name, number in (("limit", limit), ("before", before), ("after", after)):
+            checked_count(number, name)
+        if on_corrupt not in ("raise", "skip"):
+            raise InvalidInput(f"is 'raise' or 'skip', not {on_corrupt!r}", path="on_corrupt")
+        query = Query(checked_id(session_id), MESSAGE, checked_at(at), after or 0, before, limit)
+        reading, reader = await self._read(query, lambda: MessageReader(session_id, on_corrupt))
+        messages = reader.messages
+        if on_corrupt == "raise":
+            _refuse_gaps(reading, query, len(messages))
+        if limit is not None and reading.cut:
+            messages = rules.without_orphans(messages)
+        return rules.heal(messages) if heal else messages
+
+    async def load_memory(self, session_id: str) -> list[dict[str, str]]:
+        """The history as pairs of strings: what the human said, what the AI answered ("" if it has not yet)."""
+        return rules.pairs(await self.get_history(session_id))
+
+    async def get_tool_calls(self, session_id: str) -> list[ToolCall]:
+        """The records of tool calls in the history, in order."""
+        query = Query(checked_id(session_id), TOOL_CALL)
+        _, reader = await self._read(query, lambda: EntryReader(session_id, TOOL_CALL))
+        return [entry for entry in reader.entries if isinstance(entry, ToolCall)]
+
+    async def get_summaries(self, session_id: str) -> list[Summary]:
+        """The summaries in the history, in order; a trim does not hide them."""
+        query = Query(checked_id(session_id), SUMMARY)
+        _, reader = await self._read(query, lambda: EntryReader(session_id, SUMMARY))
+        return [entry for entry in reader.entries if isinstance(entry, Summary)]
+
+    async def search_summaries(self, session_id: str, embedding: object, *, k: int = 5) -> list[Hit]:
+        """The `k` summaries of this session most like the embedding: exact cosine similarity, ties by seq.
+
+        Raises InvalidInput if the embedding's length is not the session's, Unsupported without numpy.
+        """
+        checked_count(k, "k")
+        wanted = codec.float32(embedding, "embedding")
+        query = Query(checked_id(session_id), SUMMARY)
+        _, reader = await self._read(query, lambda: EmbeddingReader(session_id))
+        if not reader.embeddings:
+            return []
+        if len(wanted) != len(reader.embeddings[0]):
+            lengths = len(wanted) // 4, len(reader.embeddings[0]) // 4
+            raise InvalidInput(
+                f"has {lengths[0]} numbers, but those of session {session_id!r} have {lengths[1]}",
+                path="embedding",
+            )
+        best = await self.face.offload(lambda: vectors.nearest(wanted, reader.embeddings, k))
+        return [Hit(score, reader.summary(index)) for score, index in best]
+
+    async def list_snapshots(self, session_id: str) -> list[Snapshot]:
+        """The session's snapshots, in the order they were taken."""
+        query = Query(checked_id(session_id), limit=0, snapshots=True)
+        reading, _ = await self._read(query, lambda: EntryReader(session_id))
+        return list(reading.snapshots)
+
+    async def diff(
+        self, session_id: str, a: Snapshot | str | int | None, b: Snapshot | str | int | None = None
+    ) -> Diff:
+        """What state `b` (now, if left out) shows that `a` does not, and the other way round."""
+        first = {entry.seq: entry for entry in await self._entries(session_id, a)}
+        second = {entry.seq: entry for entry in await self._entries(session_id, b)}
+        return Diff(
+            session_id,
+            tuple(entry for seq, entry in second.items() if seq not in first),
+            tuple(entry for seq, entry in first.items() if seq not in second),
+        )
+
+    async def _entries(self, session_id: str, at: Snapshot | str | int | None) -> list[Entry]:
+        query = Query(checked_id(session_id), at=checked_at(at))
+        reading, reader = await self._read(query, lambda: EntryReader(session_id))
+        _refuse_gaps(reading, query)
+        return reader.entries
+
+    async def state(self, session_id: str, *, at: Snapshot | str | int | None = None) -> SessionState:
+        """Everything about the session that can be compared, now or as it was `at` a snapshot or version."""
+        query = Query(checked_id(session_id), at=checked_at(at), snapshots=True)
+        reading, reader = await self._read(query, lambda: EntryReader(session_id))
+        _refuse_gaps(reading, query)
+        session = reading.session
+        if session is None:
+            return SessionState(session_id, 0, 0, (), (), 0, None, None)
+        return SessionState(
+            session_id,
+            session.version,
+            session.last_seq,
+            tuple(reader.entries),
+            tuple((snapshot.label, snapshot.version) for snapshot in reading.snapshots),
+            session.undo_steps,
+            session.ttl,
+            session.forked_from,
+            session.life,
+        )
+
+    async def info(self, session_id: str) -> SessionInfo:
+        """Facts about the session, cheap at any length. Raises SessionNotFound."""
+        reading, _ = await self._read(Query(checked_id(session_id), limit=0), lambda: EntryReader(session_id))
+        if reading.session is None:
+            raise no_session(session_id)
+        return reading.session
+
+    async def changes(self, session_id: str, limit: int = 100) -> list[Change]:
+        """The latest changes, newest first. At least the latest 1,024 are remembered."""
+        checked_id(session_id)
+        checked_count(limit, "limit")
+        return await self.call(lambda _, by: self.backend.changes(session_id, limit, by))
+
+    async def sessions(
+        self, prefix: str = "", *, limit: int = 100, page: str | None = None, order: Order = None
+    ) -> Page:
+        """Sessions whose id begins with `prefix`, by id, or latest changed first with `order="recent"`.
+
+        `page` is the `next` of the page before. A session that is there throughout is on at least one page.
+        """
+        if not isinstance(prefix, str) or "\0" in prefix:
+            raise InvalidInput("must be a string without NUL", path="prefix")
+        checked_count(limit, "limit", 1)
+        if order not in (None, "recent"):
+            raise InvalidInput(f"is None or 'recent', not {order!r}", path="order")
+        return await self.call(lambda _, by: self.backend.sessions(prefix, min(limit, LARGEST_PAGE), page, order, by))
+
+    async def find(self, text: str, *, session_id: str | None = None, limit: int = 50) -> list[Match]:
+        """Entries in the histories of one session, or of all, in which the text occurs; newest first.
+
+        ASCII letters match in either case. Searches every string of an entry.
+        """
+        if not isinstance(text, str) or not 0 < len(text) <= LONGEST_TEXT or not text.isprintable():
+            raise InvalidInput(f"must be 1 to {LONGEST_TEXT} printable characters", path="text")
+        if session_id is not None:
+            checked_id(session_id)
+        checked_count(limit, "limit")
+        if limit == 0:
+            return []
+        matches: list[Match] = []
+
+        def look_closer(found_in: str, row: EntryRow) -> bool:
+            entry = codec.decode(found_in, row[4], *row[:4])
+            if rules.mentions(entry, text):
+                matches.append(Match(found_in, entry))
+            return len(matches) < limit
+
+        async def send(_: bool, by: float) -> None:
+            matches.clear()
+            await self.backend.find(text, session_id, look_closer, by)
+
+        await self.call(send)
+        return matches
+
+    async def _read(self, query: Query, new_reader: Callable[[], Reader]) -> tuple[Reading, Reader]:
+        """Read into a new reader. Raises what the reading's status means; an absent session is no error."""
+
+        async def send(_: bool, by: float) -> tuple[Reading, Reader]:
+            reader = new_reader()
+            return await self.backend.read(query, reader.take, by), reader
+
+        reading, reader = await self.call(send)
+        if reading.status is Status.NO_SNAPSHOT or (reading.session is None and isinstance(query.at, str)):
+            raise no_snapshot(query.session_id, str(query.at))
+        if reading.status is Status.NO_VERSION or (reading.session is None and query.at):
+            raise no_version(query.session_id, query.at)
+        return reading, reader
+
+
+def _refuse_gaps(reading: Reading, query: Query, messages: int | None = None) -> None:
+    """Raises CorruptEntry if something that should be there was not."""
+    if reading.first_missing:
+        raise codec.missing(query.session_id, reading.first_missing)
+    whole = query.after == 0 and query.before is None and query.limit is None
+    if messages is not None and whole and messages != reading.state.messages:
+        raise codec.miscounted(query.session_id, reading.state.head, messages, reading.state.messages)

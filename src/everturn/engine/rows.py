@@ -1,0 +1,30 @@
+"""Collects the rows of entries of every kind that a backend hands over. Rows of messages alone: codec.MessageReader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from everturn import codec
+from everturn.model import Entry
+
+
+class EntryReader:
+    """Takes rows of all kinds, or of the one `kind` it is told, and decodes them one by one."""
+
+    def __init__(self, session_id: str, kind: str | None = None) -> None:
+        self._session_id = session_id
+        self._kind = kind
+        self.entries: list[Entry] = []
+        self.turns: list[int] = []
+
+    def take(self, rows: Sequence[Any]) -> None:
+        """Decode a batch. Raises CorruptEntry at the first bad row."""
+        for row in rows:
+            self.entries.append(codec.decode(self._session_id, self._kind or row[4], *row[:4]))
+        if self._kind is None:
+            self.turns += (row[5] for row in rows)
+
+    def with_turns(self) -> Iterator[tuple[Entry, int]]:
+        """Each entry with the seq of the first of its turn."""
+        return zip(self.entries, self.turns, strict=True)

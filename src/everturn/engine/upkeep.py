@@ -1,0 +1,86 @@
+"""The methods that keep house. Long ones go step by step, each step a request with a time-out of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from everturn.engine.calls import checked_id
+from everturn.engine.changes import Changes
+from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
+
+PAGE = 500
+
+
+class Upkeep(Changes):
+    """Nothing here changes what a session shows, but for `clear_all` and `erase`, which say so in their names."""
+
+    async def clear_all(self) -> int:
+        """Clear every session, one after the other (each atomically, and undoable). Returns how many had something."""
+        cleared = 0
+        async for session in self._every_session():
+            receipt = await self.clear(session.session_id)
+            cleared += receipt.version > session.version
+        return cleared
+
+    async def erase(self, session_id: str) -> ErasureReceipt:
+        """Physically remove the session and all that hangs on it. Cannot be undone. An absent one is no error.
+
+        `complete=False` if copies may remain in a log that some reader still needs: erase again when it has gone.
+        """
+        checked_id(session_id)
+        return await self.call(lambda _, by: self.backend.erase(session_id, by))
+
+    async def compact(self, session_id: str | None = None) -> Compaction:
+        """Reclaim entries that no head, snapshot or undo step can reach, and never anything else.
+
+        Of one session, or of all; then what is left of sessions that expired, too.
+        """
+        if session_id is not None:
+            return await self._compacted(checked_id(session_id))
+        total = Compaction(0, 0, 0)
+        async for session in self._every_session():
+            total = _plus(total, await self._compacted(session.session_id))
+        return _plus(total, await self._compacted(None))
+
+    async def _compacted(self, session_id: str | None) -> Compaction:
+        total = Compaction(0, 0, 0)
+        while True:
+            step = await self.call(lambda _, by: self.backend.compact(session_id, by))
+            if step.sessions == 0:
+                return total
+            sessions = 1 if session_id is not None and total.entries + step.entries else 0
+            total = Compaction(sessions, total.entries + step.entries, total.bytes + step.bytes)
+
+    async def verify(self, session_id: str | None = None) -> VerifyReport:
+        """Look for gaps, bad checksums and dangling pointers, in one session or in everything there is."""
+        if session_id is not None:
+            entries, problems = await self._verified(checked_id(session_id))
+            return VerifyReport(1, entries, tuple(problems))
+        sessions = 0
+        entries, problems = await self._verified(None)
+        async for session in self._every_session():
+            sessions += 1
+            more, found = await self._verified(session.session_id)
+            entries += more
+            problems += found
+        return VerifyReport(sessions, entries, tuple(problems))
+
+    async def _verified(self, session_id: str | None) -> tuple[int, list[Problem]]:
+        return await self.call(lambda _, by: self.backend.verify(session_id, by))
+
+    async def _every_session(self) -> AsyncIterator[SessionInfo]:
+        page: str | None = None
+        while True:
+            found = await self.call(lambda _, by, page=page: self.backend.sessions("", PAGE, page, None, by))  # type: ignore[misc]
+            for session in found.sessions:
+                yield session
+            if (page := found.next) is None:
+                return
+
+    async def close(self) -> None:
+        """Release what this store opened; a client it was given stays open. Calls after it fail."""
+        await self.backend.close()
+
+
+def _plus(a: Compaction, b: Compaction) -> Compaction:
+    return Compaction(a.sessions + b.sessions, a.entries + b.entries, a.bytes + b.bytes)

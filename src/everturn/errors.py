@@ -1,0 +1,106 @@
+"""The errors everturn raises, one tree; every value in a message is also an attribute.
+
+It knows nothing of engines: each backend turns its driver's errors into these, in one place of its own.
+
+    MemoryStoreError
+     ├─ MemoryStoreBackendError   the engine failed; `outcome` says whether the change may have landed
+     ├─ VersionConflict           the session is not at the version the caller named; nothing was changed
+     ├─ CorruptEntry              stored bytes do not match their checksum, or parts of a session disagree
+     ├─ SessionNotFound           the session does not exist (never did, expired, or was erased)
+     ├─ SnapshotNotFound          no such snapshot in this life of this session
+     ├─ InvalidInput              the caller's value cannot be taken; nothing was written
+     ├─ Unsupported               this engine, or this installation, cannot do it
+     └─ SchemaTooNew              the data was written by a newer everturn; it was left untouched
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Outcome = Literal["not_written", "unknown"]
+
+
+class MemoryStoreError(Exception):
+    """Base of every error everturn raises."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.args, self.__dict__)
+
+
+class MemoryStoreBackendError(MemoryStoreError):
+    """The engine failed.
+
+    `outcome` is "not_written" only if every attempt is known not to have been applied; otherwise "unknown":
+    then a retry with the same `key` finds or writes exactly one. `transient` tells the engine that the same
+    request may succeed if it is sent again.
+    """
+
+    def __init__(self, message: str, *, outcome: Outcome, transient: bool = False) -> None:
+        super().__init__(message)
+        self.outcome: Outcome = outcome
+        self.transient = transient
+
+
+class VersionConflict(MemoryStoreError):
+    """The session is not at the version the caller named; nothing was changed."""
+
+    def __init__(self, message: str, *, session_id: str, expected: int | None, actual: int) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.expected = expected
+        self.actual = actual
+
+
+class CorruptEntry(MemoryStoreError):
+    """An entry's stored bytes are not what was written, or are gone. The raw bytes were left as they are."""
+
+    def __init__(self, message: str, *, session_id: str, seq: int) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.seq = seq
+
+
+class SessionNotFound(MemoryStoreError):
+    """The session does not exist: it never did, it expired, or it was erased."""
+
+    def __init__(self, message: str, *, session_id: str) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+
+
+class SnapshotNotFound(MemoryStoreError):
+    """No such snapshot in this life of this session."""
+
+    def __init__(self, message: str, *, session_id: str, snapshot: str) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.snapshot = snapshot
+
+
+class InvalidInput(MemoryStoreError, ValueError):
+    """The caller's value cannot be taken; nothing was written. `path` names it: `messages[2].metadata.score`."""
+
+    def __init__(self, message: str, *, path: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+
+
+class Unsupported(MemoryStoreError):
+    """This engine, or this installation, cannot do it; the message says what to use instead."""
+
+
+class SchemaTooNew(MemoryStoreError):
+    """The data was written by a newer everturn; it was left untouched."""
+
+    def __init__(self, message: str, *, found: int, supported: int) -> None:
+        super().__init__(message)
+        self.found = found
+        self.supported = supported
+
+
+def _rebuild(kind: type[MemoryStoreError], args: tuple[object, ...], state: dict[str, object]) -> MemoryStoreError:
+    # Errors cross process borders (multiprocessing pickles them); keyword-only __init__ needs this detour.
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error

@@ -1,0 +1,315 @@
+"""The values callers hand in and get back: entries, receipts, snapshots, facts. Frozen, and pure.
+
+It does not validate what is stored (codec.py does, at the door) and knows no engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from everturn.errors import InvalidInput
+
+MESSAGE, TOOL_CALL, SUMMARY = "message", "tool_call", "summary"  # our kinds of entry; any other is a Record's
+
+JSON: TypeAlias = Any  # a JSON value: str, int, float, bool, None, list, dict with string keys
+
+# Names under which fields that are not part of the stored body travel through msgspec. "!" keeps them apart
+# from a caller's own field of the same name, which belongs in `extra`.
+_SEQ, _CREATED_AT, _EXTRA = "!seq", "!created_at", "!extra"
+
+
+class _Entry(
+    msgspec.Struct, frozen=True, eq=False, gc=False, kw_only=True, omit_defaults=True, repr_omit_defaults=True
+):
+    """What every entry carries beside its body. Equality is about the body: the store's marks do not count.
+
+    gc=False: an entry is a tree of JSON values, so it is never part of a reference cycle.
+    """
+
+    seq: int | None = msgspec.field(default=None, name=_SEQ)
+    created_at: float | None = msgspec.field(default=None, name=_CREATED_AT)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            getattr(self, name) == getattr(other, name)
+            for name in self.__struct_fields__
+            if name not in {"seq", "created_at"}
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # an entry holds dicts and lists
+
+
+class ChatMessage(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """One message of a conversation.
+
+    `content` is a string or a list of JSON parts (None only beside `tool_calls`). `seq` and `created_at` (seconds
+    since 1970, informational) are set on messages that come out of a store. `extra` holds fields that a dict
+    carried and this version does not know; they are stored and come back.
+    """
+
+    role: str
+    content: str | list[JSON] | None
+    name: str | None = None
+    tool_calls: list[JSON] | None = None
+    tool_call_id: str | None = None
+    id: str | None = None
+    metadata: dict[str, JSON] = msgspec.field(default_factory=dict)
+    extra: dict[str, JSON] | None = msgspec.field(default=None, name=_EXTRA)
+
+    @property
+    def text(self) -> str:
+        """The words of the content: the string itself, or the text of its parts, one per line."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = (part if isinstance(part, str) else _text_of(part) for part in self.content or ())
+        return "\n".join(part for part in parts if part)
+
+    def to_dict(self) -> dict[str, JSON]:
+        """As a plain dict, without empty fields and without `seq` and `created_at`; `from_dict` is its inverse."""
+        fields: dict[str, JSON] = {"role": self.role, "content": self.content}
+        for name in ("name", "tool_calls", "tool_call_id", "id"):
+            if (value := getattr(self, name)) is not None:
+                fields[name] = value
+        if self.metadata:
+            fields["metadata"] = self.metadata
+        return fields | (self.extra or {})
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, JSON]) -> ChatMessage:
+        """From a dict with at least `role` and `content`; unknown fields go to `extra`. Raises InvalidInput."""
+        for name in ("role", "content"):
+            if name not in fields:
+                raise InvalidInput(f"a message needs {name!r}; it has {sorted(map(str, fields))}", path=name)
+        known = {name: fields[name] for name in MESSAGE_FIELDS if name in fields}
+        if known.get("metadata", {}) is None:
+            del known["metadata"]
+        extra = {name: value for name, value in fields.items() if name not in MESSAGE_FIELDS}
+        return cls(**known, extra=extra or None)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
+        """Lets Pydantic models and FastAPI bodies hold messages. Pydantic is imported only when it asks."""
+        from everturn._pydantic import message_schema
+
+        return message_schema(cls)
+
+
+MESSAGE_FIELDS = ("role", "content", "name", "tool_calls", "tool_call_id", "id", "metadata")
+
+
+def _text_of(part: JSON) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+class ToolCall(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, forbid_unknown_fields=True):
+    """A record of one tool call: what was asked, what came back, how long it took in seconds."""
+
+    name: str
+    arguments: JSON
+    call_id: str | None = None
+    result: JSON = None
+    error: str | None = None
+    duration: float | None = None
+    extra: dict[str, JSON] | None = msgspec.field(default=None, name=_EXTRA)
+
+
+class Summary(_Entry, frozen=True, eq=False, gc=False):
+    """A text that stands for the entries `covers[0]..covers[1]` (seqs), with its embedding (kept as float32)."""
+
+    text: str
+    embedding: Sequence[float]
+    covers: tuple[int, int]
+    extra: dict[str, JSON] | None = None
+
+
+class Record(_Entry, frozen=True, eq=False, gc=False):
+    """A framework's own entry. `kind` is its choice (not message, tool_call or summary); `body` is JSON."""
+
+    kind: str
+    body: JSON
+
+
+Entry: TypeAlias = ChatMessage | ToolCall | Summary | Record
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """The store's word that a change is kept.
+
+    `version` is the session's version after it; `seqs` are the entries it wrote; `replayed` says that an earlier
+    attempt had landed already, and this is its receipt.
+    """
+
+    session_id: str
+    life: str
+    version: int
+    seqs: tuple[int, ...] = ()
+    replayed: bool = False
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A named, persistent pointer to a past state of a session. Only `delete_snapshot` and the end of the life
+    remove it."""
+
+    id: str
+    session_id: str
+    life: str
+    label: str | None
+    version: int
+    messages: int
+    created_at: float
+
+
+class SessionState(msgspec.Struct, frozen=True, eq=False):
+    """Everything about a session that two stores can be compared by: no clocks, no random ids.
+
+    (`life` is there for `expected_version`, and takes no part in the comparison.)
+    """
+
+    session_id: str
+    version: int
+    last_seq: int
+    entries: tuple[Entry, ...]
+    snapshots: tuple[tuple[str | None, int], ...]
+    undo_steps: int
+    ttl: float | None
+    forked_from: str | None
+    life: str = ""
+
+    @property
+    def messages(self) -> tuple[ChatMessage, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, ChatMessage))
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, ToolCall))
+
+    @property
+    def summaries(self) -> tuple[Summary, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, Summary))
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, Record))
+
+    def _comparable(self) -> tuple[object, ...]:
+        return (
+            self.session_id,
+            self.version,
+            self.last_seq,
+            [(entry.seq, entry) for entry in self.entries],
+            self.snapshots,
+            self.undo_steps,
+            self.ttl,
+            self.forked_from,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionState) and self._comparable() == other._comparable()
+
+    __hash__ = None  # type: ignore[assignment]  # it holds entries
+
+
+class SessionInfo(msgspec.Struct, frozen=True):
+    """Facts about a session, each of them cheap at any length. Times are seconds since 1970, informational.
+
+    `messages` counts the history; `last_seq` every entry of this life; `bytes` their stored bodies.
+    """
+
+    session_id: str
+    life: str
+    version: int
+    messages: int
+    last_seq: int
+    bytes: int
+    snapshots: int
+    undo_steps: int
+    created_at: float
+    changed_at: float
+    ttl: float | None
+    expires_at: float | None
+    forked_from: str | None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some sessions, and the opaque token of the next page (None on the last)."""
+
+    sessions: tuple[SessionInfo, ...]
+    next: str | None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One line of the change log: what took the session to `version`. `snapshot` and `label` where one was named."""
+
+    version: int
+    kind: str
+    seqs: tuple[int, ...]
+    created_at: float
+    snapshot: str | None = None
+    label: str | None = None
+
+
+class Diff(msgspec.Struct, frozen=True):
+    """What state `b` has that `a` has not (`added`), and the other way round (`removed`), in order."""
+
+    session_id: str
+    added: tuple[Entry, ...]
+    removed: tuple[Entry, ...]
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A summary found by `search_summaries`, with its cosine similarity (higher is better)."""
+
+    score: float
+    summary: Summary
+
+
+class Match(msgspec.Struct, frozen=True):
+    """An entry found by `find`, and the session it stands in."""
+
+    session_id: str
+    entry: Entry
+
+
+class ErasureReceipt(msgspec.Struct, frozen=True):
+    """What `erase` removed. `complete` is False while copies may remain in a log that a reader still needs:
+    erase again once it has gone."""
+
+    session_id: str
+    entries: int
+    snapshots: int
+    bytes: int
+    complete: bool
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing `verify` found wrong. `seq` is None where it is not about one entry."""
+
+    session_id: str | None
+    seq: int | None
+    what: str
+
+
+class VerifyReport(msgspec.Struct, frozen=True):
+    """What `verify` looked at, and what it found wrong."""
+
+    sessions: int
+    entries: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """What `compact` reclaimed."""
+
+    sessions: int
+    entries: int
+    bytes: int

@@ -1,0 +1,110 @@
+"""Opens stores: a URL and options to an engine's backend, by way of the entry-point group `everturn.backends`.
+
+It knows no engine; which there are is decided by what is installed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+from urllib.parse import parse_qsl
+
+from everturn.aio import AsyncMemoryStore
+from everturn.backend import Engine as BackendEngine
+from everturn.engine import Settings
+from everturn.errors import InvalidInput, Unsupported
+from everturn.store import MemoryStore
+
+GROUP = "everturn.backends"
+
+
+def open(url: str, **options: Any) -> MemoryStore:
+    """Open the store that a URL names: `sqlite:///memory.db`, `sqlite://` (in memory), ...
+
+    Options, as keywords or in the URL's query: `ttl` (seconds; of new sessions), `timeout` (seconds a call may take; 5),
+    `namespace`, `max_message_bytes` (16 MiB), and the engine's own. Raises InvalidInput for what it does not know,
+    Unsupported if the engine is not installed, SchemaTooNew, and MemoryStoreBackendError if it cannot be reached.
+    """
+    engine, address, settings, own = _resolve(url, options)
+    return MemoryStore(engine.open(address, own, time.monotonic() + settings.timeout), settings)
+
+
+async def open_async(url: str, **options: Any) -> AsyncMemoryStore:
+    """The same, as a store whose methods are awaited. It belongs to the running event loop."""
+    engine, address, settings, own = _resolve(url, options)
+    backend = await engine.open_async(address, own, time.monotonic() + settings.timeout)
+    return AsyncMemoryStore(backend, settings)
+
+
+def _resolve(url: object, options: Mapping[str, Any]) -> tuple[BackendEngine, str, Settings, dict[str, Any]]:
+    if not isinstance(url, str):
+        raise InvalidInput(f"must be a string, not {type(url).__name__}", path="url")
+    scheme, colon, _ = url.partition("://")
+    known = _entry_points()
+    if not colon or scheme not in known:
+        raise InvalidInput(
+            f"{url!r} does not begin with a scheme there is an engine for: "
+            + ", ".join(f"{name}://" for name in sorted(known)),
+            path="url",
+        )
+    engine = _load(scheme, known[scheme])
+    address, _, query = url.partition("?")
+    settings, own = _read_options(engine, dict(parse_qsl(query, keep_blank_values=True)) | dict(options))
+    return engine, address, settings, own
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    return {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
+
+
+def _load(scheme: str, entry_point: EntryPoint) -> BackendEngine:
+    try:
+        engine: BackendEngine = entry_point.load()
+    except ImportError as exc:
+        raise Unsupported(f"{scheme}:// needs {exc.name}: pip install 'everturn[{scheme}]'") from exc
+    return engine
+
+
+# --- options ---------------------------------------------------------------------------------------------------
+
+
+def _positive(path: str) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        try:
+            number = float(value)  # type: ignore[arg-type]  # whatever it is, float says whether it is a number
+        except (TypeError, ValueError):
+            number = math.nan
+        if not (number > 0 and math.isfinite(number)):
+            raise InvalidInput(f"is a number above 0, not {value!r}", path=path)
+        return number
+
+    return read
+
+
+def _ttl(value: object) -> float | None:
+    return None if value is None else _positive("ttl")(value)
+
+
+def _bytes(value: object) -> int:
+    return int(_positive("max_message_bytes")(value))
+
+
+_COMMON: Mapping[str, Callable[[Any], Any]] = {
+    "ttl": _ttl,
+    "timeout": _positive("timeout"),
+    "max_message_bytes": _bytes,
+}
+
+
+def _read_options(engine: BackendEngine, options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+    """The options that every store has, and the engine's own, each read from what was given."""
+    known = dict(_COMMON) | dict(engine.OPTIONS)
+    for name in options:
+        if name not in known:
+            raise InvalidInput(f"is not an option here; these are: {', '.join(sorted(known))}", path=name)
+    read = {name: known[name](value) for name, value in options.items()}
+    settings = Settings(**{name: value for name, value in read.items() if name in _COMMON})
+    return settings, {name: value for name, value in read.items() if name not in _COMMON}

@@ -1,0 +1,1 @@
+"""What a user's type checker sees."""
