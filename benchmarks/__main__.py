@@ -49,12 +49,8 @@ def _measurement(name: str) -> Measurement:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="fewer rounds, shorter histories: under a minute"
-    )
-    parser.add_argument(
-        "--only", nargs="+", choices=MEASUREMENTS, metavar="NAME", help=", ".join(MEASUREMENTS)
-    )
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, shorter histories: under a minute")
+    parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, metavar="NAME", help=", ".join(MEASUREMENTS))
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave other stores out")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where the JSON goes")
     parser.add_argument("--directory", type=Path, help="where the databases go: the disk that is measured")

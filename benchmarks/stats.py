@@ -21,9 +21,7 @@ def spread(values: Sequence[float]) -> Spread:
     """Summarise one figure per round. Raises ValueError when there is none."""
     if not values:
         raise ValueError("nothing was measured")
-    low, median, high = (
-        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
-    )
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
     return Spread(median, low, high, min(values), max(values), len(values))
 
 

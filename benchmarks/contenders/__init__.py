@@ -40,13 +40,9 @@ EVERTURN = Entrant("everturn", "benchmarks.contenders.ours:Everturn", ("everturn
 EVERTURN_ASYNC = Entrant("everturn async", "benchmarks.contenders.ours:AsyncEverturn", ("everturn", "apsw"))
 BARE = Entrant("bare apsw, 2 rows", "benchmarks.contenders.bare:Bare", ("apsw",))
 BARE_SAME_ROWS = Entrant("bare apsw, same rows", "benchmarks.contenders.bare:BareSameRows", ("apsw",))
-TWIN = Entrant(
-    "its twin", "benchmarks.contenders.bare:BareSameRows", ("apsw",)
-)  # to see the noise of the method
+TWIN = Entrant("its twin", "benchmarks.contenders.bare:BareSameRows", ("apsw",))  # to see the noise of the method
 PEERS = (
-    Entrant(
-        "OpenAI Agents SQLiteSession", "benchmarks.contenders.openai_agents:OpenAIAgents", ("openai-agents",)
-    ),
+    Entrant("OpenAI Agents SQLiteSession", "benchmarks.contenders.openai_agents:OpenAIAgents", ("openai-agents",)),
     Entrant(
         "LangChain SQLChatMessageHistory",
         "benchmarks.contenders.langchain:LangChain",
@@ -57,7 +53,5 @@ PEERS = (
         "benchmarks.contenders.langgraph:LangGraph",
         ("langgraph", "langgraph-checkpoint-sqlite"),
     ),
-    Entrant(
-        "ADK SqliteSessionService", "benchmarks.contenders.google_adk:GoogleADK", ("google-adk", "aiosqlite")
-    ),
+    Entrant("ADK SqliteSessionService", "benchmarks.contenders.google_adk:GoogleADK", ("google-adk", "aiosqlite")),
 )

@@ -45,7 +45,7 @@ def _tasks(plan: Plan, path: Path, vfs: str | None) -> Rates:
     turns = [as_messages(turn) for turn in make_turns(TASK_TURNS)]
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner())
-        store = runner.run(everturn.open_async(url(path), vfs=vfs, synchronous="FULL"))
+        store = runner.run(everturn.open_async(url(path), **_on(vfs)))
         stack.callback(lambda: runner.run(store.close()))
 
         async def append_all(session_id: str) -> None:
@@ -67,7 +67,7 @@ def _tasks(plan: Plan, path: Path, vfs: str | None) -> Rates:
 def _threads(plan: Plan, path: Path, vfs: str | None) -> Rates:
     turns = [as_messages(turn) for turn in make_turns(THREAD_TURNS)]
     with ExitStack() as stack:
-        store = stack.enter_context(everturn.open(url(path), vfs=vfs, synchronous="FULL"))
+        store = stack.enter_context(everturn.open(url(path), **_on(vfs)))
         pool = stack.enter_context(ThreadPoolExecutor(THREADS))
 
         def append_all(number: int) -> None:
@@ -100,6 +100,10 @@ def _bare_rounds(
         home.mkdir()
         rounds[name] = one_round(stack.enter_context(closing(contender(home, vfs=vfs))))
     return rounds
+
+
+def _on(vfs: str | None) -> dict[str, str]:
+    return {"vfs": vfs} if vfs else {}
 
 
 def _rate(work: Callable[[], object], turns: int) -> float:

@@ -63,9 +63,7 @@ def _round(store: everturn.MemoryStore, length: int) -> Callable[[], dict[str, f
         if length < BULK:
             session_id = f"fresh-{next(numbers)}"
             _fill(store, session_id, length)
-        store.add_messages(
-            session_id, prepared[0]
-        )  # after a big turn or a pause: alike for all lengths from here
+        store.add_messages(session_id, prepared[0])  # after a big turn or a pause: alike for all lengths from here
         laps = []
         for turn in prepared:
             times = [time.perf_counter()]

@@ -48,8 +48,7 @@ def load_round(contender: Hosted, *, messages: int) -> Callable[[], float]:
 
     def one_round() -> float:
         seconds = []
-        for _ in range(LOADS):
-            taken, count = contender.load("long")
+        for taken, count in contender.load("long", times=LOADS):
             if count != messages:
                 raise RuntimeError(f"{contender.title} loaded {count} of {messages} messages")
             seconds.append(taken)

@@ -29,9 +29,7 @@ def measure(plan: Plan) -> Iterator[Row]:
         disk: dict[Entrant, int] = {}
         paths = {entrant: plan.path(f"peers/{entrant.title}") for entrant in (EVERTURN, *PEERS)}
         started = {entrant: stack.enter_context(Hosted(entrant, path)) for entrant, path in paths.items()}
-        pool = stack.enter_context(
-            ThreadPoolExecutor(len(started))
-        )  # filling is not timed: let them share the cores
+        pool = stack.enter_context(ThreadPoolExecutor(len(started)))  # filling is not timed: let them share the cores
         filled = {
             entrant: pool.submit(contender.append, "long", turns=MESSAGES // 2)
             for entrant, contender in started.items()
@@ -76,9 +74,7 @@ def _row(name: str, taken: dict[Entrant, list[float]], peer: Entrant, bar: Bar |
     return Row(
         name,
         duration(statistics.median(taken[EVERTURN])),
-        f"{duration(statistics.median(taken[peer]))} {peer.title}"
-        if bar
-        else duration(statistics.median(taken[peer])),
+        f"{duration(statistics.median(taken[peer]))} {peer.title}" if bar else duration(statistics.median(taken[peer])),
         ratio(taken[peer], taken[EVERTURN]),
         bar=bar,
     )

@@ -79,9 +79,7 @@ def _run(kind: Kind, path: Path, seconds: float) -> list[Report]:
     context = multiprocessing.get_context("spawn")
     reports: Queue[Report] = context.Queue()
     shared = {"seconds": seconds, "barrier": context.Barrier(WRITERS), "reports": reports}
-    writers = [
-        context.Process(target=_write, args=(kind, path, number), kwargs=shared) for number in range(WRITERS)
-    ]
+    writers = [context.Process(target=_write, args=(kind, path, number), kwargs=shared) for number in range(WRITERS)]
     for writer in writers:
         writer.start()
     collected = [reports.get(timeout=seconds + 60) for _ in writers]
@@ -90,9 +88,7 @@ def _run(kind: Kind, path: Path, seconds: float) -> list[Report]:
     return collected
 
 
-def _write(
-    kind: Kind, path: Path, number: int, *, seconds: float, barrier: Barrier, reports: "Queue[Report]"
-) -> None:
+def _write(kind: Kind, path: Path, number: int, *, seconds: float, barrier: Barrier, reports: "Queue[Report]") -> None:
     """Be one writer. Each message carries its writer, turn and place, so that the check can be exact."""
     taken: dict[int, float] = {}
     errors: dict[int, str] = {}
@@ -143,9 +139,7 @@ class _BareShared:
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         seq = execute("SELECT coalesce(max(seq), 0) FROM log WHERE session = ?", (SESSION,)).get
-        self._connection.executemany(
-            INSERT, [(SESSION, seq + place, body) for place, body in enumerate(bodies, 1)]
-        )
+        self._connection.executemany(INSERT, [(SESSION, seq + place, body) for place, body in enumerate(bodies, 1)])
         execute("COMMIT")
 
     def close(self) -> None:

@@ -34,9 +34,7 @@ def measure(plan: Plan) -> Iterator[Row]:
             ("load 1,000 messages", _load_round, plan.pick(40, 10)),
             ("append a turn", _append_round, plan.pick(40, 10)),
         ):
-            figures = interleave(
-                {ranges: one_round(store) for ranges, store in stores.items()}, rounds=rounds
-            )
+            figures = interleave({ranges: one_round(store) for ranges, store in stores.items()}, rounds=rounds)
             yield Row(
                 f"{work} at {MESSAGES:,} ranges",
                 duration(statistics.median(figures[MESSAGES])),
