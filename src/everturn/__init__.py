@@ -39,7 +39,7 @@ from everturn.model import (
     ToolCall,
     VerifyReport,
 )
-from everturn.opening import open, open_async
+from everturn.opening import open, open_async  # noqa: A004 - everturn.open is the public name
 from everturn.store import MemoryStore
 
 __all__ = [

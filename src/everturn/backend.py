@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -33,6 +33,10 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     dimension: int | None = None  # of the summaries among them
     after: int | None = None
 
+    @property
+    def kind(self) -> str:
+        return "append" if self.after is None else "replace"
+
 
 class SetFloor(msgspec.Struct, frozen=True, gc=False):
     """Hide everything up to `floor` but summaries and `kept` (undoable): a trim, planned on `seen`.
@@ -40,6 +44,8 @@ class SetFloor(msgspec.Struct, frozen=True, gc=False):
     Applies if `seen.head` is still on the path and cleared, floor and kept are as seen; else MOVED. With `floor`
     None there is nothing to hide; the request is sent for its key and expected version.
     """
+
+    kind: ClassVar[str] = "trim"
 
     seen: State
     floor: int | None
@@ -50,35 +56,57 @@ class SetFloor(msgspec.Struct, frozen=True, gc=False):
 class Clear(msgspec.Struct, frozen=True, gc=False):
     """Hide every entry (undoable)."""
 
+    kind: ClassVar[str] = "clear"
+
 
 class TakeSnapshot(msgspec.Struct, frozen=True, gc=False):
     """Give the current state an id and a label."""
+
+    kind: ClassVar[str] = "snapshot"
 
     snapshot_id: str
     label: str | None
 
 
 class DeleteSnapshot(msgspec.Struct, frozen=True, gc=False):
+    """Forget a snapshot."""
+
+    kind: ClassVar[str] = "delete_snapshot"
     snapshot_id: str
 
 
 class Rollback(msgspec.Struct, frozen=True, gc=False):
     """Make the snapshot's state the current one (undoable)."""
 
+    kind: ClassVar[str] = "rollback"
+
     snapshot_id: str
 
 
 class Undo(msgspec.Struct, frozen=True, gc=False):
     """Take back the latest undo step. After a trim or clear: show again what it hid, keep what came later. After a
-    rollback or replace: return to the state before it; FOLLOWED if turns were appended since, unless the request
-    names the expected version."""
+    rollback or replace: return to the state before it; FOLLOWED if turns were appended since, unless they may be
+    dropped."""
+
+    kind: ClassVar[str] = "undo"
+
+    drop_turns: bool = False
 
 
 class SetTTL(msgspec.Struct, frozen=True, gc=False):
+    """Let the session expire this long after its latest change; None: never."""
+
+    kind: ClassVar[str] = "ttl"
     seconds: float | None
 
 
-Effect: TypeAlias = Append | SetFloor | Clear | TakeSnapshot | DeleteSnapshot | Rollback | Undo | SetTTL
+class Fork(msgspec.Struct, frozen=True, gc=False):
+    """Begin as a copy of another session's state. Backend.fork records it; `change` is never asked for it."""
+
+    kind: ClassVar[str] = "fork"
+
+
+Effect: TypeAlias = Append | SetFloor | Clear | TakeSnapshot | DeleteSnapshot | Rollback | Undo | SetTTL | Fork
 
 
 class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
@@ -91,7 +119,6 @@ class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
     """
 
     session_id: str
-    kind: str
     effect: Effect
     call: bytes
     life: str

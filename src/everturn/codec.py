@@ -1,6 +1,7 @@
-"""Entries to stored bodies and back: what may be stored, how it is written, and how damage is noticed.
+"""Entries to stored bodies and back: how they are written, and how damage is noticed.
 
-Pure: no IO. A body is UTF-8 JSON, so that people and other programs can read the store without us.
+Pure: no IO. A body is UTF-8 JSON, so that people and other programs can read the store without us. What may be stored
+at all is decided in door.py.
 """
 
 from __future__ import annotations
@@ -10,18 +11,17 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
 from itertools import repeat
 from sys import byteorder
-from typing import Any, Literal, NoReturn, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 from zlib import crc32
 
 import msgspec
 
+from everturn.door import check, check_dict, check_list, check_text, name_of
 from everturn.errors import CorruptEntry, InvalidInput
 from everturn.model import JSON, MESSAGE, SUMMARY, TOOL_CALL, ChatMessage, Entry, Record, Summary, ToolCall
 
-MAX_NESTING = 200
 MAX_ROLE = 64
 OnCorrupt: TypeAlias = Literal["raise", "skip"]
 
@@ -51,7 +51,7 @@ def digest(*parts: bytes) -> bytes:
     return state.digest()
 
 
-# --- in: entries to drafts -------------------------------------------------------------------------------------
+# --- in: entries to drafts -------------------------------------------------------------------------------------------
 
 
 def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
@@ -84,24 +84,24 @@ def _message_from(fields: Mapping[str, JSON], path: str) -> ChatMessage:
 
 
 def _encode_message(message: ChatMessage, path: str) -> bytes:
-    _check_text(message.role, f"{path}.role", longest=MAX_ROLE)
+    check_text(message.role, f"{path}.role", longest=MAX_ROLE)
     content = message.content
-    if isinstance(content, str) or isinstance(content, list):
-        _check(content, f"{path}.content")
+    if isinstance(content, str | list):
+        check(content, f"{path}.content")
     elif content is not None or not message.tool_calls:
         raise InvalidInput(
-            f"content is a string or a list of parts (None only beside tool_calls), not {_name(content)}",
+            f"content is a string or a list of parts (None only beside tool_calls), not {name_of(content)}",
             path=f"{path}.content",
         )
     for name in ("name", "tool_call_id", "id"):
         if (value := getattr(message, name)) is not None:
-            _check_text(value, f"{path}.{name}")
+            check_text(value, f"{path}.{name}")
     if message.tool_calls is not None:
-        _check_list(message.tool_calls, f"{path}.tool_calls")
+        check_list(message.tool_calls, f"{path}.tool_calls")
     if message.metadata:
-        _check_dict(message.metadata, f"{path}.metadata")
+        check_dict(message.metadata, f"{path}.metadata")
     elif message.metadata is None or type(message.metadata) is not dict:
-        raise InvalidInput(f"metadata is a dict, not {_name(message.metadata)}", path=f"{path}.metadata")
+        raise InvalidInput(f"metadata is a dict, not {name_of(message.metadata)}", path=f"{path}.metadata")
     if message.seq is None and message.extra is None and message.created_at is None:
         return _encode(message)
     return _with_extra(message, message.extra, path)
@@ -111,7 +111,7 @@ def _with_extra(entry: ChatMessage | ToolCall, extra: dict[str, JSON] | None, pa
     """The body of an entry that came out of a store, or carries unknown fields: these stand beside the known."""
     fields: dict[str, JSON] = msgspec.to_builtins(msgspec.structs.replace(entry, seq=None, created_at=None, extra=None))
     if extra:
-        _check_dict(extra, f"{path}.extra")
+        check_dict(extra, f"{path}.extra")
         if clash := sorted(extra.keys() & set(type(entry).__struct_encode_fields__)):
             raise InvalidInput("is a field of its own, not an extra one", path=f"{path}.extra.{clash[0]}")
         fields |= extra
@@ -119,14 +119,14 @@ def _with_extra(entry: ChatMessage | ToolCall, extra: dict[str, JSON] | None, pa
 
 
 def _encode_tool_call(call: ToolCall, path: str) -> bytes:
-    _check_text(call.name, f"{path}.name")
+    check_text(call.name, f"{path}.name")
     for name in ("call_id", "error"):
         if (value := getattr(call, name)) is not None:
-            _check_text(value, f"{path}.{name}")
+            check_text(value, f"{path}.{name}")
     if call.duration is not None and type(call.duration) not in (int, float):
-        raise InvalidInput(f"duration is a number of seconds, not {_name(call.duration)}", path=f"{path}.duration")
+        raise InvalidInput(f"duration is a number of seconds, not {name_of(call.duration)}", path=f"{path}.duration")
     for name in ("arguments", "result", "duration"):
-        _check(getattr(call, name), f"{path}.{name}")
+        check(getattr(call, name), f"{path}.{name}")
     return _with_extra(call, call.extra, path)
 
 
@@ -145,15 +145,12 @@ class _StoredSummary(msgspec.Struct, frozen=True, gc=False, forbid_unknown_field
 
 
 def _encode_summary(summary: Summary, path: str) -> bytes:
-    _check(
-        summary.text if isinstance(summary.text, str) else _refuse(summary.text, f"{path}.text"),
-        f"{path}.text",
-    )
+    check_text(summary.text, f"{path}.text")
     first, last = _covers(summary.covers, f"{path}.covers")
     stored = _StoredSummary(summary.text, float32(summary.embedding, f"{path}.embedding"), (first, last))
     if not summary.extra:
         return _encode(stored)
-    _check_dict(summary.extra, f"{path}.extra")
+    check_dict(summary.extra, f"{path}.extra")
     return _encode(summary.extra | msgspec.to_builtins(stored))
 
 
@@ -166,7 +163,7 @@ def _covers(covers: object, path: str) -> tuple[int, int]:
 def float32(embedding: object, path: str) -> bytes:
     """The embedding as little-endian float32. Raises InvalidInput if it is empty or a number does not fit."""
     if isinstance(embedding, str | bytes) or not isinstance(embedding, Iterable):
-        raise InvalidInput(f"an embedding is a sequence of numbers, not {_name(embedding)}", path=path)
+        raise InvalidInput(f"an embedding is a sequence of numbers, not {name_of(embedding)}", path=path)
     try:
         vector = array("f", embedding)
     except (TypeError, OverflowError, ValueError) as exc:
@@ -182,111 +179,18 @@ def float32(embedding: object, path: str) -> bytes:
 
 
 def _record_kind(record: Record, path: str) -> str:
-    _check_text(record.kind, f"{path}.kind", longest=MAX_ROLE)
+    check_text(record.kind, f"{path}.kind", longest=MAX_ROLE)
     if record.kind in (MESSAGE, TOOL_CALL, SUMMARY):
         raise InvalidInput(f"{record.kind!r} is everturn's own kind; choose another", path=f"{path}.kind")
     return record.kind
 
 
 def _dump(value: JSON, path: str) -> bytes:
-    _check(value, path)
+    check(value, path)
     return _encode(value)
 
 
-# --- the door: is it JSON, and will it come back equal? --------------------------------------------------------
-
-
-def _check(value: JSON, path: str, depth: int = 0) -> None:
-    kind = type(value)
-    if kind is str:
-        if not value.isascii():
-            _check_encodable(value, path)
-    elif kind is bool or value is None:
-        pass
-    elif kind is int:
-        if not -(2**63) <= value < 2**64:
-            _check_carried(value, path)
-    elif kind is float:
-        if not math.isfinite(value):
-            raise InvalidInput(f"{_spelt(value)} cannot be stored", path=path)
-    elif isinstance(value, list):
-        _check_list(value, path, depth)
-    elif isinstance(value, dict):
-        _check_dict(value, path, depth)
-    elif isinstance(value, Enum) and isinstance(value, str | int):
-        _check(value.value, path, depth)
-    else:
-        _refuse(value, path)
-
-
-def _check_list(values: object, path: str, depth: int = 0) -> None:
-    if not isinstance(values, list):
-        raise InvalidInput(f"must be a list, not {_name(values)}", path=path)
-    _check_depth(depth, path)
-    for index, value in enumerate(values):
-        _check(value, f"{path}[{index}]", depth + 1)
-
-
-def _check_dict(values: object, path: str, depth: int = 0) -> None:
-    if not isinstance(values, dict):
-        raise InvalidInput(f"must be a dict, not {_name(values)}", path=path)
-    _check_depth(depth, path)
-    for key, value in values.items():
-        if not isinstance(key, str):
-            raise InvalidInput(f"the key {key!r} is {_name(key)}; JSON keys are strings", path=path)
-        _check(str(key), f"{path}.{key!a}" if not key.isascii() else f"{path}.{key}")
-        _check(value, f"{path}.{key}", depth + 1)
-
-
-def _check_depth(depth: int, path: str) -> None:
-    if depth >= MAX_NESTING:
-        raise InvalidInput(f"nested more than {MAX_NESTING} deep", path=f"{path[:60]}...")
-
-
-def _check_text(value: object, path: str, *, longest: int | None = None) -> None:
-    if not isinstance(value, str):
-        raise InvalidInput(f"must be a string, not {_name(value)}", path=path)
-    _check(value, path)
-    if longest is not None and not 0 < len(value) <= longest:
-        raise InvalidInput(f"must have 1 to {longest} characters, not {len(value)}", path=path)
-
-
-def _check_encodable(text: str, path: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError as exc:
-        surrogate = f"U+{ord(text[exc.start]):04X}"
-        raise InvalidInput(
-            f"the lone surrogate {surrogate} at {exc.start} cannot be stored", path=_printable(path)
-        ) from None
-
-
-def _check_carried(number: int, path: str) -> None:
-    try:
-        carried = msgspec.json.decode(_encode(number)) == number
-    except (ValueError, OverflowError, msgspec.MsgspecError):
-        carried = False
-    if not carried:
-        raise InvalidInput(f"an integer of {number.bit_length()} bits cannot be stored", path=path)
-
-
-def _refuse(value: object, path: str) -> NoReturn:
-    raise InvalidInput(f"{_name(value)} cannot be stored; only JSON values come back as they went in", path=path)
-
-
-def _spelt(number: float) -> str:
-    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
-
-
-def _name(value: object) -> str:
-    return "None" if value is None else type(value).__name__
-
-
-def _printable(path: str) -> str:
-    return path.encode("utf-8", "backslashreplace").decode()
-
-
-# --- out: stored rows to entries -------------------------------------------------------------------------------
+# --- out: stored rows to entries -------------------------------------------------------------------------------------
 
 _set = msgspec.structs.force_setattr
 _decode_messages = msgspec.json.Decoder(list[ChatMessage]).decode
@@ -366,7 +270,7 @@ def _split(body: bytes, struct: type[msgspec.Struct]) -> tuple[dict[str, Any], d
     return fields, extra or None
 
 
-def embedding_of(session_id: str, seq: int, created_at: float, check: int, body: bytes) -> bytes:
+def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> bytes:
     """The float32 bytes of a stored summary's embedding, without the rest. Raises CorruptEntry."""
     if checksum(SUMMARY, body) != check:
         raise _corrupt(session_id, seq, "its bytes do not match their checksum")

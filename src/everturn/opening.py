@@ -21,12 +21,12 @@ from everturn.store import MemoryStore
 GROUP = "everturn.backends"
 
 
-def open(url: str, **options: Any) -> MemoryStore:
+def open(url: str, **options: Any) -> MemoryStore:  # noqa: A001 - everturn.open is the public name
     """Open the store that a URL names: `sqlite:///memory.db`, `sqlite://` (in memory), ...
 
-    Options, as keywords or in the URL's query: `ttl` (seconds; of new sessions), `timeout` (seconds a call may take; 5),
-    `namespace`, `max_message_bytes` (16 MiB), and the engine's own. Raises InvalidInput for what it does not know,
-    Unsupported if the engine is not installed, SchemaTooNew, and MemoryStoreBackendError if it cannot be reached.
+    Options, as keywords or in the URL's query: `ttl` (seconds; of new sessions), `timeout` (seconds a call may take;
+    5), `max_message_bytes` (16 MiB), and the engine's own, such as `namespace`. Raises InvalidInput for what it does
+    not know, Unsupported if an engine is not installed, SchemaTooNew, MemoryStoreBackendError if it cannot be had.
     """
     engine, address, settings, own = _resolve(url, options)
     return MemoryStore(engine.open(address, own, time.monotonic() + settings.timeout), settings)

@@ -82,14 +82,14 @@ def minus(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
     for first, last in merge(ranges):
         while index < len(cuts) and cuts[index][1] < first:
             index += 1
-        position = index
+        position, start = index, first
         while position < len(cuts) and cuts[position][0] <= last:
-            if first < cuts[position][0]:
-                left.append((first, cuts[position][0] - 1))
-            first = max(first, cuts[position][1] + 1)
+            if start < cuts[position][0]:
+                left.append((start, cuts[position][0] - 1))
+            start = max(start, cuts[position][1] + 1)
             position += 1
-        if first <= last:
-            left.append((first, last))
+        if start <= last:
+            left.append((start, last))
     return left
 
 

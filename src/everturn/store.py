@@ -23,7 +23,7 @@ class BlockingFace:
     clock = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to block: that is what this face is for
 
     async def offload(self, think: Callable[[], T]) -> T:
         return think()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -17,8 +18,10 @@ from everturn.backend import (
     Clear,
     DeleteSnapshot,
     Effect,
+    Fork,
     ForkRequest,
     Query,
+    Reading,
     Rollback,
     SetFloor,
     SetTTL,
@@ -164,24 +167,15 @@ class Changes(Caller):
         key: str | None,
         expected: Expected,
     ) -> Receipt:
-        dimensions = {draft.dimension for draft in drafts} - {None}
+        dimensions = {draft.dimension for draft in drafts if draft.dimension is not None}
         if len(dimensions) > 1:
             raise InvalidInput(f"embeddings of one session have one length, not {sorted(dimensions)}", path="entries")
         dimension = dimensions.pop() if dimensions else None
         messages = sum(draft.kind == MESSAGE for draft in drafts)
+        bodies = [part for draft in drafts for part in (draft.kind.encode(), draft.body)] if key is not None else []
         effect = Append(drafts, messages, dimension, after)
-        kind = "append" if after is None else "replace"
-        content = [part for draft in drafts for part in (draft.kind.encode(), draft.body)] if key is not None else []
-        outcome = await self._change(
-            session_id,
-            kind,
-            effect,
-            key,
-            expected,
-            content=(str(after).encode(), *content),
-            named=dimension or after,
-        )
-        return _receipt(session_id, outcome)
+        content = (str(after).encode(), *bodies)
+        return await self._change(session_id, effect, key, expected, content, named=dimension or after)
 
     # --- the head ----------------------------------------------------------------------------------------------
 
@@ -196,61 +190,27 @@ class Changes(Caller):
         """Point a new snapshot at the present state. Costs the same at any length; outlives every rollback."""
         label = checked_label(label)
         effect = TakeSnapshot(secrets.token_hex(12), label)
-        content = (label or "").encode()
-        outcome = await self._change(session_id, "snapshot", effect, key, expected_version, content=(content,))
-        if outcome.snapshot is None:
-            raise AssertionError(outcome)  # pragma: no cover - a backend broke the protocol
-        return outcome.snapshot
+        outcome = await self._outcome(session_id, effect, key, expected_version, ((label or "").encode(),))
+        return cast("Snapshot", outcome.snapshot)
 
     async def delete_snapshot(
-        self,
-        session_id: str,
-        snapshot: Snapshot | str,
-        *,
-        key: str | None = None,
-        expected_version: Expected = None,
+        self, session_id: str, snapshot: Snapshot | str, *, key: str | None = None, expected_version: Expected = None
     ) -> Receipt:
         """Forget a snapshot; what only it could reach is reclaimed by `compact`. Raises SnapshotNotFound."""
-        snapshot_id = checked_snapshot(snapshot)
-        return _receipt(
-            session_id,
-            await self._change(
-                session_id,
-                "delete_snapshot",
-                DeleteSnapshot(snapshot_id),
-                key,
-                expected_version,
-                content=(snapshot_id.encode(),),
-                named=snapshot_id,
-            ),
-        )
+        name = checked_snapshot(snapshot)
+        content = (name.encode(),)
+        return await self._change(session_id, DeleteSnapshot(name), key, expected_version, content, named=name)
 
     async def rollback_to_snapshot(
-        self,
-        session_id: str,
-        snapshot: Snapshot | str,
-        *,
-        key: str | None = None,
-        expected_version: Expected = None,
+        self, session_id: str, snapshot: Snapshot | str, *, key: str | None = None, expected_version: Expected = None
     ) -> Receipt:
         """Return to the snapshot's state: messages, tool calls, summaries and records together, in one step.
 
         Moves a pointer and deletes nothing, so it can be undone, and a later snapshot can be returned to as well.
         Raises SnapshotNotFound, also for another session's snapshot or an earlier life's.
         """
-        snapshot_id = checked_snapshot(snapshot)
-        return _receipt(
-            session_id,
-            await self._change(
-                session_id,
-                "rollback",
-                Rollback(snapshot_id),
-                key,
-                expected_version,
-                content=(snapshot_id.encode(),),
-                named=snapshot_id,
-            ),
-        )
+        name = checked_snapshot(snapshot)
+        return await self._change(session_id, Rollback(name), key, expected_version, (name.encode(),), named=name)
 
     async def undo(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
         """Take back the latest rollback, replace, trim or clear; ten steps are kept, and there is no redo.
@@ -258,7 +218,8 @@ class Changes(Caller):
         Undo of a trim or clear keeps turns that came later. Undo of a rollback or replace would drop them, and raises
         VersionConflict unless `expected_version` names the present version. Raises InvalidInput if nothing is left.
         """
-        return _receipt(session_id, await self._change(session_id, "undo", Undo(), key, expected_version))
+        effect = Undo(drop_turns=expected_version is not None)
+        return await self._change(session_id, effect, key, expected_version)
 
     # --- shortening --------------------------------------------------------------------------------------------
 
@@ -284,44 +245,40 @@ class Changes(Caller):
             raise InvalidInput("give max_messages or max_tokens", path="max_messages")
         if (max_tokens is None) != (count_tokens is None):
             raise InvalidInput("max_tokens needs count_tokens, and the other way round", path="count_tokens")
+        fit = functools.partial(
+            rules.plan_trim, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system
+        )
         content = msgspec.json.encode([max_messages, max_tokens, keep_system])
         call = secrets.token_bytes(16)
         while True:
-            reader = EntryReader(session_id)
-            reading = await self.call(lambda _, by: self.backend.read(Query(session_id), reader.take, by))
-            if reading.first_missing:
-                raise codec.missing(session_id, reading.first_missing)
-
-            def plan() -> rules.Cut | None:
-                headers = [rules.header(entry, turn, count_tokens) for entry, turn in reader.with_turns()]
-                return rules.plan_trim(
-                    headers,
-                    floor=reading.state.floor,
-                    max_messages=max_messages,
-                    max_tokens=max_tokens,
-                    keep_system=keep_system,
-                )
-
-            cut = await self.face.offload(plan)
-            effect = SetFloor(reading.state, None)
-            if cut is not None:
-                effect = SetFloor(reading.state, cut.floor, cut.kept, cut.hidden)
-            outcome = await self._change(
-                session_id,
-                "trim",
-                effect,
-                key,
-                expected_version,
-                content=(content,),
-                call=call,
-                also=Status.MOVED,
+            effect = await self._planned_cut(checked_id(session_id), fit, count_tokens)
+            outcome = await self._outcome(
+                session_id, effect, key, expected_version, (content,), call=call, also=Status.MOVED
             )
             if outcome.status is not Status.MOVED:  # else the head was moved meanwhile: look again
                 return _receipt(session_id, outcome)
 
+    async def _planned_cut(
+        self, session_id: str, fit: Callable[..., rules.Cut | None], count: Callable[[ChatMessage], int] | None
+    ) -> SetFloor:
+        """Look at what is visible, and think about where to cut: the one change whose thinking is done in Python."""
+
+        async def send(_retry: object, by: float) -> tuple[Reading, EntryReader]:
+            reader = EntryReader(session_id)
+            return await self.backend.read(Query(session_id), reader.take, by), reader
+
+        reading, reader = await self.call(send)
+        if reading.first_missing:
+            raise codec.missing(session_id, reading.first_missing)
+        state = reading.state
+        cut = await self.face.offload(
+            lambda: fit([rules.header(entry, turn, count) for entry, turn in reader.with_turns()], floor=state.floor)
+        )
+        return SetFloor(state, None) if cut is None else SetFloor(state, cut.floor, cut.kept, cut.hidden)
+
     async def clear(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
         """Empty the history; snapshots stay, and undo brings it back. An empty or absent session is left as it is."""
-        return _receipt(session_id, await self._change(session_id, "clear", Clear(), key, expected_version))
+        return await self._change(session_id, Clear(), key, expected_version)
 
     async def set_ttl(
         self,
@@ -335,10 +292,7 @@ class Changes(Caller):
         if seconds is not None and (type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds <= 0):
             raise InvalidInput(f"is a number of seconds above 0, or None for no limit, not {seconds!r}", path="seconds")
         effect = SetTTL(None if seconds is None else float(seconds))
-        content = (repr(effect.seconds).encode(),)
-        return _receipt(
-            session_id, await self._change(session_id, "ttl", effect, key, expected_version, content=content)
-        )
+        return await self._change(session_id, effect, key, expected_version, (repr(effect.seconds).encode(),))
 
     # --- copies ------------------------------------------------------------------------------------------------
 
@@ -359,7 +313,7 @@ class Changes(Caller):
         checked_id(session_id)
         checked_id(new_session_id, "new_session_id")
         version, life = checked_expectation(expected_version)
-        digested, content = _digests(key, "fork", (session_id.encode(), repr(checked_at(at)).encode()))
+        digests = _digests(key, Fork.kind, (session_id.encode(), repr(checked_at(at)).encode()))
         request = ForkRequest(
             session_id,
             new_session_id,
@@ -367,8 +321,7 @@ class Changes(Caller):
             secrets.token_bytes(16),
             secrets.token_hex(8),
             self.settings.ttl,
-            digested,
-            content,
+            *digests,
             version,
             life,
         )
@@ -381,41 +334,48 @@ class Changes(Caller):
             refuse(outcome, session_id, expected=version, named=checked_at(at))
         return _receipt(new_session_id, outcome)
 
-    # --- one change --------------------------------------------------------------------------------------------
+    # --- one change --------------------------------------------------------------------------------------------------
 
     async def _change(
         self,
         session_id: str,
-        kind: str,
         effect: Effect,
         key: str | None,
         expected: Expected,
-        *,
         content: tuple[bytes, ...] = (),
+        *,
+        named: Any = None,
+    ) -> Receipt:
+        """Send one change until it is answered. `content` is what the key stands for. Raises what a refusal means."""
+        return _receipt(session_id, await self._outcome(session_id, effect, key, expected, content, named=named))
+
+    async def _outcome(
+        self,
+        session_id: str,
+        effect: Effect,
+        key: str | None,
+        expected: Expected,
+        content: tuple[bytes, ...],
+        *,
         named: Any = None,
         call: bytes | None = None,
         also: Status | None = None,
     ) -> ChangeOutcome:
-        """Send one change until it is answered. Raises what a refusal means, unless it is `also` fine."""
+        """The same, with the backend's own answer; a refusal that is `also` fine is not raised."""
         version, life = checked_expectation(expected)
-        digested, fingerprint = _digests(key, kind, content)
+        digests = _digests(key, effect.kind, content)
         request = ChangeRequest(
             checked_id(session_id),
-            kind,
             effect,
             call or secrets.token_bytes(16),
             secrets.token_hex(8),
             self.settings.ttl,
-            digested,
-            fingerprint,
+            *digests,
             version,
             life,
         )
-        outcome = await self.call(
-            lambda retry, by: self.backend.change(
-                msgspec.structs.replace(request, retry=True) if retry else request, by
-            )
-        )
+        again = msgspec.structs.replace(request, retry=True)
+        outcome = await self.call(lambda retry, by: self.backend.change(again if retry else request, by))
         if outcome.status not in _DONE and outcome.status is not also:
             refuse(outcome, session_id, expected=version, named=named)
         return outcome

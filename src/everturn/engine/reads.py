@@ -52,7 +52,7 @@ class EmbeddingReader:
 
     def take(self, rows: Sequence[codec.MessageRow]) -> None:
         self.rows += rows
-        self.embeddings += (codec.embedding_of(self._session_id, *row) for row in rows)
+        self.embeddings += (codec.embedding_of(self._session_id, seq, check, body) for seq, _, check, body in rows)
 
     def summary(self, index: int) -> Summary:
         summary = codec.decode(self._session_id, SUMMARY, *self.rows[index])
@@ -219,7 +219,7 @@ class Reads(Caller):
                 matches.append(Match(found_in, entry))
             return len(matches) < limit
 
-        async def send(_: bool, by: float) -> None:
+        async def send(_retry: object, by: float) -> None:
             matches.clear()
             await self.backend.find(text, session_id, look_closer, by)
 
@@ -229,7 +229,7 @@ class Reads(Caller):
     async def _read(self, query: Query, new_reader: Callable[[], Reader]) -> tuple[Reading, Reader]:
         """Read into a new reader. Raises what the reading's status means; an absent session is no error."""
 
-        async def send(_: bool, by: float) -> tuple[Reading, Reader]:
+        async def send(_retry: object, by: float) -> tuple[Reading, Reader]:
             reader = new_reader()
             return await self.backend.read(query, reader.take, by), reader
 

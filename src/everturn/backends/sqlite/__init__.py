@@ -47,8 +47,8 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def open(url: str, options: Mapping[str, Any], deadline: float) -> SqliteBackend:
-    """Open or create the file that a `sqlite:` URL names. Raises InvalidInput, SchemaTooNew, MemoryStoreBackendError."""
+def open(url: str, options: Mapping[str, Any], deadline: float) -> SqliteBackend:  # noqa: A001 - the protocol's name
+    """Open or create the file that a URL names. Raises InvalidInput, SchemaTooNew, MemoryStoreBackendError."""
     from everturn.backends.sqlite.backend import SqliteBackend
 
     database = _database(url, options)

@@ -11,19 +11,22 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from everturn.backends.sqlite.backend import Operations, Work
-from everturn.backends.sqlite.commit import Job, Stage
+from everturn.backends.sqlite.commit import Job, Stage, kept_busy
 from everturn.backends.sqlite.connections import Database
 from everturn.errors import MemoryStoreBackendError
 
 T = TypeVar("T")
 READERS = 4
+PATIENCE = 60.0  # seconds that close waits for changes under way, each of which has a time-out of its own
 
 
 class _AsyncJob(Job):
     """A change that a task waits for. `waiter` is None once the task's loop has heard of the outcome."""
+
+    leads_itself = False  # the writer thread leads, whichever jobs there are
 
     __slots__ = ("waiter",)
     waiter: asyncio.Future[None] | None
@@ -37,6 +40,7 @@ class AsyncSqliteBackend(Operations):
         self._loop = asyncio.get_running_loop()
         self._settled: deque[_AsyncJob] = deque()
         self._loop_called = False
+        self._closed = False
         self._start_threads()
         database.in_child.append(self._start_threads)  # threads do not cross a fork
 
@@ -50,6 +54,7 @@ class AsyncSqliteBackend(Operations):
     # --- in the loop -------------------------------------------------------------------------------------------
 
     async def _write(self, work: Work[T], deadline: float) -> T:
+        self._refuse_if_closed()
         job = _AsyncJob(work, deadline, self._called)
         job.waiter = self._loop.create_future()
         if self._commits.enqueue(job):
@@ -74,9 +79,7 @@ class AsyncSqliteBackend(Operations):
 
     def _expire(self, job: _AsyncJob) -> None:
         if self._commits.withdraw(job):
-            job.error = MemoryStoreBackendError(
-                f"{self._database.name}: other changes kept it busy until the time-out", outcome="not_written"
-            )
+            job.error = kept_busy(self._database.name)
             self._deliver(job)
 
     def _deliver_all(self) -> None:
@@ -90,13 +93,21 @@ class AsyncSqliteBackend(Operations):
             waiter.set_result(None)
 
     async def _read(self, work: Work[T], deadline: float) -> T:
+        self._refuse_if_closed()
         return await self._loop.run_in_executor(self._readers, self._run_read, work, deadline)
 
     async def _outside(self, work: Work[T], deadline: float) -> T:
+        self._refuse_if_closed()
         return await self._loop.run_in_executor(self._readers, self._run_outside, work, deadline)
 
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise self._database.closed_error()
+
     async def close(self) -> None:
-        await self._loop.run_in_executor(None, self._close)
+        if not self._closed:
+            self._closed = True
+            await asyncio.shield(self._loop.run_in_executor(None, self._close))
 
     # --- in threads of our own ---------------------------------------------------------------------------------
 
@@ -108,17 +119,18 @@ class AsyncSqliteBackend(Operations):
             self._commits.lead()
 
     def _called(self, job: Job) -> None:
-        if job.stage is Stage.LEADING:
+        if job.stage is not Stage.DONE:
             self._lead_wanted.release()
             return
-        assert isinstance(job, _AsyncJob)
-        self._settled.append(job)
+        self._settled.append(cast("_AsyncJob", job))
         if not self._loop_called:  # one call for a whole batch
             self._loop_called = True
             with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
                 self._loop.call_soon_threadsafe(self._deliver_all)
 
     def _close(self) -> None:
+        with suppress(MemoryStoreBackendError):
+            self._commits.run(lambda _: None, time.monotonic() + PATIENCE)  # behind all that wait: then they are done
         self._database.close()
         self._stopping = True
         self._lead_wanted.release()

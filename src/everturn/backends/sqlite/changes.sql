@@ -1,7 +1,3 @@
--- load_session: the session that bears this name now (it may have expired)
-SELECT no, life, version, last_seq, head, cleared, floor, kept, messages, bytes, dimension, ttl, expires_at
-  FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0
-
 -- end_session: an expired session gives up its name; its rows wait to be reaped
 UPDATE sessions SET ended = 1 WHERE namespace = ? AND session_id = ? AND ended = 0
 
@@ -20,9 +16,6 @@ INSERT INTO entries (id, turn, kind, created_at, checksum, body) VALUES (?, ?, ?
 -- insert_jump: the next entry does not follow the one before it in the log
 INSERT INTO jumps (id, after) VALUES (?, ?)
 
--- list_jumps: newest first, as rules.path wants them
-SELECT seq, after FROM jumps WHERE id BETWEEN ? AND ? ORDER BY id DESC
-
 -- insert_change: the record that makes a retry find its first attempt
 INSERT INTO changes (id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at,
                      head, cleared, floor, kept, messages)
@@ -36,15 +29,9 @@ SELECT version, first_seq, count, content, snapshot_id, label, created_at, messa
 SELECT version, first_seq, count, content, snapshot_id, label, created_at, messages
   FROM changes WHERE key = ? AND id BETWEEN ? AND ? ORDER BY id DESC
 
--- count_messages: how many messages stand in a range of the log
-SELECT count(*) FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message'
-
 -- insert_snapshot: a copy of the state, with a name
 INSERT INTO snapshots (snapshot_id, session, label, version, head, cleared, floor, kept, messages, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-
--- load_snapshot: the state a snapshot points to
-SELECT head, cleared, floor, kept, messages FROM snapshots WHERE snapshot_id = ? AND session = ?
 
 -- delete_snapshot: forget the pointer; what it pointed to stays until compact
 DELETE FROM snapshots WHERE snapshot_id = ?
@@ -56,10 +43,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 -- drop_old_undo: keep the ten latest steps
 DELETE FROM undo_steps
  WHERE id BETWEEN ? AND ? AND id <= (SELECT id FROM undo_steps WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1 OFFSET 10)
-
--- load_undo: the latest step
-SELECT id, kind, moved_to, hidden, head, cleared, floor, kept, messages
-  FROM undo_steps WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1
 
 -- pop_undo: it has been taken back
 DELETE FROM undo_steps WHERE id = ?

@@ -2,9 +2,9 @@
 
 It decides who runs which batch, and delivers outcomes; what a change does is in changes.py.
 
-Whoever finds nobody leading leads: it takes the write lock, then everything that waits by then, runs each in a savepoint,
-commits once, and passes the lead on. A lone caller thus pays for no thread and no hand-over. Nobody is told of a success
-before the commit.
+Whoever finds nobody leading leads: it takes the write lock, then everything that waits by then, runs each in a
+savepoint, commits once, and passes the lead on. A lone caller thus pays for no thread and no hand-over. Nobody is told
+of a success before the commit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
@@ -28,6 +28,8 @@ Work = Callable[[Connection], Any]
 
 
 class Stage(Enum):
+    """How far a change has come."""
+
     WAITING = auto()
     LEADING = auto()  # still waiting, and asked to lead the next batch
     RUNNING = auto()  # too late to withdraw
@@ -35,7 +37,12 @@ class Stage(Enum):
 
 
 class Job:
-    """One change on its way through. `call` is told when its stage becomes LEADING or DONE."""
+    """One change on its way through. `call` is told when it is to lead, and when it is DONE.
+
+    `leads_itself` says that whoever waits for it will lead when asked, so that it can no longer be withdrawn then.
+    """
+
+    leads_itself = True
 
     __slots__ = ("call", "deadline", "error", "result", "stage", "work")
 
@@ -51,6 +58,10 @@ class Job:
         if self.error is not None:
             raise self.error
         return self.result
+
+
+def kept_busy(name: str) -> MemoryStoreBackendError:
+    return MemoryStoreBackendError(f"{name}: other changes kept it busy until the time-out", outcome="not_written")
 
 
 class GroupCommit:
@@ -95,15 +106,13 @@ class GroupCommit:
         try:
             while not gone_on.wait(max(0.0, job.deadline - time.monotonic())):
                 if self.withdraw(job):
-                    raise MemoryStoreBackendError(
-                        f"{self._database.name}: other changes kept it busy until the time-out",
-                        outcome="not_written",
-                    )
+                    job.error = kept_busy(self._database.name)
+                    return
                 gone_on.wait()  # it runs: its outcome is near, and must be known
         except BaseException:
             # Interrupted. The job must not be left in the queue, nor the lead with a thread that has gone.
             if not self.withdraw(job) and job.stage is Stage.LEADING:
-                self._fail_first(KeyboardInterrupt())
+                self._fail(job, KeyboardInterrupt())
                 self._pass_on()
             raise
         if job.stage is Stage.LEADING:
@@ -112,29 +121,36 @@ class GroupCommit:
     # --- for whoever leads -------------------------------------------------------------------------------------
 
     def lead(self) -> None:
-        """Run one batch, with the first job in the queue in it, and pass the lead on. Raises nothing of a job's own."""
-        settled: Iterable[Job] = ()
+        """Run one batch of what waits, and pass the lead on. Raises nothing of a job's own."""
+        first = self._first()
+        if first is None:
+            return
+        batch: list[Job] = []
         try:
-            with translated(self._database.name), self._database.writer(self._first_deadline()) as db:
+            with translated(self._database.name), self._database.writer(first.deadline) as db:
                 db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
-                settled = self._claim()
-                _run(db, self._database.name, settled)
+                batch = self._claim()
+                _run(db, self._database.name, batch)
         except BaseException as exc:
-            if not settled:
-                settled = self._fail_first(exc)
+            if not batch:  # no lock in the first job's time; the next may have more of it
+                batch = self._fail(first, exc)
             if not isinstance(exc, Exception):
                 raise
         finally:
             self._pass_on()
-            for job in settled:
+            for job in batch:
                 if job.stage is not Stage.DONE:  # interrupted between the commit and its answer
                     job.error = MemoryStoreBackendError("interrupted", outcome="unknown")
                     job.stage = Stage.DONE
                 job.call(job)
 
-    def _first_deadline(self) -> float:
+    def _first(self) -> Job | None:
+        """The job on whose time the lock is waited for. None: all were withdrawn, and nobody needs to lead."""
         with self._mutex:
-            return self._queue[0].deadline
+            if self._queue:
+                return self._queue[0]
+            self._led = False
+            return None
 
     def _claim(self) -> list[Job]:
         # Only now, with the lock in hand: what came while we waited for it is in, and what was withdrawn is out.
@@ -144,13 +160,15 @@ class GroupCommit:
                 job.stage = Stage.RUNNING
             return batch
 
-    def _fail_first(self, error: BaseException) -> list[Job]:
-        """The lock could not be had in the first job's time; the next may have more of it."""
+    def _fail(self, job: Job, error: BaseException) -> list[Job]:
+        """End a job that still waits with an error. Returns it, unless it was withdrawn meanwhile."""
         with self._mutex:
-            job = self._queue.popleft()
-        job.error = error
-        job.stage = Stage.DONE
-        return [job]
+            if job.stage is Stage.DONE:
+                return []
+            self._queue.remove(job)
+            job.error = error
+            job.stage = Stage.DONE
+            return [job]
 
     def _pass_on(self) -> None:
         with self._mutex:
@@ -158,7 +176,8 @@ class GroupCommit:
                 self._led = False
                 return
             heir = self._queue[0]
-            heir.stage = Stage.LEADING
+            if heir.leads_itself:
+                heir.stage = Stage.LEADING
         heir.call(heir)
 
     def forget(self) -> None:
@@ -170,6 +189,8 @@ class GroupCommit:
 
 def _run(db: Connection, name: str, batch: list[Job]) -> None:
     """Run the batch in the open transaction. Afterwards every job is done, with a result or an error."""
+    if not batch:
+        _roll_back(db)
     try:
         if len(batch) > 1 and _together(db, name, batch):
             return
@@ -227,7 +248,7 @@ def _alone(db: Connection, name: str, job: Job) -> None:
                 db.execute("BEGIN IMMEDIATE")
             job.result = job.work(db)
         _commit(db, name)
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001 - whatever it is, it is this job's, and raised to its caller
         _roll_back(db)
         job.error = exc
     _done([job])
@@ -238,7 +259,7 @@ def _commit(db: Connection, name: str) -> None:
         db.execute("COMMIT")
     except apsw.Error as exc:
         # Only a failed sync leaves a doubt: all was written by then, and a crash now could bring it back.
-        doubtful = isinstance(exc, apsw.IOError) and exc.extendedresult != apsw.SQLITE_IOERR_WRITE
+        doubtful = isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", None) != apsw.SQLITE_IOERR_WRITE
         with translated(name, "unknown" if doubtful else "not_written"):
             raise
 

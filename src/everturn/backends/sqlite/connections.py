@@ -10,13 +10,17 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import apsw
 
 from everturn.backends.sqlite import schema
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome, Unsupported
+
+Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
 
 IDLE_READERS = 8  # connections kept open for the next read; more are opened under load, and closed after it
 
@@ -31,13 +35,26 @@ class Connection(apsw.Connection):
     namespace: str = ""
     deadline: float = 0.0
 
+    def row(self, sql: str, bindings: Bindings = ()) -> Any:
+        """The first row, as a tuple, or None. (Any, here and below: a statement and its reader know its columns.)"""
+        return self.execute(sql, bindings).fetchone()
+
+    def rows(self, sql: str, bindings: Bindings = ()) -> list[Any]:
+        """All rows, as tuples."""
+        return self.execute(sql, bindings).fetchall()
+
+    def value(self, sql: str, bindings: Bindings = ()) -> Any:
+        """The first column of the first row, or None."""
+        row = self.execute(sql, bindings).fetchone()
+        return None if row is None else row[0]
+
     def is_late(self) -> bool:
         return time.monotonic() >= self.deadline
 
     def wait(self, _attempts: int) -> bool:
         if self.is_late():
             return False
-        time.sleep(random.uniform(0.0001, 0.001))
+        time.sleep(random.uniform(0.0001, 0.001))  # noqa: S311 - it keeps waiters apart, it guards no secret
         return True
 
 
@@ -126,7 +143,7 @@ class Database:
             while self._shut:
                 self._gate.wait()
             if self._closed:
-                raise MemoryStoreBackendError(f"the store on {self.name} is closed", outcome="not_written")
+                raise self.closed_error()
             self._lent += 1
 
     def _leave(self) -> None:
@@ -134,6 +151,9 @@ class Database:
             self._lent -= 1
             if self._lent == 0:
                 self._gate.notify_all()
+
+    def closed_error(self) -> MemoryStoreBackendError:
+        return MemoryStoreBackendError(f"the store on {self.name} is closed", outcome="not_written")
 
     @property
     def name(self) -> str:
@@ -145,11 +165,17 @@ class Database:
         """Create or migrate the file. Raises InvalidInput for something that is not a database of ours."""
         if self.path:
             _refuse_unusable(self.path)
-        with self.writer(deadline) as db:
-            # The first statements on a new file can be refused without the busy handler being asked.
-            _patiently(lambda: _make_wal(db, self.path), deadline)
-            _patiently(lambda: schema.migrate(db, self.name), deadline)
-        _open_files.add(self)
+        with _fork_lock:
+            _open_files.add(self)  # before there is a connection that a fork could carry over
+        try:
+            with self.writer(deadline) as db:
+                # The first statements on a new file can be refused without the busy handler being asked.
+                _patiently(lambda: schema.refuse_foreign(db, self.name), deadline)
+                _patiently(lambda: _make_wal(db, self.path), deadline)
+                _patiently(lambda: schema.migrate(db, self.name), deadline)
+        except BaseException:
+            self.close()
+            raise
 
     def _connect(self, deadline: float) -> Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
@@ -170,7 +196,8 @@ class Database:
             while self._lent:
                 self._gate.wait()
             self._close_connections()
-        _open_files.discard(self)
+        with _fork_lock:
+            _open_files.discard(self)
 
     def _close_connections(self) -> None:
         for db in (*self._idle, *filter(None, [self._writer])):
@@ -205,10 +232,12 @@ class Database:
 
 
 _open_files: weakref.WeakSet[Database] = weakref.WeakSet()
+_fork_lock = threading.Lock()  # held from before a fork until after it: two threads may fork at once
 _forking: list[Database] = []
 
 
 def _before_fork() -> None:
+    _fork_lock.acquire()
     _forking.extend(_open_files)
     for database in _forking:
         database.shut_for_fork()
@@ -217,11 +246,13 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     while _forking:
         _forking.pop().open_in_parent()
+    _fork_lock.release()
 
 
 def _after_fork_in_child() -> None:
     while _forking:
         _forking.pop().open_in_child()
+    _fork_lock.release()
 
 
 if hasattr(os, "register_at_fork"):
@@ -229,10 +260,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def _refuse_unusable(path: str) -> None:
-    if os.path.isdir(path):
+    if Path(path).is_dir():
         raise InvalidInput("is a directory; name a file", path=path)
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
+    folder = Path(path).absolute().parent
+    if not folder.is_dir():
         raise InvalidInput(f"the directory {folder} does not exist; create it first", path=path)
 
 
@@ -252,7 +283,7 @@ def _patiently(step: Callable[[], None], deadline: float) -> None:
         except apsw.BusyError:
             if time.monotonic() >= deadline:
                 raise
-            time.sleep(random.uniform(0.001, 0.01))
+            time.sleep(random.uniform(0.001, 0.01))  # noqa: S311 - as above
         else:
             return
 

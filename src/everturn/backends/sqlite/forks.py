@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from everturn.backend import Append, ChangeOutcome, ChangeRequest, ForkRequest, Query, Status
-from everturn.backends.sqlite import changes, reads
+from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
+from everturn.backends.sqlite import changes, reads, sessions
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.plans import Plan
 from everturn.backends.sqlite.upkeep import SQL, reach
 from everturn.rules import State
 
@@ -30,12 +31,12 @@ def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
 
 def _recall(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome | None:
     """The receipt of an earlier attempt; EXISTS if the target is there for another reason; None if it is not."""
-    target = changes.load(db, request.target, now)
+    target = sessions.load(db, request.target, now)
     if target is None:
         return None
-    row = db.execute(changes.SQL["find_call"], (target.base, target.base + 1, request.call)).fetchone()
+    row = db.row(changes.SQL["find_call"], (target.base, target.base + 1, request.call))
     if row is None and request.key is not None:
-        row = db.execute(changes.SQL["find_key"], (request.key, target.base, target.base + 1)).fetchone()
+        row = db.row(changes.SQL["find_key"], (request.key, target.base, target.base + 1))
         if row is not None and row[3] != request.content:
             return ChangeOutcome(Status.KEY_REUSED, target.life, target.version)
     if row is None:
@@ -44,26 +45,17 @@ def _recall(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome |
 
 
 def _copy(db: Connection, source: reads.Found, state: State, request: ForkRequest, now: float) -> ChangeOutcome:
-    birth = ChangeRequest(
-        request.target,
-        "fork",
-        Append((), 0),
-        request.call,
-        request.life,
-        request.ttl,
-        request.key,
-        request.content,
-    )
+    birth = ChangeRequest(request.target, Fork(), request.call, request.life, request.ttl, request.key, request.content)
     target = changes.begin(db, birth, now, origin=request.source)
-    jumps = db.execute(changes.SQL["list_jumps"], (source.base, source.base + state.head)).fetchall()
+    jumps = sessions.jumps_to(db, source.no, state.head)
     shown = reach([state], jumps)
     for statement, ranges in (("copy_ranges", shown.whole), ("copy_summaries", shown.summaries)):
         db.execute(SQL[statement], (msgspec.json.encode(ranges).decode(), source.base, target.base))
     for seq, after in jumps:
         db.execute(changes.SQL["insert_jump"], (target.base + seq, after))
-    size = db.execute(SQL["stored_bytes"], changes.span(target)).get
-    origin = changes.load(db, request.source, now)
+    size = db.value(SQL["stored_bytes"], target.span)
+    origin = sessions.load(db, request.source, now)
     copied = msgspec.structs.replace(
         target, last_seq=state.head, bytes=size, dimension=origin.dimension if origin else None
     )
-    return changes.write(db, copied, changes.Plan(state), birth, now)
+    return changes.write(db, copied, Plan(state), birth, now)

@@ -11,7 +11,8 @@ import msgspec
 
 from everturn.backend import Order
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.reads import SQL, Found, find_session, path_to
+from everturn.backends.sqlite.reads import SQL, Found, find_session
+from everturn.backends.sqlite.sessions import path_to
 from everturn.codec import EntryRow
 from everturn.errors import InvalidInput
 from everturn.model import SUMMARY, Page, SessionInfo
@@ -99,7 +100,7 @@ class _Visibility:
     def __init__(self, db: Connection, session_id: str, now: float) -> None:
         self.session_id = session_id
         self._found: Found | None = find_session(db, session_id, now)
-        self._path: list[Range] = path_to(db, self._found.base, self._found.state.head) if self._found else []
+        self._path: list[Range] = path_to(db, self._found.no, self._found.state.head) if self._found else []
 
     def shows(self, seq: int, kind: str) -> bool:
         if self._found is None or not contains(self._path, seq):

@@ -13,11 +13,10 @@ import msgspec
 
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.sqlite import statements
-from everturn.backends.sqlite.changes import SQL as CHANGES_SQL
-from everturn.backends.sqlite.changes import unpack
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.sessions import path_to, snapshot_state, span, state_from
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
-from everturn.rules import Range, State, clip, contains, path, size
+from everturn.rules import Range, State, clip, contains, size
 
 SQL = statements.load("reads.sql")
 BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
@@ -37,13 +36,11 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 
 def find_session(db: Connection, session_id: str, now: float) -> Found | None:
     """The live session of this name; None if there is none or it has expired."""
-    row = db.execute(SQL["load_info"], (db.namespace, session_id, now)).fetchone()
+    row = db.row(SQL["load_info"], (db.namespace, session_id, now))
     if row is None:
         return None
     no, *facts = row
-    info = SessionInfo(*facts[:13])
-    head, cleared, floor, kept = facts[13:]
-    return Found(no, info, State(head, cleared, floor, unpack(kept), info.messages))
+    return Found(no, SessionInfo(*facts[:13]), state_from(facts[13:]))
 
 
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
@@ -57,7 +54,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
         return Reading(Status.APPLIED, found.info, state, snapshots)
-    window = clip(path_to(db, found.base, state.head), query.after + 1, (query.before or state.head + 1) - 1)
+    window = clip(path_to(db, found.no, state.head), query.after + 1, (query.before or state.head + 1) - 1)
     cut = False
     if query.limit is not None:
         start = _window_start(db, found.base, _must_be_there(window, state), query.limit)
@@ -71,20 +68,12 @@ def state_at(db: Connection, found: Found, query: Query) -> State | Status:
     """The state the query asks for: now, after a version, or at a snapshot."""
     if query.at is None:
         return found.state
-    if isinstance(query.at, int):
-        row = db.execute(SQL["load_version"], (found.base + query.at,)).fetchone()
-        if row is None:
-            return State() if query.at == 0 else Status.NO_VERSION
-    else:
-        row = db.execute(CHANGES_SQL["load_snapshot"], (query.at, found.no)).fetchone()
-        if row is None:
-            return Status.NO_SNAPSHOT
-    head, cleared, floor, kept, messages = row
-    return State(head, cleared, floor, unpack(kept), messages)
-
-
-def path_to(db: Connection, base: int, head: int) -> list[Range]:
-    return path(head, db.execute(CHANGES_SQL["list_jumps"], (base, base + head)))
+    if isinstance(query.at, str):
+        return snapshot_state(db, found.no, query.at) or Status.NO_SNAPSHOT
+    if query.at == 0:
+        return State()
+    row = db.row(SQL["load_version"], (found.base + query.at,))
+    return Status.NO_VERSION if row is None else state_from(row)
 
 
 def _snapshots(db: Connection, found: Found) -> Iterator[Snapshot]:
@@ -98,7 +87,7 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
     found = find_session(db, session_id, now)
     if found is None:
         return []
-    rows = db.execute(SQL["list_changes"], (found.base, found.base + 0xFFFFFFFF, limit))
+    rows = db.execute(SQL["list_changes"], (*span(found.no), limit))
     return [
         Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
         for version, kind, first, count, created_at, snapshot_id, label in rows
@@ -117,7 +106,7 @@ def _must_be_there(window: Sequence[Range], state: State) -> list[Range]:
 def _window_start(db: Connection, base: int, shown: Sequence[Range], limit: int) -> int | None:
     """The seq of the `limit`-th latest message, if there are earlier ones."""
     for first, last in reversed(shown):
-        seqs = db.execute(SQL["latest_messages"], (base + first, base + last, limit)).fetchall()
+        seqs = db.rows(SQL["latest_messages"], (base + first, base + last, limit))
         limit -= len(seqs)
         if limit == 0:
             start: int = seqs[-1][0]
@@ -139,7 +128,7 @@ def _hand_over(db: Connection, base: int, state: State, window: Sequence[Range],
     elif kind is not None:
         rows = db.execute(SQL["others_in_ranges"], (_json(must), base, kind))
     else:
-        early = db.execute(SQL["summaries_in_ranges"], (_json(below), base)).fetchall() if below else []
+        early = db.rows(SQL["summaries_in_ranges"], (_json(below), base)) if below else []
         rows = chain(early, db.execute(SQL["all_in_ranges"], (_json(must), base)))
         if early:
             rows = sorted(rows)  # summaries below the floor stand among the kept messages

@@ -17,6 +17,11 @@ APPLICATION_ID = 0x65767274  # "evrt": tells `file` and other everturns whose da
 CURRENT = 1
 
 
+def refuse_foreign(db: apsw.Connection, path: str) -> None:
+    """Raise for a file that is not ours to change, before anything in it is."""
+    _found(db, path, CURRENT)
+
+
 def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
     """Apply what is missing. Ten processes may do this at once: the write lock makes them one after the other.
 

@@ -12,9 +12,9 @@ import apsw
 import msgspec
 
 from everturn.backends.sqlite import statements
-from everturn.backends.sqlite.changes import REMEMBERED, Session, load, span, unpack
-from everturn.backends.sqlite.changes import SQL as CHANGES_SQL
+from everturn.backends.sqlite.changes import REMEMBERED
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.sessions import Session, jumps_to, load, span, state_from
 from everturn.model import Compaction, ErasureReceipt
 from everturn.rules import Jump, Range, State, clip, merge, minus, path
 
@@ -44,11 +44,7 @@ def reach(states: Iterable[State], jumps: Sequence[Jump]) -> Reach:
 def roots(db: Connection, no: int) -> list[tuple[State, str]]:
     """Every state the session can return to, with what to call it."""
     rows = db.execute(SQL["list_roots"], {"no": no})
-    return [(State(*row[:3], unpack(row[3]), row[4]), row[5]) for row in rows]
-
-
-def jumps_of(db: Connection, session: Session) -> list[Jump]:
-    return db.execute(CHANGES_SQL["list_jumps"], span(session)).fetchall()
+    return [(state_from(columns), name) for *columns, name in rows]
 
 
 def compact(db: Connection, session_id: str, now: float) -> Compaction:
@@ -59,7 +55,7 @@ def compact(db: Connection, session_id: str, now: float) -> Compaction:
     db.execute(SQL["reap_changes"], (session.base, session.base + max(0, session.version - REMEMBERED), STEP))
     if db.changes() == STEP:
         return Compaction(1, 0, 0)
-    jumps = jumps_of(db, session)
+    jumps = jumps_to(db, session.no, session.last_seq)
     needed = reach((state for state, _ in roots(db, session.no)), jumps)
     _forget_states(db, session, jumps, needed)
     sizes: list[int] = []
@@ -89,16 +85,16 @@ def clip_all(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
 
 def _forget_states(db: Connection, session: Session, jumps: Sequence[Jump], needed: Reach) -> None:
     """A remembered version that shows what is about to go can no longer be read: say so, in the same transaction."""
-    for row in db.execute(SQL["list_remembered"], span(session)).fetchall():
-        shown = reach([State(*row[:3], unpack(row[3]), row[4])], jumps)
+    for *columns, _, row_id in db.rows(SQL["list_remembered"], session.span):
+        shown = reach([state_from(columns)], jumps)
         if minus(shown.whole, needed.whole) or minus(minus(shown.summaries, needed.whole), needed.summaries):
-            db.execute(SQL["forget_state"], (row[6],))
+            db.execute(SQL["forget_state"], (row_id,))
 
 
 def _drop_jumps(db: Connection, session: Session, jumps: Sequence[Jump], needed: Reach) -> None:
     """Drop jumps below everything that is shown or remembered, so that what was trimmed leaves no trace."""
     shown = [first for first, _ in needed.whole + needed.summaries] or [session.last_seq + 1]
-    oldest = db.execute(SQL["oldest_seq"], span(session)).get or session.last_seq + 1
+    oldest = db.value(SQL["oldest_seq"], session.span) or session.last_seq + 1
     horizon = min(*shown, oldest, *(state.head for state, _ in roots(db, session.no)))
     for seq, _ in jumps:
         if seq <= horizon:
@@ -107,10 +103,10 @@ def _drop_jumps(db: Connection, session: Session, jumps: Sequence[Jump], needed:
 
 def reap(db: Connection, now: float) -> Compaction:
     """One step: delete up to STEP rows of a session that ended, and the session when nothing else is left of it."""
-    no = db.execute(SQL["some_ended"], (now,)).get
+    no = db.value(SQL["some_ended"], (now,))
     if no is None:
         return Compaction(0, 0, 0)
-    low, high = no << 32, (no << 32) + 0xFFFFFFFF
+    low, high = span(no)
     sizes = [size for (size,) in db.execute(SQL["reclaim"], (low, high, STEP))]
     if len(sizes) < STEP:
         db.execute(SQL["reap_changes"], (low, high, STEP))
@@ -122,8 +118,8 @@ def reap(db: Connection, now: float) -> Compaction:
 def erase(db: Connection, session_id: str) -> ErasureReceipt:
     """Delete every row of every life of the session. (secure_delete overwrites them with zeros.)"""
     entries = snapshots = size = 0
-    for (no,) in db.execute(SQL["lives_of"], (db.namespace, session_id)).fetchall():
-        low, high = no << 32, (no << 32) + 0xFFFFFFFF
+    for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id)):
+        low, high = span(no)
         for (length,) in db.execute(SQL["reclaim"], (low, high, -1)):
             entries += 1
             size += length
@@ -134,7 +130,7 @@ def erase(db: Connection, session_id: str) -> ErasureReceipt:
 
 def _delete_session(db: Connection, no: int) -> int:
     """Delete the small rows of a session. Returns how many snapshots it had."""
-    low, high = no << 32, (no << 32) + 0xFFFFFFFF
+    low, high = span(no)
     db.execute(SQL["delete_jumps"], (low, high))
     db.execute(SQL["delete_undo_steps"], (low, high))
     db.execute(SQL["delete_snapshots"], (no,))
@@ -158,4 +154,4 @@ def empty_wal(receipt: ErasureReceipt, db: Connection) -> ErasureReceipt:
 def give_back_pages(db: Connection) -> bool:
     """Return some free pages to the file system. True: there are more."""
     db.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall()
-    return bool(db.execute("PRAGMA freelist_count").get)
+    return bool(db.value("PRAGMA freelist_count"))

@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from everturn import codec
-from everturn.backends.sqlite.changes import Session, load, span, unpack
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.upkeep import SQL, jumps_of, reach, roots
+from everturn.backends.sqlite.sessions import Session, jumps_to, load, state_from
+from everturn.backends.sqlite.upkeep import SQL, reach, roots
 from everturn.errors import CorruptEntry
 from everturn.model import MESSAGE, Problem
 from everturn.rules import Jump, State, minus
@@ -21,13 +21,13 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
         return 0, []
     problems: list[Problem] = []
     kinds: dict[int, str] = {}
-    for seq, created_at, check, body, kind in db.execute(SQL["every_row"], span(session)):
+    for seq, created_at, check, body, kind in db.execute(SQL["every_row"], session.span):
         kinds[seq] = kind
         try:
             codec.decode(session_id, kind, seq, created_at, check, body)
         except CorruptEntry as exc:
             problems.append(Problem(session_id, seq, str(exc)))
-    jumps = jumps_of(db, session)
+    jumps = jumps_to(db, session.no, session.last_seq)
     for seq, after in jumps:
         if not 0 <= after < seq <= session.last_seq:
             problems.append(Problem(session_id, seq, f"its jump leads to {after}, which is not before it"))
@@ -35,10 +35,10 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
     seqs = [seq for seq, kind in kinds.items() if kind == MESSAGE]
     for state, name in states:
         problems += (Problem(session_id, None, f"{name}: {what}") for what in _wrong_with(state, session, jumps, seqs))
-    remembered = db.execute(SQL["list_remembered"], span(session)).fetchall()
-    states += ((State(*row[:3], unpack(row[3]), row[4]), row[5]) for row in remembered)
+    remembered = db.rows(SQL["list_remembered"], session.span)
+    states += ((state_from(columns), name) for *columns, name, _ in remembered)
     problems += _gaps(session_id, states, jumps, kinds)
-    versions = [version for (version,) in db.execute(SQL["every_version"], span(session))]
+    versions = [version for (version,) in db.execute(SQL["every_version"], session.span)]
     if versions and versions != list(range(versions[0], session.version + 1)):
         problems.append(Problem(session_id, None, f"the change log does not lead to version {session.version}"))
     return len(kinds), problems

@@ -1,0 +1,88 @@
+"""The row of a session, and how to get from it to the rows that hang on it.
+
+Shared by everything that changes or reads a session; it decides nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.backends.sqlite import statements
+from everturn.backends.sqlite.connections import Connection
+from everturn.rules import Jump, Range, State, path
+
+SQL = statements.load("sessions.sql")
+
+
+class Session(msgspec.Struct, frozen=True, gc=False):
+    """The row of a live session."""
+
+    no: int
+    life: str
+    version: int
+    last_seq: int
+    state: State
+    bytes: int
+    dimension: int | None
+    ttl: float | None
+
+    @property
+    def base(self) -> int:
+        """What is added to a seq or version to make a row's id."""
+        return self.no << 32
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The ids of all the session's rows in a table keyed by seq or version."""
+        return span(self.no)
+
+
+def span(no: int) -> tuple[int, int]:
+    return no << 32, (no << 32) + 0xFFFFFFFF
+
+
+def load(db: Connection, session_id: str, now: float) -> Session | None:
+    """The live session of this name; None if there is none or it has expired."""
+    row = db.row(SQL["load_session"], (db.namespace, session_id))
+    if row is None:
+        return None
+    no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = row
+    if expires_at is not None and expires_at <= now:
+        return None
+    state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+    return Session(no, life, version, last_seq, state, size, dimension, ttl)
+
+
+def state_from(columns: Sequence[Any]) -> State:
+    """The state in the five columns head, cleared, floor, kept, messages."""
+    head, cleared, floor, kept, messages = columns
+    return State(head, cleared, floor, unpack(kept), messages)
+
+
+def columns_of(state: State) -> tuple[int, int, int, str | None, int]:
+    """The same the other way round."""
+    kept = msgspec.json.encode(state.kept).decode() if state.kept else None
+    return state.head, state.cleared, state.floor, kept, state.messages
+
+
+def unpack(kept: str | None) -> tuple[int, ...]:
+    return () if kept is None else tuple(msgspec.json.decode(kept))
+
+
+def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
+    """The state a snapshot of this very session points to."""
+    row = db.row(SQL["load_snapshot"], (snapshot_id, no))
+    return None if row is None else state_from(row)
+
+
+def jumps_to(db: Connection, no: int, head: int) -> list[Jump]:
+    """The jumps up to `head`, newest first."""
+    return db.rows(SQL["list_jumps"], (no << 32, (no << 32) + head))
+
+
+def path_to(db: Connection, no: int, head: int) -> list[Range]:
+    """The ranges of the log that lead to `head`."""
+    return path(head, jumps_to(db, no, head))

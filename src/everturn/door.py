@@ -1,0 +1,107 @@
+"""What may be stored: JSON that comes back equal. Everything else is refused here, by the path to it.
+
+Pure. It looks at values; codec.py writes and reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import NoReturn
+
+import msgspec
+
+from everturn.errors import InvalidInput
+from everturn.model import JSON
+
+MAX_NESTING = 200
+
+
+def check(value: JSON, path: str, depth: int = 0) -> None:
+    kind = type(value)
+    if kind is str:
+        if not value.isascii():
+            _check_encodable(value, path)
+    elif kind is bool or value is None:
+        pass
+    elif kind is int:
+        if not -(2**63) <= value < 2**64:
+            _check_carried(value, path)
+    elif kind is float:
+        if not math.isfinite(value):
+            raise InvalidInput(f"{_spelt(value)} cannot be stored", path=path)
+    elif isinstance(value, list):
+        check_list(value, path, depth)
+    elif isinstance(value, dict):
+        check_dict(value, path, depth)
+    elif isinstance(value, Enum) and isinstance(value, str | int):
+        check(value.value, path, depth)
+    else:
+        refuse(value, path)
+
+
+def check_list(values: object, path: str, depth: int = 0) -> None:
+    if not isinstance(values, list):
+        raise InvalidInput(f"must be a list, not {name_of(values)}", path=path)
+    _check_depth(depth, path)
+    for index, value in enumerate(values):
+        check(value, f"{path}[{index}]", depth + 1)
+
+
+def check_dict(values: object, path: str, depth: int = 0) -> None:
+    if not isinstance(values, dict):
+        raise InvalidInput(f"must be a dict, not {name_of(values)}", path=path)
+    _check_depth(depth, path)
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise InvalidInput(f"the key {key!r} is {name_of(key)}; JSON keys are strings", path=path)
+        check(str(key), f"{path}.{key!a}" if not key.isascii() else f"{path}.{key}")
+        check(value, f"{path}.{key}", depth + 1)
+
+
+def _check_depth(depth: int, path: str) -> None:
+    if depth >= MAX_NESTING:
+        raise InvalidInput(f"nested more than {MAX_NESTING} deep", path=f"{path[:60]}...")
+
+
+def check_text(value: object, path: str, *, longest: int | None = None) -> None:
+    if not isinstance(value, str):
+        raise InvalidInput(f"must be a string, not {name_of(value)}", path=path)
+    check(value, path)
+    if longest is not None and not 0 < len(value) <= longest:
+        raise InvalidInput(f"must have 1 to {longest} characters, not {len(value)}", path=path)
+
+
+def _check_encodable(text: str, path: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        surrogate = f"U+{ord(text[exc.start]):04X}"
+        raise InvalidInput(
+            f"the lone surrogate {surrogate} at {exc.start} cannot be stored", path=_printable(path)
+        ) from None
+
+
+def _check_carried(number: int, path: str) -> None:
+    try:
+        carried = msgspec.json.decode(msgspec.json.encode(number)) == number
+    except (ValueError, OverflowError, msgspec.MsgspecError):
+        carried = False
+    if not carried:
+        raise InvalidInput(f"an integer of {number.bit_length()} bits cannot be stored", path=path)
+
+
+def refuse(value: object, path: str) -> NoReturn:
+    raise InvalidInput(f"{name_of(value)} cannot be stored; only JSON values come back as they went in", path=path)
+
+
+def _spelt(number: float) -> str:
+    return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
+
+
+def name_of(value: object) -> str:
+    return "None" if value is None else type(value).__name__
+
+
+def _printable(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode()
