@@ -374,8 +374,11 @@ class Changes(Caller):
             version,
             life,
         )
-        again = msgspec.structs.replace(request, retry=True)
-        outcome = await self.call(lambda retry, by: self.backend.change(again if retry else request, by))
+        outcome = await self.call(
+            lambda retry, by: self.backend.change(
+                msgspec.structs.replace(request, retry=True) if retry else request, by
+            )
+        )
         if outcome.status not in _DONE and outcome.status is not also:
             refuse(outcome, session_id, expected=version, named=named)
         return outcome

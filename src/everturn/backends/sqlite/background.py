@@ -11,7 +11,7 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from everturn.backends.sqlite.backend import Operations, Work
 from everturn.backends.sqlite.commit import Job, Stage, kept_busy
@@ -26,10 +26,23 @@ PATIENCE = 60.0  # seconds that close waits for changes under way, each of which
 class _AsyncJob(Job):
     """A change that a task waits for. `waiter` is None once the task's loop has heard of the outcome."""
 
+    __slots__ = ("_backend", "waiter")
+
     leads_itself = False  # the writer thread leads, whichever jobs there are
 
-    __slots__ = ("waiter",)
-    waiter: asyncio.Future[None] | None
+    def __init__(self, work: Work[Any], deadline: float, backend: AsyncSqliteBackend) -> None:
+        super().__init__(work, deadline)
+        self._backend = backend
+        self.waiter: asyncio.Future[None] | None = backend.loop.create_future()
+
+    def expect_call(self) -> None:
+        pass
+
+    def call(self) -> None:
+        if self.stage is Stage.DONE:
+            self._backend.settle(self)
+        else:
+            self._backend.want_lead()
 
 
 class AsyncSqliteBackend(Operations):
@@ -37,7 +50,7 @@ class AsyncSqliteBackend(Operations):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._settled: deque[_AsyncJob] = deque()
         self._loop_called = False
         self._closed = False
@@ -55,13 +68,13 @@ class AsyncSqliteBackend(Operations):
 
     async def _write(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
-        job = _AsyncJob(work, deadline, self._called)
-        job.waiter = self._loop.create_future()
+        job = _AsyncJob(work, deadline, self)
         if self._commits.enqueue(job):
-            self._lead_wanted.release()
-        timer = self._loop.call_later(deadline - time.monotonic(), self._expire, job)
+            self.want_lead()
+        waiter = cast("asyncio.Future[None]", job.waiter)
+        timer = self.loop.call_later(deadline - time.monotonic(), self._expire, job)
         try:
-            await job.waiter
+            await waiter
         except asyncio.CancelledError:
             if not self._commits.withdraw(job):
                 await self._outcome_of(job)  # it was sent: nothing may land after the caller has been told
@@ -73,7 +86,7 @@ class AsyncSqliteBackend(Operations):
 
     async def _outcome_of(self, job: _AsyncJob) -> None:
         while job.waiter is not None:
-            job.waiter = self._loop.create_future()
+            job.waiter = self.loop.create_future()
             with suppress(asyncio.CancelledError):  # asked again; the answer is the same
                 await job.waiter
 
@@ -94,11 +107,11 @@ class AsyncSqliteBackend(Operations):
 
     async def _read(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
-        return await self._loop.run_in_executor(self._readers, self._run_read, work, deadline)
+        return await self.loop.run_in_executor(self._readers, self._run_read, work, deadline)
 
     async def _outside(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
-        return await self._loop.run_in_executor(self._readers, self._run_outside, work, deadline)
+        return await self.loop.run_in_executor(self._readers, self._run_outside, work, deadline)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -107,7 +120,7 @@ class AsyncSqliteBackend(Operations):
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            await asyncio.shield(self._loop.run_in_executor(None, self._close))
+            await asyncio.shield(self.loop.run_in_executor(None, self._close))
 
     # --- in threads of our own ---------------------------------------------------------------------------------
 
@@ -118,15 +131,17 @@ class AsyncSqliteBackend(Operations):
                 return
             self._commits.lead()
 
-    def _called(self, job: Job) -> None:
-        if job.stage is not Stage.DONE:
-            self._lead_wanted.release()
-            return
-        self._settled.append(cast("_AsyncJob", job))
-        if not self._loop_called:  # one call for a whole batch
+    def want_lead(self) -> None:
+        """Have the writer thread run a batch."""
+        self._lead_wanted.release()
+
+    def settle(self, job: _AsyncJob) -> None:
+        """Have the loop hear of a job that is done: one call for a whole batch."""
+        self._settled.append(job)
+        if not self._loop_called:
             self._loop_called = True
             with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._deliver_all)
+                self.loop.call_soon_threadsafe(self._deliver_all)
 
     def _close(self) -> None:
         with suppress(MemoryStoreBackendError):

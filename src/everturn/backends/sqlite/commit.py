@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -36,28 +37,50 @@ class Stage(Enum):
     DONE = auto()
 
 
-class Job:
-    """One change on its way through. `call` is told when it is to lead, and when it is DONE.
+class Job(ABC):
+    """One change on its way through."""
 
-    `leads_itself` says that whoever waits for it will lead when asked, so that it can no longer be withdrawn then.
-    """
+    __slots__ = ("deadline", "error", "result", "stage", "work")
 
     leads_itself = True
+    """Whoever waits for it will lead when asked, so that it can no longer be withdrawn then."""
 
-    __slots__ = ("call", "deadline", "error", "result", "stage", "work")
-
-    def __init__(self, work: Work, deadline: float, call: Callable[[Job], None]) -> None:
+    def __init__(self, work: Work, deadline: float) -> None:
         self.work = work
         self.deadline = deadline
-        self.call = call
         self.stage = Stage.WAITING
         self.result: Any = None
         self.error: BaseException | None = None
+
+    @abstractmethod
+    def expect_call(self) -> None:
+        """Someone else leads: `call` will come from another thread."""
+
+    @abstractmethod
+    def call(self) -> None:
+        """The job is to lead, or it is done."""
 
     def outcome(self) -> Any:
         if self.error is not None:
             raise self.error
         return self.result
+
+
+class _ThreadJob(Job):
+    """A change that a thread waits for. The thread that leads at once needs no event to wait for itself."""
+
+    __slots__ = ("gone_on",)
+
+    def __init__(self, work: Work, deadline: float) -> None:
+        super().__init__(work, deadline)
+        self.gone_on: threading.Event | None = None
+
+    def expect_call(self) -> None:
+        self.gone_on = threading.Event()
+
+    def call(self) -> None:
+        if self.gone_on is not None:
+            self.gone_on.set()
 
 
 def kept_busy(name: str) -> MemoryStoreBackendError:
@@ -78,9 +101,10 @@ class GroupCommit:
     def enqueue(self, job: Job) -> bool:
         """Add a job to the queue. True: nobody leads, so the caller must see to it that `lead` is called."""
         with self._mutex:
+            if self._led:
+                job.expect_call()
+            must_lead, self._led = not self._led, True
             self._queue.append(job)
-            must_lead = not self._led
-            self._led = True
             return must_lead
 
     def withdraw(self, job: Job) -> bool:
@@ -94,12 +118,12 @@ class GroupCommit:
 
     def run(self, work: Work, deadline: float) -> Any:
         """Run a change in the calling thread, or have another thread's batch run it; return when it is committed."""
-        gone_on = threading.Event()
-        job = Job(work, deadline, lambda _: gone_on.set())
-        if self.enqueue(job):
+        job = _ThreadJob(work, deadline)
+        self.enqueue(job)
+        if job.gone_on is None:
             self.lead()
         else:
-            self._await(job, gone_on)
+            self._await(job, job.gone_on)
         return job.outcome()
 
     def _await(self, job: Job, gone_on: threading.Event) -> None:
@@ -142,7 +166,7 @@ class GroupCommit:
                 if job.stage is not Stage.DONE:  # interrupted between the commit and its answer
                     job.error = MemoryStoreBackendError("interrupted", outcome="unknown")
                     job.stage = Stage.DONE
-                job.call(job)
+                job.call()
 
     def _first(self) -> Job | None:
         """The job on whose time the lock is waited for. None: all were withdrawn, and nobody needs to lead."""
@@ -178,7 +202,7 @@ class GroupCommit:
             heir = self._queue[0]
             if heir.leads_itself:
                 heir.stage = Stage.LEADING
-        heir.call(heir)
+        heir.call()
 
     def forget(self) -> None:
         """In the child of a fork: the threads whose changes wait here are in the parent."""

@@ -305,15 +305,23 @@ _ADVICE: dict[type[apsw.Error], str] = {
 }
 
 
-@contextmanager
-def translated(name: str, outcome: Outcome = "not_written") -> Iterator[None]:
+class translated:  # noqa: N801 - used as a function; a class, because this is on the way of every change
     """Raise SQLite's errors as everturn's. `outcome` is what is known of the change at this point."""
-    try:
-        yield
-    except apsw.NotADBError as exc:
-        raise InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name) from exc
-    except apsw.Error as exc:
-        advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
-        raise MemoryStoreBackendError(f"{name}: {advice} (SQLite: {exc})", outcome=outcome) from exc
-    except OSError as exc:
-        raise MemoryStoreBackendError(f"{name}: {exc}", outcome=outcome) from exc
+
+    __slots__ = ("_name", "_outcome")
+
+    def __init__(self, name: str, outcome: Outcome = "not_written") -> None:
+        self._name = name
+        self._outcome: Outcome = outcome
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
+        if isinstance(exc, apsw.NotADBError):
+            raise InvalidInput(
+                "is not a SQLite database (or is encrypted); choose another path", path=self._name
+            ) from exc
+        if isinstance(exc, apsw.Error | OSError):
+            advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
+            raise MemoryStoreBackendError(f"{self._name}: {advice} (SQLite: {exc})", outcome=self._outcome) from exc
