@@ -61,7 +61,7 @@ def _tasks(plan: Plan, path: Path, vfs: str | None) -> Rates:
             return _rate(lambda: runner.run(all_tasks()), TASKS * TASK_TURNS)
 
         bare = _bare_rounds(stack, path, vfs, sessions=TASKS, turns=make_turns(TASK_TURNS))
-        return interleave({"ours": one_round} | bare, rounds=plan.pick(12, 3))
+        return interleave({"ours": one_round} | bare, rounds=plan.pick(12, 2))
 
 
 def _threads(plan: Plan, path: Path, vfs: str | None) -> Rates:
@@ -78,7 +78,7 @@ def _threads(plan: Plan, path: Path, vfs: str | None) -> Rates:
             return _rate(lambda: list(pool.map(append_all, range(THREADS))), THREADS * THREAD_TURNS)
 
         bare = _bare_rounds(stack, path, vfs, sessions=THREADS, turns=make_turns(THREAD_TURNS))
-        return interleave({"ours": one_round} | bare, rounds=plan.pick(12, 3))
+        return interleave({"ours": one_round} | bare, rounds=plan.pick(12, 2))
 
 
 def _bare_rounds(
