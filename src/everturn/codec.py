@@ -51,6 +51,11 @@ def digest(*parts: bytes) -> bytes:
     return state.digest()
 
 
+def canonical(body: bytes) -> bytes:
+    """The body with its keys in order: two bodies that decode to equal values are the same content."""
+    return msgspec.json.encode(_decode_any(body), order="sorted")
+
+
 # --- in: entries to drafts -------------------------------------------------------------------------------------------
 
 

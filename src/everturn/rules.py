@@ -132,16 +132,32 @@ HEALED = "No result was recorded for this tool call; it may not have run."
 
 def heal(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Give every unanswered tool call a synthetic error result, right behind the results that are there."""
-    answered = set().union(*map(results_in, messages)) if messages else set()
+    unanswered = _unanswered(messages)
     healed: list[ChatMessage] = []
     owed: list[str] = []
-    for message in messages:
+    for index, message in enumerate(messages):
         if owed and not results_in(message):
             healed += map(_missing_result, owed)
             owed = []
         healed.append(message)
-        owed += sorted(calls_in(message) - answered)
+        owed += unanswered.get(index, ())
     return healed + list(map(_missing_result, owed))
+
+
+def _unanswered(messages: Sequence[ChatMessage]) -> dict[int, list[str]]:
+    """By position, the ids of calls that no result follows before an id is used again (some models reuse them)."""
+    calls: dict[str, int] = {}
+    unanswered: dict[int, list[str]] = {}
+    for index, message in enumerate(messages):
+        for call_id in results_in(message):
+            calls.pop(call_id, None)
+        for call_id in sorted(calls_in(message)):
+            if call_id in calls:
+                unanswered.setdefault(calls[call_id], []).append(call_id)
+            calls[call_id] = index
+    for call_id, index in calls.items():
+        unanswered.setdefault(index, []).append(call_id)
+    return unanswered
 
 
 def _missing_result(call_id: str) -> ChatMessage:
@@ -220,8 +236,9 @@ def plan_trim(
         over = (max_messages is not None and count > max_messages) or (max_tokens is not None and tokens > max_tokens)
         if over and start is not None:
             break
-        unmatched.update(*(item.results for item in turn))
-        unmatched.difference_update(*(item.calls for item in turn))
+        for item in turn:  # backwards: some models use an id again, and the nearest call before a result is its own
+            unmatched -= item.calls
+            unmatched |= item.results
         if unmatched.isdisjoint(all_calls):
             start = turn[-1].turn
     if start is None:

@@ -194,7 +194,7 @@ def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = No
         case Status.NOT_ON_PATH:
             raise InvalidInput(f"{named} is not the seq of an entry in the history of {where}", path="after")
         case Status.DIMENSION:
-            raise InvalidInput(f"has {named} numbers, but those of {where} have {outcome.detail}", path="embedding")
+            raise InvalidInput(f"must have {outcome.detail} numbers, as the others of {where}", path="embedding")
         case Status.EXISTS:
             raise InvalidInput(f"{where} exists already; fork into a new one, or erase it first", path="new_session_id")
     raise AssertionError(outcome)  # pragma: no cover - a backend broke the protocol

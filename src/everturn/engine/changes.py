@@ -172,10 +172,11 @@ class Changes(Caller):
             raise InvalidInput(f"embeddings of one session have one length, not {sorted(dimensions)}", path="entries")
         dimension = dimensions.pop() if dimensions else None
         messages = sum(draft.kind == MESSAGE for draft in drafts)
-        bodies = [part for draft in drafts for part in (draft.kind.encode(), draft.body)] if key is not None else []
         effect = Append(drafts, messages, dimension, after)
-        content = (str(after).encode(), *bodies)
-        return await self._change(session_id, effect, key, expected, content, named=dimension or after)
+        content: list[bytes] = [str(after).encode()]
+        if key is not None:
+            content += (part for draft in drafts for part in (draft.kind.encode(), codec.canonical(draft.body)))
+        return await self._change(session_id, effect, key, expected, tuple(content), named=after)
 
     # --- the head ----------------------------------------------------------------------------------------------
 

@@ -99,13 +99,15 @@ class Reads(Caller):
     async def get_tool_calls(self, session_id: str) -> list[ToolCall]:
         """The records of tool calls in the history, in order."""
         query = Query(checked_id(session_id), TOOL_CALL)
-        _, reader = await self._read(query, lambda: EntryReader(session_id, TOOL_CALL))
+        reading, reader = await self._read(query, lambda: EntryReader(session_id, TOOL_CALL))
+        _refuse_gaps(reading, query)
         return [entry for entry in reader.entries if isinstance(entry, ToolCall)]
 
     async def get_summaries(self, session_id: str) -> list[Summary]:
         """The summaries in the history, in order; a trim does not hide them."""
         query = Query(checked_id(session_id), SUMMARY)
-        _, reader = await self._read(query, lambda: EntryReader(session_id, SUMMARY))
+        reading, reader = await self._read(query, lambda: EntryReader(session_id, SUMMARY))
+        _refuse_gaps(reading, query)
         return [entry for entry in reader.entries if isinstance(entry, Summary)]
 
     async def search_summaries(self, session_id: str, embedding: object, *, k: int = 5) -> list[Hit]:
@@ -116,7 +118,8 @@ class Reads(Caller):
         checked_count(k, "k")
         wanted = codec.float32(embedding, "embedding")
         query = Query(checked_id(session_id), SUMMARY)
-        _, reader = await self._read(query, lambda: EmbeddingReader(session_id))
+        reading, reader = await self._read(query, lambda: EmbeddingReader(session_id))
+        _refuse_gaps(reading, query)
         if not reader.embeddings:
             return []
         if len(wanted) != len(reader.embeddings[0]):

@@ -101,7 +101,8 @@ def _moved_back(db: Connection, session: Session | None, after: int) -> State | 
     dropped = len(state.kept) - len(kept)
     for first, last in clip(ranges, max(after, state.floor) + 1, state.head):
         dropped += db.value(SQL["count_messages"], (session.base + first, session.base + last))
-    return State(after, state.cleared, state.floor, kept, state.messages - dropped)
+    # What is hidden never lies past the head: else it would hide what is appended there in a fork.
+    return State(after, min(after, state.cleared), min(after, state.floor), kept, state.messages - dropped)
 
 
 def _set_floor(db: Connection, session: Session | None, effect: SetFloor) -> Plan | Status:
@@ -116,11 +117,19 @@ def _set_floor(db: Connection, session: Session | None, effect: SetFloor) -> Pla
     return Plan(trimmed, undoable=True)
 
 
-def _clear(_db: Connection, session: Session | None, _effect: Clear) -> Plan | Status:
-    if session is None or session.state.cleared >= session.state.head:
+def _clear(db: Connection, session: Session | None, _effect: Clear) -> Plan | Status:
+    if session is None or not _shows_anything(db, session):
         return Status.UNCHANGED
     head = session.state.head
     return Plan(State(head, cleared=head, floor=head), undoable=True)
+
+
+def _shows_anything(db: Connection, session: Session) -> bool:
+    state = session.state
+    if state.floor < state.head or state.kept:
+        return True
+    trimmed = clip(path_to(db, session.no, state.head), state.cleared + 1, state.floor)
+    return any(db.row(SQL["any_summary"], (session.base + first, session.base + last)) for first, last in trimmed)
 
 
 def _take_snapshot(_db: Connection, session: Session | None, effect: TakeSnapshot) -> Plan | Status:

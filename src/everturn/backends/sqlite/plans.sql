@@ -4,3 +4,6 @@ SELECT count(*) FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message'
 -- load_undo: the latest step
 SELECT id, kind, moved_to, hidden, head, cleared, floor, kept, messages
   FROM undo_steps WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1
+
+-- any_summary: whether a trim left a summary visible in a range of the log
+SELECT 1 FROM entries WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ? AND ? LIMIT 1

@@ -6,7 +6,7 @@ It hands over rows; decoding them is codec.py's business, by way of the `take` i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -54,7 +54,11 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
         return Reading(Status.APPLIED, found.info, state, snapshots)
-    window = clip(path_to(db, found.no, state.head), query.after + 1, (query.before or state.head + 1) - 1)
+    window = clip(
+        path_to(db, found.no, state.head),
+        query.after + 1,
+        (state.head + 1 if query.before is None else query.before) - 1,
+    )
     cut = False
     if query.limit is not None:
         start = _window_start(db, found.base, _must_be_there(window, state), query.limit)
@@ -104,13 +108,13 @@ def _must_be_there(window: Sequence[Range], state: State) -> list[Range]:
 
 
 def _window_start(db: Connection, base: int, shown: Sequence[Range], limit: int) -> int | None:
-    """The seq of the `limit`-th latest message, if there are earlier ones."""
+    """The seq of the `limit`-th latest message; None if there are no more than that."""
+    seqs: list[int] = []
     for first, last in reversed(shown):
-        seqs = db.rows(SQL["latest_messages"], (base + first, base + last, limit))
-        limit -= len(seqs)
-        if limit == 0:
-            start: int = seqs[-1][0]
-            return start if start > shown[0][0] else None
+        bounds = (base + first, base + last, limit + 1 - len(seqs))
+        seqs += (seq for (seq,) in db.execute(SQL["latest_messages"], bounds))
+        if len(seqs) > limit:
+            return seqs[limit - 1]
     return None
 
 
@@ -118,28 +122,27 @@ def _hand_over(db: Connection, base: int, state: State, window: Sequence[Range],
     """Hand over what is visible in the window. Returns the first seq that should be there and is not, or 0."""
     must = _must_be_there(window, state)
     below = clip(window, state.cleared + 1, state.floor)
+    early: list[Any] = []
     rows: Iterable[Any]
     if kind == MESSAGE:
         rows = _messages(db, base, must)
     elif kind == SUMMARY:
-        rows = db.execute(
-            SQL["others_in_ranges"], (_json([*below, *clip(window, state.floor + 1, state.head)]), base, kind)
-        )
+        everywhere = [*below, *clip(window, state.floor + 1, state.head)]
+        rows = db.execute(SQL["others_in_ranges"], (_json(everywhere), base, kind))
     elif kind is not None:
         rows = db.execute(SQL["others_in_ranges"], (_json(must), base, kind))
     else:
-        early = db.rows(SQL["summaries_in_ranges"], (_json(below), base)) if below else []
-        rows = chain(early, db.execute(SQL["all_in_ranges"], (_json(must), base)))
-        if early:
-            rows = sorted(rows)  # summaries below the floor stand among the kept messages
-    handed = 0
+        rows = db.execute(SQL["all_in_ranges"], (_json(must), base))
+        if below:
+            early = db.rows(SQL["summaries_in_ranges"], (_json(below), base))
+            rows = sorted([*early, *rows])  # summaries below the floor stand among the kept messages
+    handed = -len(early)
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         take(batch)
         handed += len(batch)
-    if kind not in (None, MESSAGE) or handed >= size(must):
-        return 0
-    return _first_missing(db, base, must)
+    # Where all that must be there is of the kind asked for, counting was enough.
+    return 0 if kind in (None, MESSAGE) and handed == size(must) else _first_missing(db, base, must)
 
 
 def _messages(db: Connection, base: int, ranges: Sequence[Range]) -> Iterable[Any]:
@@ -150,9 +153,9 @@ def _messages(db: Connection, base: int, ranges: Sequence[Range]) -> Iterable[An
 
 
 def _first_missing(db: Connection, base: int, must: Sequence[Range]) -> int:
-    present = {seq for (seq,) in db.execute(SQL["seqs_in_ranges"], (_json(must), base))}
-    if len(present) == size(must):
+    if db.value(SQL["count_in_ranges"], (_json(must), base)) == size(must):
         return 0
+    present = {seq for (seq,) in db.execute(SQL["seqs_in_ranges"], (_json(must), base))}
     return next(seq for first, last in must for seq in range(first, last + 1) if seq not in present)
 
 

@@ -38,6 +38,9 @@ SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
 SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
   FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
 
+-- count_in_ranges: how many entries, of any kind, are there
+SELECT count(*) FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+
 -- seqs_in_ranges: which entries, of any kind, are there
 SELECT e.seq FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
 

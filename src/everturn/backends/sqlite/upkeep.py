@@ -68,7 +68,7 @@ def compact(db: Connection, session_id: str, now: float) -> Compaction:
     if sizes:
         db.execute(SQL["shrink_session"], (sum(sizes), session.no))
     else:
-        _drop_jumps(db, session, jumps, needed)
+        _drop_jumps(db, session, jumps)
     return Compaction(1 if sizes else 0, len(sizes), sum(sizes))
 
 
@@ -91,13 +91,14 @@ def _forget_states(db: Connection, session: Session, jumps: Sequence[Jump], need
             db.execute(SQL["forget_state"], (row_id,))
 
 
-def _drop_jumps(db: Connection, session: Session, jumps: Sequence[Jump], needed: Reach) -> None:
-    """Drop jumps below everything that is shown or remembered, so that what was trimmed leaves no trace."""
-    shown = [first for first, _ in needed.whole + needed.summaries] or [session.last_seq + 1]
-    oldest = db.value(SQL["oldest_seq"], session.span) or session.last_seq + 1
-    horizon = min(*shown, oldest, *(state.head for state, _ in roots(db, session.no)))
+def _drop_jumps(db: Connection, session: Session, jumps: Sequence[Jump]) -> None:
+    """Drop jumps that only lead to what every state hides, and no remembered change wrote."""
+    states = [state for state, _ in roots(db, session.no)]
+    states += (state_from(columns) for *columns, _, _ in db.rows(SQL["list_remembered"], session.span))
+    oldest = db.value(SQL["oldest_seq"], session.span)
+    horizon = min(state.cleared for state in states) + 1
     for seq, _ in jumps:
-        if seq <= horizon:
+        if seq <= horizon and (oldest is None or seq <= oldest):
             db.execute(SQL["drop_jump"], (session.base + seq,))
 
 

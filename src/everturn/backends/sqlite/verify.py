@@ -49,6 +49,8 @@ def _wrong_with(state: State, session: Session, jumps: list[Jump], seqs: list[in
     if not 0 <= state.head <= session.last_seq:
         yield f"it points to entry {state.head}, but the log ends at {session.last_seq}"
         return
+    if not 0 <= state.cleared <= state.floor <= state.head or any(seq > state.floor for seq in state.kept):
+        yield f"it hides entries up to {state.cleared} and {state.floor}, which is not possible at {state.head}"
     shown = reach([state], jumps).whole
     messages = sum(bisect_right(seqs, last) - bisect_left(seqs, first) for first, last in shown)
     if messages != state.messages:
