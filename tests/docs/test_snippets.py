@@ -1,0 +1,68 @@
+"""Every snippet in the README and the docs is run: what we tell people to paste must work when it is pasted."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import apsw
+import pytest
+
+import everturn
+from everturn import ChatMessage
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SNIPPET = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def snippets(page: Path, language: str) -> list[str]:
+    return [code for found, code in SNIPPET.findall(page.read_text("utf-8")) if found == language]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if snippets(page, "python")], ids=lambda page: page.name)
+def test_the_python_on_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+    code = "\n".join(snippets(page, "python"))
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_the_readme_shows_what_it_says_it_shows(tmp_path: Path) -> None:
+    first = snippets(ROOT / "README.md", "python")[0]
+    run = subprocess.run([sys.executable, "-c", first], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stdout == "['My order is 1234.', 'Thanks!']\n"
+    assert len([line for line in first.splitlines() if line.strip()]) == 8
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if snippets(page, "sql")], ids=lambda page: page.name)
+def test_the_sql_on_a_page_runs_on_a_store(page: Path, tmp_path: Path) -> None:
+    with everturn.open(f"sqlite:///{tmp_path / 'memory.db'}") as store:
+        store.add_messages("customer-42", [ChatMessage("user", "hi")])
+    db = apsw.Connection(str(tmp_path / "memory.db"))
+    for code in snippets(page, "sql"):
+        for statement in filter(str.strip, code.split(";\n")):
+            assert db.execute(statement).fetchall(), statement
+    db.close()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_our_pages_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def test_decisions_stay_short() -> None:
+    pages = (ROOT / "docs" / "decisions").glob("*.md")
+    assert [page.name for page in pages if len(page.read_text("utf-8").splitlines()) > 40] == []
+
+
+def test_the_story_of_make_try_loses_nothing() -> None:
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "story.py")], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "lost 0, doubled 0, torn 0; verify finds nothing wrong" in run.stdout
+    assert run.stdout.count("'before the new prompt'") >= 5
