@@ -5,6 +5,7 @@ A child is a plain `python -c`; what it is given are strings, and what it says i
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -88,6 +89,14 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"{what}: waited in vain"
         time.sleep(0.001)
+
+
+async def eventually_async(condition: Callable[[], bool], what: str) -> None:
+    """The same, while the event loop goes on."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: waited in vain"
+        await asyncio.sleep(0.001)
 
 
 _HOLD = """

@@ -16,7 +16,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStoreBackendError
-from tests.integration.children import children, eventually, locked, run
+from tests.integration.children import children, eventually, eventually_async, locked, run
 from tests.integration.turns import (
     SESSION,
     acknowledged,
@@ -285,8 +285,8 @@ def test_tasks_wait_for_a_lock(path: Path) -> None:
         async with await everturn.open_async(url(path), timeout=50) as store:
             with locked(path) as lock:
                 changes = [asyncio.create_task(store.add_messages(SESSION, turn("me", n))) for n in range(20)]
-                while len(store._engine.backend._commits._queue) < 20:
-                    await asyncio.sleep(0.001)
+                waiting = store._engine.backend._commits._queue
+                await eventually_async(lambda: len(waiting) == 20, "twenty changes that wait")
                 lock.release()
                 await asyncio.gather(*changes)
             check(await store.get_history(SESSION), {"me": list(range(20))})
