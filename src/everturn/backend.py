@@ -22,7 +22,7 @@ from everturn.codec import Draft, EntryRow, MessageRow
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem, SessionInfo, Snapshot
 from everturn.rules import State
 
-# --- changes ---------------------------------------------------------------------------------------------------
+# --- changes ---------------------------------------------------------------------------------------------------------
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +133,7 @@ class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
 class Status(Enum):
     """What became of a request. Only APPLIED wrote anything."""
 
+    FOUND = "found"  # of a read
     APPLIED = "applied"
     REPLAYED = "replayed"  # an earlier attempt, or an earlier use of the key, had written it
     UNCHANGED = "unchanged"  # there was nothing to do; no version was used
@@ -161,7 +162,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, gc=False):
     detail: int = 0  # DIMENSION: the session's
 
 
-# --- reads -----------------------------------------------------------------------------------------------------
+# --- reads -----------------------------------------------------------------------------------------------------------
 
 At: TypeAlias = str | int | None  # a snapshot's id, a version, or now
 
@@ -183,7 +184,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     """What a read found beside the rows it handed over. `first_missing` is the first seq that should be there and
     is not (0: all there). `cut` says that `limit` left out earlier entries."""
 
-    status: Status  # APPLIED: fine; NO_SESSION, NO_SNAPSHOT, NO_VERSION
+    status: Status  # FOUND, NO_SESSION, NO_SNAPSHOT or NO_VERSION
     session: SessionInfo | None = None
     state: State = State()
     snapshots: tuple[Snapshot, ...] = ()  # in the order they were taken
@@ -271,7 +272,7 @@ class Backend(Protocol):
         ...
 
 
-class Engine(Protocol):
+class Opener(Protocol):
     """What the entry point of a scheme (group `everturn.backends`) names: a module or an object with these."""
 
     OPTIONS: Mapping[str, Callable[[Any], Any]]  # the options it takes, each with what reads its value
@@ -281,4 +282,4 @@ class Engine(Protocol):
     async def open_async(self, url: str, options: Mapping[str, Any], deadline: float) -> Backend: ...
 
 
-__all__ = ["Backend", "ChangeOutcome", "ChangeRequest", "Engine", "MessageRow", "Query", "Reading", "Status"]
+__all__ = ["Backend", "ChangeOutcome", "ChangeRequest", "MessageRow", "Opener", "Query", "Reading", "Status"]

@@ -61,6 +61,7 @@ def canonical(body: bytes) -> bytes:
 
 def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
     """The entry as it will be stored. Raises InvalidInput, naming `path`, if it would not come back equal."""
+    dimension = None
     if isinstance(entry, ChatMessage):
         kind, body = MESSAGE, _encode_message(entry, path)
     elif isinstance(entry, Mapping):
@@ -69,6 +70,7 @@ def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
         kind, body = TOOL_CALL, _encode_tool_call(entry, path)
     elif isinstance(entry, Summary):
         kind, body = SUMMARY, _encode_summary(entry, path)
+        dimension = len(entry.embedding)
     elif isinstance(entry, Record):
         kind, body = _record_kind(entry, path), _dump(entry.body, f"{path}.body")
     else:
@@ -77,7 +79,6 @@ def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
         )
     if len(body) > limit:
         raise InvalidInput(f"{len(body):,} bytes is over the limit of {limit:,} (option max_message_bytes)", path=path)
-    dimension = len(entry.embedding) if isinstance(entry, Summary) else None
     return Draft(kind, body, checksum(kind, body), dimension)
 
 
@@ -114,13 +115,16 @@ def _encode_message(message: ChatMessage, path: str) -> bytes:
 
 def _with_extra(entry: ChatMessage | ToolCall, extra: dict[str, JSON] | None, path: str) -> bytes:
     """The body of an entry that came out of a store, or carries unknown fields: these stand beside the known."""
-    fields: dict[str, JSON] = msgspec.to_builtins(msgspec.structs.replace(entry, seq=None, created_at=None, extra=None))
-    if extra:
-        check_dict(extra, f"{path}.extra")
-        if clash := sorted(extra.keys() & set(type(entry).__struct_encode_fields__)):
-            raise InvalidInput("is a field of its own, not an extra one", path=f"{path}.extra.{clash[0]}")
-        fields |= extra
-    return _encode(fields)
+    return _encode_beside(msgspec.structs.replace(entry, seq=None, created_at=None, extra=None), extra, path)
+
+
+def _encode_beside(stored: msgspec.Struct, extra: dict[str, JSON] | None, path: str) -> bytes:
+    if not extra:
+        return _encode(stored)
+    check_dict(extra, f"{path}.extra")
+    if clash := sorted(extra.keys() & set(stored.__struct_encode_fields__)):
+        raise InvalidInput("is a field of its own, not an extra one", path=f"{path}.extra.{clash[0]}")
+    return _encode(msgspec.to_builtins(stored) | extra)
 
 
 def _encode_tool_call(call: ToolCall, path: str) -> bytes:
@@ -153,10 +157,7 @@ def _encode_summary(summary: Summary, path: str) -> bytes:
     check_text(summary.text, f"{path}.text")
     first, last = _covers(summary.covers, f"{path}.covers")
     stored = _StoredSummary(summary.text, float32(summary.embedding, f"{path}.embedding"), (first, last))
-    if not summary.extra:
-        return _encode(stored)
-    check_dict(summary.extra, f"{path}.extra")
-    return _encode(summary.extra | msgspec.to_builtins(stored))
+    return _encode_beside(stored, summary.extra, path)
 
 
 def _covers(covers: object, path: str) -> tuple[int, int]:
@@ -167,7 +168,7 @@ def _covers(covers: object, path: str) -> tuple[int, int]:
 
 def float32(embedding: object, path: str) -> bytes:
     """The embedding as little-endian float32. Raises InvalidInput if it is empty or a number does not fit."""
-    if isinstance(embedding, str | bytes) or not isinstance(embedding, Iterable):
+    if isinstance(embedding, str | bytes) or not (isinstance(embedding, Iterable) and hasattr(embedding, "__len__")):
         raise InvalidInput(f"an embedding is a sequence of numbers, not {name_of(embedding)}", path=path)
     try:
         vector = array("f", embedding)
@@ -200,8 +201,6 @@ def _dump(value: JSON, path: str) -> bytes:
 _set = msgspec.structs.force_setattr
 _decode_messages = msgspec.json.Decoder(list[ChatMessage]).decode
 _decode_message = msgspec.json.Decoder(ChatMessage).decode
-_decode_tool_call = msgspec.json.Decoder(ToolCall).decode
-_decode_summary = msgspec.json.Decoder(_StoredSummary).decode
 _decode_any = msgspec.json.Decoder().decode
 
 MessageRow: TypeAlias = tuple[int, float, int, bytes]  # seq, created_at, checksum, body

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from everturn.aio import AsyncMemoryStore
-from everturn.backend import Engine as BackendEngine
+from everturn.backend import Opener
 from everturn.engine import Settings
 from everturn.errors import InvalidInput, Unsupported
 from everturn.store import MemoryStore
@@ -39,7 +39,7 @@ async def open_async(url: str, **options: Any) -> AsyncMemoryStore:
     return AsyncMemoryStore(backend, settings)
 
 
-def _resolve(url: object, options: Mapping[str, Any]) -> tuple[BackendEngine, str, Settings, dict[str, Any]]:
+def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Settings, dict[str, Any]]:
     if not isinstance(url, str):
         raise InvalidInput(f"must be a string, not {type(url).__name__}", path="url")
     scheme, colon, _ = url.partition("://")
@@ -60,15 +60,15 @@ def _entry_points() -> dict[str, EntryPoint]:
     return {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
 
 
-def _load(scheme: str, entry_point: EntryPoint) -> BackendEngine:
+def _load(scheme: str, entry_point: EntryPoint) -> Opener:
     try:
-        engine: BackendEngine = entry_point.load()
+        engine: Opener = entry_point.load()
     except ImportError as exc:
         raise Unsupported(f"{scheme}:// needs {exc.name}: pip install 'everturn[{scheme}]'") from exc
     return engine
 
 
-# --- options ---------------------------------------------------------------------------------------------------
+# --- options ---------------------------------------------------------------------------------------------------------
 
 
 def _positive(path: str) -> Callable[[object], float]:
@@ -99,7 +99,7 @@ _COMMON: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def _read_options(engine: BackendEngine, options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+def _read_options(engine: Opener, options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
     """The options that every store has, and the engine's own, each read from what was given."""
     known = dict(_COMMON) | dict(engine.OPTIONS)
     for name in options:

@@ -93,7 +93,7 @@ def minus(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
     return left
 
 
-# --- tool calls and their results ------------------------------------------------------------------------------
+# --- tool calls and their results ------------------------------------------------------------------------------------
 
 
 def calls_in(message: ChatMessage) -> set[str]:
@@ -164,7 +164,7 @@ def _missing_result(call_id: str) -> ChatMessage:
     return ChatMessage("tool", HEALED, tool_call_id=call_id, metadata={"healed": True})
 
 
-# --- trimming --------------------------------------------------------------------------------------------------
+# --- trimming --------------------------------------------------------------------------------------------------------
 
 
 class Header(msgspec.Struct, frozen=True, gc=False):
@@ -257,7 +257,7 @@ def _turns_backwards(messages: Sequence[Header]) -> Iterable[list[Header]]:
         yield list(turn)
 
 
-# --- reading ---------------------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def pairs(messages: Iterable[ChatMessage]) -> list[dict[str, str]]:

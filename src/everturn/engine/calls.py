@@ -1,6 +1,6 @@
 """One call on a store: its arguments checked, its request sent until it is answered or its time is up.
 
-What is asked of the backend is engine.py's business; this is what all calls have in common.
+What is asked of the backend is the business of the modules beside this one.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Caller:
             retry = True
 
 
-# --- arguments -------------------------------------------------------------------------------------------------
+# --- arguments -------------------------------------------------------------------------------------------------------
 
 
 def checked_id(session_id: object, path: str = "session_id") -> str:
@@ -153,7 +153,7 @@ def checked_snapshot(snapshot: object, path: str = "snapshot") -> str:
     raise InvalidInput(f"is a Snapshot or its id, not {type(snapshot).__name__}", path=path)
 
 
-# --- refusals --------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = None, named: Any = None) -> NoReturn:

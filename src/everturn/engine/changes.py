@@ -68,7 +68,7 @@ class Changes(Caller):
     whether the change may have been kept.
     """
 
-    # --- turns -------------------------------------------------------------------------------------------------
+    # --- turns -------------------------------------------------------------------------------------------------------
 
     async def add_messages(
         self,
@@ -178,7 +178,7 @@ class Changes(Caller):
             content += (part for draft in drafts for part in (draft.kind.encode(), codec.canonical(draft.body)))
         return await self._change(session_id, effect, key, expected, tuple(content), named=after)
 
-    # --- the head ----------------------------------------------------------------------------------------------
+    # --- the head ----------------------------------------------------------------------------------------------------
 
     async def save_snapshot(
         self,
@@ -222,7 +222,7 @@ class Changes(Caller):
         effect = Undo(drop_turns=expected_version is not None)
         return await self._change(session_id, effect, key, expected_version)
 
-    # --- shortening --------------------------------------------------------------------------------------------
+    # --- shortening --------------------------------------------------------------------------------------------------
 
     async def trim(
         self,
@@ -295,7 +295,7 @@ class Changes(Caller):
         effect = SetTTL(None if seconds is None else float(seconds))
         return await self._change(session_id, effect, key, expected_version, (repr(effect.seconds).encode(),))
 
-    # --- copies ------------------------------------------------------------------------------------------------
+    # --- copies ------------------------------------------------------------------------------------------------------
 
     async def fork(
         self,

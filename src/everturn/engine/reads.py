@@ -198,6 +198,8 @@ class Reads(Caller):
         if not isinstance(prefix, str) or "\0" in prefix:
             raise InvalidInput("must be a string without NUL", path="prefix")
         checked_count(limit, "limit", 1)
+        if page is not None and not isinstance(page, str):
+            raise InvalidInput("is the `next` of a page", path="page")
         if order not in (None, "recent"):
             raise InvalidInput(f"is None or 'recent', not {order!r}", path="order")
         return await self.call(lambda _, by: self.backend.sessions(prefix, min(limit, LARGEST_PAGE), page, order, by))

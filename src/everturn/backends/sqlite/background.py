@@ -64,7 +64,7 @@ class AsyncSqliteBackend(Operations):
         self._writer = threading.Thread(target=self._lead_when_wanted, name="everturn-write", daemon=True)
         self._writer.start()
 
-    # --- in the loop -------------------------------------------------------------------------------------------
+    # --- in the loop -------------------------------------------------------------------------------------------------
 
     async def _write(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
@@ -122,7 +122,7 @@ class AsyncSqliteBackend(Operations):
             self._closed = True
             await asyncio.shield(self.loop.run_in_executor(None, self._close))
 
-    # --- in threads of our own ---------------------------------------------------------------------------------
+    # --- in threads of our own ---------------------------------------------------------------------------------------
 
     def _lead_when_wanted(self) -> None:
         while True:

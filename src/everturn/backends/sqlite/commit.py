@@ -96,7 +96,7 @@ class GroupCommit:
         self._queue: deque[Job] = deque()
         self._led = False  # whether someone leads, or has been asked to
 
-    # --- for whoever has a change ------------------------------------------------------------------------------
+    # --- for whoever has a change ------------------------------------------------------------------------------------
 
     def enqueue(self, job: Job) -> bool:
         """Add a job to the queue. True: nobody leads, so the caller must see to it that `lead` is called."""
@@ -142,7 +142,7 @@ class GroupCommit:
         if job.stage is Stage.LEADING:
             self.lead()
 
-    # --- for whoever leads -------------------------------------------------------------------------------------
+    # --- for whoever leads -------------------------------------------------------------------------------------------
 
     def lead(self) -> None:
         """Run one batch of what waits, and pass the lead on. Raises nothing of a job's own."""

@@ -75,7 +75,7 @@ class Database:
         self._memory = threading.Lock()
         self.in_child: list[Callable[[], None]] = []  # called on the far side of a fork
 
-    # --- lending -----------------------------------------------------------------------------------------------
+    # --- lending -----------------------------------------------------------------------------------------------------
 
     @contextmanager
     def writer(self, deadline: float) -> Iterator[Connection]:
@@ -159,7 +159,7 @@ class Database:
     def name(self) -> str:
         return self.path or "memory"
 
-    # --- opening and closing -----------------------------------------------------------------------------------
+    # --- opening and closing -----------------------------------------------------------------------------------------
 
     def open(self, deadline: float) -> None:
         """Create or migrate the file. Raises InvalidInput for something that is not a database of ours."""
@@ -206,7 +206,7 @@ class Database:
         self._idle.clear()
         self._writer = None
 
-    # --- forks -------------------------------------------------------------------------------------------------
+    # --- forks -------------------------------------------------------------------------------------------------------
 
     def shut_for_fork(self) -> None:
         """SQLite keeps its lock table in the process, and a fork copies it: nothing may be open across one."""
@@ -288,7 +288,7 @@ def _patiently(step: Callable[[], None], deadline: float) -> None:
             return
 
 
-# --- SQLite's errors as ours -----------------------------------------------------------------------------------
+# --- SQLite's errors as ours -----------------------------------------------------------------------------------------
 
 _ADVICE: dict[type[apsw.Error], str] = {
     apsw.BusyError: "another process kept it locked until the time-out; raise timeout, or find the long transaction",

@@ -53,7 +53,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
         return Reading(state, found.info)
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
-        return Reading(Status.APPLIED, found.info, state, snapshots)
+        return Reading(Status.FOUND, found.info, state, snapshots)
     window = clip(
         path_to(db, found.no, state.head),
         query.after + 1,
@@ -65,7 +65,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
         if start is not None:
             window, cut = clip(window, start, state.head), True
     missing = _hand_over(db, found.base, state, window, query.kind, take)
-    return Reading(Status.APPLIED, found.info, state, snapshots, missing, cut)
+    return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
 def state_at(db: Connection, found: Found, query: Query) -> State | Status:
@@ -98,7 +98,7 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
     ]
 
 
-# --- which rows ------------------------------------------------------------------------------------------------
+# --- which rows ------------------------------------------------------------------------------------------------------
 
 
 def _must_be_there(window: Sequence[Range], state: State) -> list[Range]:
