@@ -1,0 +1,453 @@
+"""A store in plain tuples and dicts, written from the promises of DESIGN.md: what the real one is compared with.
+
+It knows nothing of heads, floors and jumps: a state is the list of entries that lead to now, and which of them are
+hidden; a snapshot is a copy of it; undo is a stack of such copies. It is as slow as it is plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from everturn import ChatMessage, InvalidInput, SessionNotFound, SnapshotNotFound, Summary, VersionConflict
+
+UNDO_STEPS = 10
+
+
+class Refused(Exception):
+    """The model's word for an error of the store: its type, and for a conflict the actual version."""
+
+    def __init__(self, error: type[Exception], actual: int | None = None) -> None:
+        super().__init__(error.__name__, actual)
+        self.error = error
+        self.actual = actual
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An entry and its place: the turn is the seq of the turn's first entry."""
+
+    seq: int
+    turn: int
+    entry: Any
+
+
+@dataclass(frozen=True)
+class State:
+    """The entries that lead here, in order, and the seqs among them that a trim or clear has hidden."""
+
+    path: tuple[Stored, ...] = ()
+    hidden: frozenset[int] = frozenset()
+
+    @property
+    def visible(self) -> list[Stored]:
+        return [item for item in self.path if item.seq not in self.hidden]
+
+    @property
+    def messages(self) -> list[Stored]:
+        return [item for item in self.visible if isinstance(item.entry, ChatMessage)]
+
+    @property
+    def seqs(self) -> set[int]:
+        return {item.seq for item in self.visible}
+
+    def hiding(self, seqs: set[int]) -> State:
+        return replace(self, hidden=self.hidden | seqs)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What undo goes back to; `path` is where the change led."""
+
+    kind: str
+    before: State
+    path: tuple[Stored, ...]
+
+
+@dataclass
+class Change:
+    """One line of the change log; `state` is None once compact has taken entries that it shows."""
+
+    version: int
+    kind: str
+    seqs: tuple[int, ...]
+    key: str | None
+    content: object
+    snapshot: int | None
+    state: State | None
+
+
+@dataclass
+class Session:
+    life: int
+    ttl: float | None
+    forked_from: str | None = None
+    version: int = 0
+    last_seq: int = 0
+    state: State = field(default_factory=State)
+    snapshots: dict[int, tuple[str | None, int, State]] = field(default_factory=dict)
+    undo: list[Step] = field(default_factory=list)
+    log: list[Change] = field(default_factory=list)
+    stored: dict[int, Stored] = field(default_factory=dict)
+    dimension: int | None = None
+    expires_at: float | None = None
+
+    def with_key(self, key: str) -> Change | None:
+        """The change made with the key, if it counts still: while its turn leads to now (or it wrote none)."""
+        on_path = {item.seq for item in self.state.path}
+        for change in reversed(self.log):
+            if change.key == key and (not change.seqs or change.seqs[-1] in on_path):
+                return change
+        return None
+
+    def roots(self) -> list[State]:
+        return [self.state, *(state for _, _, state in self.snapshots.values()), *(step.before for step in self.undo)]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A receipt. `changed` says that the session was changed by this call."""
+
+    life: int
+    version: int
+    seqs: tuple[int, ...] = ()
+    replayed: bool = False
+    changed: bool = True
+    snapshot: int | None = None
+
+
+Expected = tuple[int, int | None] | None  # a version, and the life where one is named
+
+
+class ModelStore:
+    """All sessions of one namespace. `lives` and `snapshot_ids` number what the real store names at random."""
+
+    def __init__(
+        self, clock: Callable[[], float], ttl: float | None, lives: count[int], snapshot_ids: count[int]
+    ) -> None:
+        self.clock = clock
+        self.ttl = ttl
+        self.lives = lives
+        self.snapshot_ids = snapshot_ids
+        self.sessions: dict[str, Session] = {}
+
+    def live(self, name: str) -> Session | None:
+        session = self.sessions.get(name)
+        if session is None or (session.expires_at is not None and session.expires_at <= self.clock()):
+            return None
+        return session
+
+    # --- changes -----------------------------------------------------------------------------------------------
+
+    def append(self, name: str, entries: Sequence[Any], *, after: int | None = None, **how: Any) -> Done:
+        """Append a turn; with `after`, replace what follows that seq, in an undoable step."""
+
+        def effect(session: Session) -> tuple[int, ...] | None:
+            lengths = {len(entry.embedding) for entry in entries if isinstance(entry, Summary)}
+            if len(lengths | ({session.dimension} - {None})) > 1 and lengths:
+                raise Refused(InvalidInput)
+            path = session.state.path
+            if after is not None:
+                if after != 0 and after not in {item.seq for item in path}:
+                    raise Refused(InvalidInput)
+                path = tuple(item for item in path if item.seq <= after)
+            if not entries and path == session.state.path:
+                return None
+            session.dimension = session.dimension or next(iter(lengths), None)
+            first = session.last_seq + 1
+            turn = tuple(Stored(seq, first, entry) for seq, entry in enumerate(entries, first))
+            session.stored |= {item.seq: item for item in turn}
+            session.last_seq += len(turn)
+            before = session.state
+            session.state = replace(before, path=path + turn)
+            if after is not None:
+                self._undoable(session, "replace", before)
+            return tuple(item.seq for item in turn)
+
+        kind = "append" if after is None else "replace"
+        return self._change(name, kind, effect, content=(kind, after, repr(entries)), creates=True, **how)
+
+    def trim(
+        self,
+        name: str,
+        *,
+        max_messages: int | None = None,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[ChatMessage], int] | None = None,
+        keep_system: bool = True,
+        meanwhile: Callable[[], object] | None = None,
+        **how: Any,
+    ) -> Done:
+        """Promise 14. `meanwhile` is something that keeps what was seen on the path and visible: an append."""
+        session = self.live(name)
+        hide = set()
+        if session is not None:
+            hide = trimmed(session.state.visible, max_messages, max_tokens, count_tokens, keep_system=keep_system)
+        if meanwhile is not None:
+            meanwhile()
+
+        def effect(session: Session) -> tuple[int, ...] | None:
+            if not hide:
+                return None
+            before = session.state
+            session.state = before.hiding(hide)
+            self._undoable(session, "trim", before)
+            return ()
+
+        content = ("trim", max_messages, max_tokens, keep_system)
+        return self._change(name, "trim", effect, content=content, absent=None, **how)
+
+    def clear(self, name: str, **how: Any) -> Done:
+        def effect(session: Session) -> tuple[int, ...] | None:
+            before = session.state
+            if not before.visible:
+                return None
+            session.state = before.hiding(before.seqs)
+            self._undoable(session, "clear", before)
+            return ()
+
+        return self._change(name, "clear", effect, content="clear", absent=None, **how)
+
+    def rollback_to_snapshot(self, name: str, snapshot: int, **how: Any) -> Done:
+        def effect(session: Session) -> tuple[int, ...] | None:
+            if snapshot not in session.snapshots:
+                raise Refused(SnapshotNotFound)
+            before, target = session.state, session.snapshots[snapshot][2]
+            if before == target:
+                return None
+            session.state = target
+            self._undoable(session, "rollback", before)
+            return ()
+
+        return self._change(name, "rollback", effect, content=("rollback", snapshot), **how)
+
+    def undo(self, name: str, *, expected: Expected = None, **how: Any) -> Done:
+        def effect(session: Session) -> tuple[int, ...] | None:
+            if not session.undo:
+                raise Refused(InvalidInput)
+            step = session.undo[-1]
+            now = session.state
+            if step.kind in ("trim", "clear"):
+                session.state = State(now.path, step.before.hidden)
+            elif now.path != step.path and expected is None:
+                raise Refused(VersionConflict, session.version)
+            else:
+                session.state = step.before
+            session.undo.pop()
+            return ()
+
+        return self._change(name, "undo", effect, content="undo", expected=expected, **how)
+
+    def save_snapshot(self, name: str, label: str | None = None, **how: Any) -> Done:
+        number = next(self.snapshot_ids)
+
+        def effect(session: Session) -> tuple[int, ...] | None:
+            session.snapshots[number] = (label, session.version + 1, session.state)
+            return ()
+
+        content = ("snapshot", label)
+        return self._change(name, "snapshot", effect, content=content, creates=True, snapshot=number, **how)
+
+    def delete_snapshot(self, name: str, snapshot: int, **how: Any) -> Done:
+        def effect(session: Session) -> tuple[int, ...] | None:
+            if session.snapshots.pop(snapshot, None) is None:
+                raise Refused(SnapshotNotFound)
+            return ()
+
+        return self._change(name, "delete_snapshot", effect, content=("delete_snapshot", snapshot), **how)
+
+    def set_ttl(self, name: str, seconds: float | None, **how: Any) -> Done:
+        def effect(session: Session) -> tuple[int, ...] | None:
+            session.ttl = seconds
+            return ()
+
+        return self._change(name, "ttl", effect, content=("ttl", seconds), **how)
+
+    def _undoable(self, session: Session, kind: str, before: State) -> None:
+        session.undo = [*session.undo, Step(kind, before, session.state.path)][-UNDO_STEPS:]
+
+    def _change(
+        self,
+        name: str,
+        kind: str,
+        effect: Callable[[Session], tuple[int, ...] | None],
+        *,
+        content: object,
+        key: str | None = None,
+        expected: Expected = None,
+        snapshot: int | None = None,
+        creates: bool = False,
+        absent: type[Exception] | None = SessionNotFound,
+    ) -> Done:
+        """One change: the key first, then the expected version, then whatever the effect needs; all or nothing."""
+        session = self.live(name)
+        if session is not None and key is not None and (first := session.with_key(key)) is not None:
+            if first.content != content:
+                raise Refused(InvalidInput)
+            return Done(session.life, first.version, first.seqs, replayed=True, changed=False, snapshot=first.snapshot)
+        check_expected(session, expected)
+        if session is None and not creates:
+            if absent is not None:
+                raise Refused(absent)
+            return Done(0, 0, changed=False)
+        target = session or Session(next(self.lives), self.ttl)
+        seqs = effect(target)
+        if seqs is None:
+            return Done(target.life, target.version, changed=False) if session else Done(0, 0, changed=False)
+        self.sessions[name] = target
+        self._record(target, Change(target.version + 1, kind, seqs, key, content, snapshot, target.state))
+        return Done(target.life, target.version, seqs, snapshot=snapshot)
+
+    def _record(self, session: Session, change: Change) -> None:
+        session.version = change.version
+        session.log.append(change)
+        session.expires_at = None if session.ttl is None else self.clock() + session.ttl
+
+    # --- copies and housekeeping -------------------------------------------------------------------------------
+
+    def fork(
+        self, name: str, new_name: str, *, at: object = None, key: str | None = None, expected: Expected = None
+    ) -> Done:
+        content = ("fork", name, at)
+        target = self.live(new_name)
+        if target is not None:
+            first = target.with_key(key) if key is not None else None
+            if first is None or first.content != content:
+                raise Refused(InvalidInput)
+            return Done(target.life, first.version, replayed=True, changed=False)
+        source = self.live(name)
+        check_expected(source, expected)
+        if source is None:
+            raise Refused(SessionNotFound)
+        state = self.state_at(source, at)
+        target = Session(next(self.lives), self.ttl, forked_from=name, state=state, dimension=source.dimension)
+        target.last_seq = state.path[-1].seq if state.path else 0
+        target.stored = {item.seq: item for item in state.visible}
+        self.sessions[new_name] = target
+        self._record(target, Change(1, "fork", (), key, content, None, state))
+        return Done(target.life, 1)
+
+    def erase(self, name: str) -> tuple[int, int]:
+        """How many entries and snapshots went. (Of this life; what expired before may have been reaped or not.)"""
+        session = self.sessions.pop(name, None)
+        return (0, 0) if session is None else (len(session.stored), len(session.snapshots))
+
+    def compact(self, name: str, remembered: int) -> int:
+        """Reclaim what no root shows, and changes that are older than the remembered ones. How many entries went."""
+        session = self.live(name)
+        if session is None:
+            return 0
+        session.log = session.log[-remembered:]
+        needed = set().union(*(state.seqs for state in session.roots()))
+        for change in session.log:
+            if change.state is not None and not change.state.seqs <= needed:
+                change.state = None
+        gone = session.stored.keys() - needed
+        session.stored = {seq: item for seq, item in session.stored.items() if seq in needed}
+        return len(gone)
+
+    # --- reads -------------------------------------------------------------------------------------------------
+
+    def state_at(self, session: Session | None, at: object) -> State:
+        """`at` is None, a version, or ("snapshot", its number)."""
+        if at is None or at == 0:
+            return session.state if session is not None and at is None else State()
+        if isinstance(at, tuple):
+            if session is None or at[1] not in session.snapshots:
+                raise Refused(SnapshotNotFound)
+            return session.snapshots[at[1]][2]
+        state = next((change.state for change in session.log if change.version == at), None) if session else None
+        if state is None:
+            raise Refused(InvalidInput)
+        return state
+
+    def history(
+        self,
+        name: str,
+        *,
+        limit: int | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        at: object = None,
+    ) -> list[Stored]:
+        shown = [
+            item
+            for item in self.state_at(self.live(name), at).messages
+            if (before is None or item.seq < before) and (after is None or item.seq > after)
+        ]
+        if limit is None or len(shown) <= limit:
+            return shown
+        shown = shown[len(shown) - limit :]
+        while shown and (results_of(shown[0].entry) or shown[0].entry.role == "tool"):
+            shown.pop(0)
+        return shown
+
+
+def check_expected(session: Session | None, expected: Expected) -> None:
+    version, life = (session.version, session.life) if session else (0, 0)
+    if expected is not None and (expected[0] != version or expected[1] not in (None, life)):
+        raise Refused(VersionConflict, version)
+
+
+# --- what a trim keeps, tried out one by one -------------------------------------------------------------------
+
+
+def calls_of(message: ChatMessage) -> set[str]:
+    parts = message.content if isinstance(message.content, list) else []
+    return {call["id"] for call in message.tool_calls or []} | {
+        part["id"] for part in parts if part["type"] == "tool_use"
+    }
+
+
+def results_of(message: ChatMessage) -> set[str]:
+    parts = message.content if isinstance(message.content, list) else []
+    own = {message.tool_call_id} if message.tool_call_id else set()
+    return own | {part["tool_use_id"] for part in parts if part["type"] == "tool_result"}
+
+
+def trimmed(
+    visible: Sequence[Stored],
+    max_messages: int | None,
+    max_tokens: int | None,
+    count_tokens: Callable[[ChatMessage], int] | None,
+    *,
+    keep_system: bool,
+) -> set[int]:
+    """The seqs that a trim hides: every number of newest turns is tried, and the best that is allowed taken."""
+    messages = [item for item in visible if isinstance(item.entry, ChatMessage)]
+    turns = sorted({item.turn for item in messages})
+    system = [item for item in messages if keep_system and item.entry.role in ("system", "developer")]
+
+    def staying(start: int) -> list[Stored]:
+        return [item for item in messages if item.turn >= start or item in system]
+
+    def fits(start: int) -> bool:
+        stay = staying(start)
+        return (max_messages is None or len(stay) <= max_messages) and (
+            max_tokens is None or sum(count_tokens(item.entry) for item in stay) <= max_tokens
+        )
+
+    def whole(start: int) -> bool:
+        """Every result that stays has its call: the nearest one of that id before it, if there is any."""
+        stay = {item.seq for item in staying(start)}
+        for index, item in enumerate(messages):
+            for call_id in results_of(item.entry) if item.seq in stay else ():
+                calls = [earlier.seq for earlier in messages[:index] if call_id in calls_of(earlier.entry)]
+                if calls and calls[-1] not in stay:
+                    return False
+        return True
+
+    allowed = [start for start in turns if whole(start)]  # the most turns first
+    if not allowed:
+        return set()
+    start = next((start for start in allowed if fits(start)), allowed[-1])
+    stay = {item.seq for item in staying(start)}
+    if len(stay) == len(messages):
+        return set()
+    return {
+        item.seq
+        for item in visible
+        if item.seq < start and item.seq not in stay and not isinstance(item.entry, Summary)
+    }
