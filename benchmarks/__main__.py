@@ -37,6 +37,10 @@ def main() -> int:
             progress(f"{time.perf_counter() - start:.1f} s")
     print(", ".join(f"{name}: {value}" for name, value in facts.items()) + "\n")
     print(report.table(rows))
+    if float(facts["load before the run"]) > 0.5 * float(facts["cpus"]):
+        print(
+            "\nOther work kept this machine busy: a commit then waits for a processor, not for the disk. Run it again."
+        )
     report.write_json(arguments.json, rows, facts, machine.versions())
     return 1 if broken else 0
 

@@ -14,13 +14,14 @@ from benchmarks.contenders import EVERTURN, PEERS
 
 
 def facts(directory: Path) -> dict[str, str | int | float]:
-    """Versions, cores, and what one small synced write costs in the directory that holds the databases."""
+    """Versions, cores, how busy it was already, and what a small synced write costs where the databases go."""
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "sqlite (apsw)": apsw.sqlite_lib_version(),
         "sqlite (Python's own, used by the peers)": sqlite3.sqlite_version,
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count() or 0,
+        "load before the run": round(os.getloadavg()[0], 2),
         "synced 4 KiB write, us": round(_synced_write(directory) * 1e6),
     }
 

@@ -17,8 +17,8 @@ def table(rows: Sequence[Row]) -> str:
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     text = [" | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     text.insert(1, "-+-".join("-" * width for width in widths))
-    text += ["", *(f"{row.name}: {row.note}" for row in rows if row.note)]
-    return "\n".join(text)
+    notes = [f"{row.name}: {row.note}" for row in rows if row.note]
+    return "\n".join([*text, "", *notes] if notes else text)
 
 
 def line(row: Row) -> str:
