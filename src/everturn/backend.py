@@ -121,13 +121,17 @@ class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
     session_id: str
     effect: Effect
     call: bytes
-    life: str
     ttl: float | None
     key: bytes | None = None
     content: bytes | None = None
     expected_version: int | None = None
     expected_life: str | None = None
     retry: bool = False
+
+    @property
+    def life(self) -> str:
+        """A life is named after the call that began it."""
+        return self.call[:8].hex()
 
 
 class Status(Enum):
@@ -204,7 +208,6 @@ class ForkRequest(msgspec.Struct, frozen=True, gc=False):
     target: str
     at: At
     call: bytes
-    life: str
     ttl: float | None
     key: bytes | None = None
     content: bytes | None = None

@@ -61,22 +61,27 @@ def canonical(body: bytes) -> bytes:
 
 def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
     """The entry as it will be stored. Raises InvalidInput, naming `path`, if it would not come back equal."""
-    dimension = None
-    if isinstance(entry, ChatMessage):
-        kind, body = MESSAGE, _encode_message(entry, path)
-    elif isinstance(entry, Mapping):
-        return encode(_message_from(entry, path), path, limit)
-    elif isinstance(entry, ToolCall):
-        kind, body = TOOL_CALL, _encode_tool_call(entry, path)
-    elif isinstance(entry, Summary):
-        kind, body = SUMMARY, _encode_summary(entry, path)
-        dimension = len(entry.embedding)
-    elif isinstance(entry, Record):
-        kind, body = _record_kind(entry, path), _dump(entry.body, f"{path}.body")
-    else:
-        raise InvalidInput(
-            f"{type(entry).__name__} is not an entry; use ChatMessage, ToolCall, Summary or Record", path=path
-        )
+    if isinstance(entry, (ChatMessage, Mapping)):
+        return encode_message(entry, path, limit)
+    if isinstance(entry, ToolCall):
+        return _draft(TOOL_CALL, _encode_tool_call(entry, path), path, limit)
+    if isinstance(entry, Summary):
+        return _draft(SUMMARY, _encode_summary(entry, path), path, limit, len(entry.embedding))
+    if isinstance(entry, Record):
+        return _draft(_record_kind(entry, path), _dump(entry.body, f"{path}.body"), path, limit)
+    raise InvalidInput(f"{name_of(entry)} is not an entry; use ChatMessage, ToolCall, Summary or Record", path=path)
+
+
+def encode_message(message: ChatMessage | Mapping[str, JSON], path: str, limit: int) -> Draft:
+    """The same for a message, which may be a dict."""
+    if isinstance(message, ChatMessage):
+        return _draft(MESSAGE, _encode_message(message, path), path, limit)
+    if isinstance(message, Mapping):
+        return encode_message(_message_from(message, path), path, limit)
+    raise InvalidInput(f"{name_of(message)} is not a message; use ChatMessage, or append for other entries", path=path)
+
+
+def _draft(kind: str, body: bytes, path: str, limit: int, dimension: int | None = None) -> Draft:
     if len(body) > limit:
         raise InvalidInput(f"{len(body):,} bytes is over the limit of {limit:,} (option max_message_bytes)", path=path)
     return Draft(kind, body, checksum(kind, body), dimension)
@@ -90,27 +95,43 @@ def _message_from(fields: Mapping[str, JSON], path: str) -> ChatMessage:
 
 
 def _encode_message(message: ChatMessage, path: str) -> bytes:
+    if _is_plain(message):
+        try:
+            return _encode(message)
+        except UnicodeEncodeError:
+            pass  # a lone surrogate: say where
     check_text(message.role, f"{path}.role", longest=MAX_ROLE)
-    content = message.content
-    if isinstance(content, str | list):
-        check(content, f"{path}.content")
-    elif content is not None or not message.tool_calls:
-        raise InvalidInput(
-            f"content is a string or a list of parts (None only beside tool_calls), not {name_of(content)}",
-            path=f"{path}.content",
-        )
+    if message.content is not None or not message.tool_calls:
+        if not isinstance(message.content, (str, list)):
+            raise InvalidInput(
+                f"content is a string or a list of parts (None only beside tool_calls), not {name_of(message.content)}",
+                path=f"{path}.content",
+            )
+        check(message.content, f"{path}.content")
     for name in ("name", "tool_call_id", "id"):
         if (value := getattr(message, name)) is not None:
             check_text(value, f"{path}.{name}")
     if message.tool_calls is not None:
         check_list(message.tool_calls, f"{path}.tool_calls")
-    if message.metadata:
-        check_dict(message.metadata, f"{path}.metadata")
-    elif message.metadata is None or type(message.metadata) is not dict:
-        raise InvalidInput(f"metadata is a dict, not {name_of(message.metadata)}", path=f"{path}.metadata")
-    if message.seq is None and message.extra is None and message.created_at is None:
-        return _encode(message)
+    check_dict(message.metadata, f"{path}.metadata")
     return _with_extra(message, message.extra, path)
+
+
+def _is_plain(message: ChatMessage) -> bool:
+    """Whether it is a role and a string, as most are: then there is nothing in it to look for."""
+    return (
+        type(message.content) is str
+        and type(message.role) is str
+        and 0 < len(message.role) <= MAX_ROLE
+        and message.metadata == {}
+        and message.name is None
+        and message.tool_calls is None
+        and message.tool_call_id is None
+        and message.id is None
+        and message.extra is None
+        and message.seq is None
+        and message.created_at is None
+    )
 
 
 def _with_extra(entry: ChatMessage | ToolCall, extra: dict[str, JSON] | None, path: str) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-import secrets
 from collections.abc import Callable, Iterable, Mapping
+from os import urandom
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -57,7 +57,13 @@ from everturn.model import (
 Expected: TypeAlias = int | Receipt | SessionState | None
 """The version a session must be at: a number (0: it must not exist), or a receipt or state, whose life counts too."""
 
+_NO_TURN = (str, bytes, Mapping)  # iterable, but not what was meant
 _DONE = (Status.APPLIED, Status.REPLAYED, Status.UNCHANGED)
+
+
+def new_call() -> bytes:
+    """The id of one call: its retries carry it, and a life that it begins is named after it."""
+    return urandom(16)
 
 
 class Changes(Caller):
@@ -82,9 +88,7 @@ class Changes(Caller):
 
         Raises InvalidInput, naming the value, if anything in it would not come back as it went in.
         """
-        drafts = self._encoded(messages, "messages")
-        if any(draft.kind != MESSAGE for draft in drafts):
-            raise InvalidInput("takes messages only; append takes other entries", path="messages")
+        drafts = self._encoded(messages, "messages", codec.encode_message)
         return await self._append(session_id, drafts, None, key, expected_version)
 
     async def append(
@@ -153,11 +157,13 @@ class Changes(Caller):
         draft = codec.encode(summary, "summary", self.settings.max_message_bytes)
         return await self._append(session_id, (draft,), None, key, expected_version)
 
-    def _encoded(self, entries: object, path: str) -> tuple[codec.Draft, ...]:
-        if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Iterable):
+    def _encoded(
+        self, entries: object, path: str, encode: Callable[[Any, str, int], codec.Draft] = codec.encode
+    ) -> tuple[codec.Draft, ...]:
+        if type(entries) is not list and (isinstance(entries, _NO_TURN) or not isinstance(entries, Iterable)):
             raise InvalidInput(f"must be a list of entries, not {type(entries).__name__}", path=path)
         limit = self.settings.max_message_bytes
-        return tuple(codec.encode(entry, f"{path}[{index}]", limit) for index, entry in enumerate(entries))
+        return tuple([encode(entry, f"{path}[{index}]", limit) for index, entry in enumerate(entries)])
 
     async def _append(
         self,
@@ -171,7 +177,7 @@ class Changes(Caller):
         if len(dimensions) > 1:
             raise InvalidInput(f"embeddings of one session have one length, not {sorted(dimensions)}", path="entries")
         dimension = dimensions.pop() if dimensions else None
-        messages = sum(draft.kind == MESSAGE for draft in drafts)
+        messages = sum([draft.kind == MESSAGE for draft in drafts])
         effect = Append(drafts, messages, dimension, after)
         content: list[bytes] = [str(after).encode()]
         if key is not None:
@@ -190,7 +196,7 @@ class Changes(Caller):
     ) -> Snapshot:
         """Point a new snapshot at the present state. Costs the same at any length; outlives every rollback."""
         label = checked_label(label)
-        effect = TakeSnapshot(secrets.token_hex(12), label)
+        effect = TakeSnapshot(urandom(12).hex(), label)
         outcome = await self._outcome(session_id, effect, key, expected_version, ((label or "").encode(),))
         return cast("Snapshot", outcome.snapshot)
 
@@ -250,7 +256,7 @@ class Changes(Caller):
             rules.plan_trim, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system
         )
         content = msgspec.json.encode([max_messages, max_tokens, keep_system])
-        call = secrets.token_bytes(16)
+        call = new_call()
         while True:
             effect = await self._planned_cut(checked_id(session_id), fit, count_tokens)
             outcome = await self._outcome(
@@ -319,8 +325,7 @@ class Changes(Caller):
             session_id,
             new_session_id,
             checked_at(at),
-            secrets.token_bytes(16),
-            secrets.token_hex(8),
+            new_call(),
             self.settings.ttl,
             *digests,
             version,
@@ -368,8 +373,7 @@ class Changes(Caller):
         request = ChangeRequest(
             checked_id(session_id),
             effect,
-            call or secrets.token_bytes(16),
-            secrets.token_hex(8),
+            call or new_call(),
             self.settings.ttl,
             *digests,
             version,

@@ -5,7 +5,7 @@
     commit.py       group commit: who writes when
     changes.py      what a change does; forks.py, upkeep.py the larger ones
     reads.py        what a read does; listing.py and verify.py across sessions
-    connections.py  connections, locks, forks, SQLite's errors as ours
+    connections.py  connections, locks, forks; errors.py SQLite's errors as ours
     schema.py       schema/*.sql, the stored form by version
 
 The .sql files hold the statements of the module they are named after.
@@ -91,7 +91,7 @@ def path_in(url: str) -> str:
 
 
 def _open_file(database: Database, deadline: float) -> None:
-    from everturn.backends.sqlite.connections import translated
+    from everturn.backends.sqlite.errors import translated
 
     with translated(database.name):
         database.open(deadline)

@@ -15,7 +15,8 @@ from typing import TypeVar
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.sqlite import changes, forks, listing, reads, upkeep, verify
 from everturn.backends.sqlite.commit import GroupCommit
-from everturn.backends.sqlite.connections import Connection, Database, translated
+from everturn.backends.sqlite.connections import Connection, Database
+from everturn.backends.sqlite.errors import translated
 from everturn.codec import EntryRow
 from everturn.errors import MemoryStoreBackendError
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem

@@ -7,14 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from everturn.backend import (
-    ChangeOutcome,
-    ChangeRequest,
-    DeleteSnapshot,
-    Rollback,
-    Status,
-    TakeSnapshot,
-)
+from everturn.backend import ChangeOutcome, ChangeRequest, Status, TakeSnapshot
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.plans import Plan, plan
@@ -99,12 +92,12 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
     """Write what was planned: entries and pointers, then the session's row, and the record of the change."""
     version = session.version + 1
     first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
-    size = session.bytes
+    base, size = session.base, session.bytes
     if planned.follows is not None:
-        db.execute(SQL["insert_jump"], (session.base + first, planned.follows))
+        db.execute(SQL["insert_jump"], (base + first, planned.follows))
     for seq, draft in enumerate(planned.drafts, first):
         size += len(draft.body)
-        db.execute(SQL["insert_entry"], (session.base + seq, first, draft.kind, now, draft.checksum, draft.body))
+        db.execute(SQL["insert_entry"], (base + seq, first, draft.kind, now, draft.checksum, draft.body))
     if planned.undoable:
         _push_undo(db, session, planned.state, request.effect.kind, version)
     if planned.undone is not None:
@@ -127,8 +120,8 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
     db.execute(
         SQL["insert_change"],
         (
-            *(session.base + version, request.effect.kind, request.call, request.key, request.content, first, count),
-            *(*_snapshot_named(request), now, *where),
+            *(base + version, request.effect.kind, request.call, request.key, request.content, first, count),
+            *(getattr(request.effect, "snapshot_id", None), getattr(request.effect, "label", None), now, *where),
         ),
     )
     return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot)
@@ -139,11 +132,3 @@ def _push_undo(db: Connection, session: Session, after: State, kind: str, versio
     hidden = before.messages - after.messages
     db.execute(SQL["push_undo"], (session.base + version, kind, after.head, hidden, *columns_of(before)))
     db.execute(SQL["drop_old_undo"], (*session.span, *session.span))
-
-
-def _snapshot_named(request: ChangeRequest) -> tuple[str | None, str | None]:
-    """The id and label of the snapshot that a change is about."""
-    effect = request.effect
-    if isinstance(effect, TakeSnapshot):
-        return effect.snapshot_id, effect.label
-    return (effect.snapshot_id, None) if isinstance(effect, Rollback | DeleteSnapshot) else (None, None)

@@ -20,7 +20,8 @@ from typing import Any
 
 import apsw
 
-from everturn.backends.sqlite.connections import Connection, Database, translated
+from everturn.backends.sqlite.connections import Connection, Database
+from everturn.backends.sqlite.errors import translated
 from everturn.errors import MemoryStoreBackendError
 
 LARGEST_BATCH = 256
@@ -151,10 +152,14 @@ class GroupCommit:
             return
         batch: list[Job] = []
         try:
-            with translated(self._database.name), self._database.writer(first.deadline) as db:
-                db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
-                batch = self._claim()
-                _run(db, self._database.name, batch)
+            with translated(self._database.name):
+                db = self._database.borrow_writer(first.deadline)
+                try:
+                    db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
+                    batch = self._claim()
+                    _run(db, self._database.name, batch)
+                finally:
+                    self._database.return_writer()
         except BaseException as exc:
             if not batch:  # no lock in the first job's time; the next may have more of it
                 batch = self._fail(first, exc)

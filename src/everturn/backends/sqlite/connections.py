@@ -1,4 +1,4 @@
-"""Connections to one SQLite file: how they are set up, lent out, and closed before a fork; and SQLite's errors as ours.
+"""Connections to one SQLite file: how they are set up, lent out, and closed before a fork.
 
 It knows nothing of sessions or entries.
 """
@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import apsw
 
 from everturn.backends.sqlite import schema
-from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome, Unsupported
+from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 
 Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
 
@@ -77,36 +77,49 @@ class Database:
 
     # --- lending -----------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def writer(self, deadline: float) -> Iterator[Connection]:
-        """The connection for writing. One caller at a time: group commit sees to that."""
+    def borrow_writer(self, deadline: float) -> Connection:
+        """The connection for writing, until it is returned. One borrower at a time: group commit sees to that."""
         self._enter()
         try:
             if self._writer is None:
                 self._writer = self._connect(deadline)
-            if self.path:
-                self._writer.deadline = deadline
-                yield self._writer
-            else:
-                with self._memory:
-                    yield self._writer
-        finally:
+        except BaseException:
             self._leave()
+            raise
+        if not self.path:
+            self._memory.acquire()
+        self._writer.deadline = deadline
+        return self._writer
+
+    def return_writer(self) -> None:
+        if not self.path:
+            self._memory.release()
+        self._leave()
+
+    @contextmanager
+    def writer(self, deadline: float) -> Iterator[Connection]:
+        """The same for a `with` block."""
+        db = self.borrow_writer(deadline)
+        try:
+            yield db
+        finally:
+            self.return_writer()
 
     @contextmanager
     def reader(self, deadline: float) -> Iterator[Connection]:
         """A connection inside a read transaction: all that is read is of one moment."""
-        if not self.path:
-            with self.writer(deadline) as db:  # one connection behind one lock: every moment is one moment
-                yield db
-            return
         with self.spare(deadline) as db:
-            db.execute("BEGIN")
+            if self.path:
+                db.execute("BEGIN")
             yield db
 
     @contextmanager
     def spare(self, deadline: float) -> Iterator[Connection]:
-        """A connection of one's own, with no transaction open."""
+        """A connection of one's own, with no transaction open. (In memory: the only one, behind its lock.)"""
+        if not self.path:
+            with self.writer(deadline) as db:
+                yield db
+            return
         self._enter()
         try:
             db = self._idle_or_new(deadline)
@@ -149,7 +162,7 @@ class Database:
     def _leave(self) -> None:
         with self._gate:
             self._lent -= 1
-            if self._lent == 0:
+            if self._lent == 0 and (self._shut or self._closed):
                 self._gate.notify_all()
 
     def closed_error(self) -> MemoryStoreBackendError:
@@ -286,42 +299,3 @@ def _patiently(step: Callable[[], None], deadline: float) -> None:
             time.sleep(random.uniform(0.001, 0.01))  # noqa: S311 - as above
         else:
             return
-
-
-# --- SQLite's errors as ours -----------------------------------------------------------------------------------------
-
-_ADVICE: dict[type[apsw.Error], str] = {
-    apsw.BusyError: "another process kept it locked until the time-out; raise timeout, or find the long transaction",
-    apsw.LockedError: "another connection kept it locked until the time-out",
-    apsw.InterruptError: "it took longer than the time-out; raise timeout, or ask for less",
-    apsw.FullError: "the disk, or the size allowed to the file, is full; make room and try again",
-    apsw.ReadOnlyError: "the file or its directory is read-only; everturn must be able to write both",
-    apsw.CantOpenError: "it cannot be opened; check the permissions of file and directory, and the limit on open files",
-    apsw.PermissionsError: "access is denied; check the permissions of file and directory",
-    apsw.IOError: "the disk reported an error; check the disk and the limits on file size and open files",
-    apsw.CorruptError: "the file is damaged; keep it, and restore a backup",
-    apsw.NoMemError: "there is not enough memory",
-    apsw.TooBigError: "the value is larger than SQLite can hold",
-}
-
-
-class translated:  # noqa: N801 - used as a function; a class, because this is on the way of every change
-    """Raise SQLite's errors as everturn's. `outcome` is what is known of the change at this point."""
-
-    __slots__ = ("_name", "_outcome")
-
-    def __init__(self, name: str, outcome: Outcome = "not_written") -> None:
-        self._name = name
-        self._outcome: Outcome = outcome
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
-        if isinstance(exc, apsw.NotADBError):
-            raise InvalidInput(
-                "is not a SQLite database (or is encrypted); choose another path", path=self._name
-            ) from exc
-        if isinstance(exc, apsw.Error | OSError):
-            advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
-            raise MemoryStoreBackendError(f"{self._name}: {advice} (SQLite: {exc})", outcome=self._outcome) from exc

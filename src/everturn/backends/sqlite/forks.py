@@ -45,7 +45,7 @@ def _recall(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome |
 
 
 def _copy(db: Connection, source: reads.Found, state: State, request: ForkRequest, now: float) -> ChangeOutcome:
-    birth = ChangeRequest(request.target, Fork(), request.call, request.life, request.ttl, request.key, request.content)
+    birth = ChangeRequest(request.target, Fork(), request.call, request.ttl, request.key, request.content)
     target = changes.begin(db, birth, now, origin=request.source)
     jumps = sessions.jumps_to(db, source.no, state.head)
     shown = reach([state], jumps)

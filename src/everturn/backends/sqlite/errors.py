@@ -1,0 +1,45 @@
+"""SQLite's errors as everturn's: the one place where they are translated, each with what to do next."""
+
+from __future__ import annotations
+
+import apsw
+
+from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome
+
+_ADVICE: dict[type[apsw.Error], str] = {
+    apsw.BusyError: "another process kept it locked until the time-out; raise timeout, or find the long transaction",
+    apsw.LockedError: "another connection kept it locked until the time-out",
+    apsw.InterruptError: "it took longer than the time-out; raise timeout, or ask for less",
+    apsw.FullError: "the disk, or the size allowed to the file, is full; make room and try again",
+    apsw.ReadOnlyError: "the file or its directory is read-only; everturn must be able to write both",
+    apsw.CantOpenError: "it cannot be opened; check the permissions of file and directory, and the limit on open files",
+    apsw.PermissionsError: "access is denied; check the permissions of file and directory",
+    apsw.IOError: "the disk reported an error; check the disk and the limits on file size and open files",
+    apsw.CorruptError: "the file is damaged; keep it, and restore a backup",
+    apsw.NoMemError: "there is not enough memory",
+    apsw.TooBigError: "the value is larger than SQLite can hold",
+}
+
+
+class translated:  # noqa: N801 - used as a function; a class, because this is on the way of every change
+    """Raise SQLite's errors as everturn's. `outcome` is what is known of the change at this point."""
+
+    __slots__ = ("_name", "_outcome")
+
+    def __init__(self, name: str, outcome: Outcome = "not_written") -> None:
+        self._name = name
+        self._outcome: Outcome = outcome
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
+        if exc is None:
+            return
+        if isinstance(exc, apsw.NotADBError):
+            raise InvalidInput(
+                "is not a SQLite database (or is encrypted); choose another path", path=self._name
+            ) from exc
+        if isinstance(exc, apsw.Error | OSError):
+            advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
+            raise MemoryStoreBackendError(f"{self._name}: {advice} (SQLite: {exc})", outcome=self._outcome) from exc
