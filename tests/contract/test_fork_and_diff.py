@@ -1,0 +1,184 @@
+"""Forks copy a state into a session of its own; diffs compare two states of one session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from everturn import InvalidInput, Record, SessionNotFound, SnapshotNotFound, Summary, ToolCall
+from tests.contract.places import Place
+from tests.contract.speech import say, say_each, system, user, words
+
+
+def test_a_fork_shows_what_its_origin_shows(store: Any) -> None:
+    store.append("a", [user("1"), ToolCall("f", {}), Summary("s", [1.0], (1, 1)), Record("r", {})])
+    store.fork("a", "b")
+    assert store.state("b").entries == store.state("a").entries
+    assert [entry.seq for entry in store.state("b").entries] == [1, 2, 3, 4]
+
+
+def test_a_fork_has_a_life_and_versions_of_its_own(store: Any) -> None:
+    origin = say_each(store, "a", "1", "2")[-1]
+    receipt = store.fork("a", "b")
+    assert (receipt.session_id, receipt.version, receipt.seqs) == ("b", 1, ())
+    assert receipt.life != origin.life
+
+
+def test_a_fork_says_where_it_came_from(store: Any) -> None:
+    say(store, "a", "1")
+    store.fork("a", "b")
+    assert store.info("b").forked_from == store.state("b").forked_from == "a"
+    assert store.info("a").forked_from is None
+
+
+def test_a_fork_and_its_origin_go_separate_ways(store: Any) -> None:
+    say(store, "a", "1")
+    store.fork("a", "b")
+    say(store, "a", "2")
+    say(store, "b", "3")
+    store.clear("a")
+    assert (words(store, "a"), words(store, "b")) == ([], ["1", "3"])
+
+
+def test_a_fork_can_start_from_the_past(store: Any) -> None:
+    say_each(store, "a", "1", "2")
+    snapshot = store.save_snapshot("a")
+    say_each(store, "a", "3", "4")
+    store.fork("a", "at-snapshot", at=snapshot)
+    store.fork("a", "at-version", at=1)
+    store.fork("a", "at-nothing", at=0)
+    assert words(store, "at-snapshot") == ["1", "2"]
+    assert words(store, "at-version") == ["1"]
+    assert words(store, "at-nothing") == []
+
+
+def test_a_fork_of_a_trimmed_history_is_trimmed(store: Any) -> None:
+    store.append("a", [system("s"), Summary("old", [1.0], (1, 1))])
+    say_each(store, "a", "1", "2", "3")
+    store.trim("a", max_messages=2)
+    store.fork("a", "b")
+    assert store.state("b").entries == store.state("a").entries
+    assert words(store, "b") == ["s", "3"]
+    say(store, "b", "4")
+    assert words(store, "b") == ["s", "3", "4"]
+    assert store.verify("b").ok
+
+
+def test_a_fork_of_a_branched_history_follows_the_branch(store: Any) -> None:
+    say_each(store, "a", "1", "2", "3")
+    store.replace("a", [user("4")], after=2)
+    store.replace("a", [user("5"), user("6")], after=1)
+    store.fork("a", "b")
+    say(store, "b", "7")
+    assert words(store, "b") == ["1", "5", "6", "7"]
+    assert store.verify("b").ok
+
+
+def test_snapshots_undo_steps_and_keys_stay_behind(store: Any) -> None:
+    say(store, "a", "1", key="k")
+    snapshot = store.save_snapshot("a")
+    store.replace("a", [user("2")])
+    store.fork("a", "b")
+    assert store.list_snapshots("b") == []
+    assert store.info("b").undo_steps == 0
+    with pytest.raises(SnapshotNotFound):
+        store.rollback_to_snapshot("b", snapshot)
+    assert not say(store, "b", "1", key="k").replayed
+
+
+def test_a_fork_carries_only_what_is_shown(store: Any) -> None:
+    say_each(store, "a", "dropped", "hidden")
+    store.replace("a", [user("shown")])
+    store.fork("a", "b")
+    assert store.info("b").bytes < store.info("a").bytes
+    assert store.verify("b").entries == 1
+
+
+def test_a_fork_into_a_session_that_exists_is_refused(store: Any) -> None:
+    say(store, "a", "1")
+    say(store, "b", "2")
+    with pytest.raises(InvalidInput, match=r"^new_session_id: .*exists"):
+        store.fork("a", "b")
+    assert words(store, "b") == ["2"]
+
+
+def test_a_fork_into_itself_is_refused(store: Any) -> None:
+    say(store, "a", "1")
+    with pytest.raises(InvalidInput):
+        store.fork("a", "a")
+
+
+def test_a_fork_of_nothing_is_refused(store: Any) -> None:
+    with pytest.raises(SessionNotFound) as caught:
+        store.fork("nobody", "b")
+    assert caught.value.session_id == "nobody"
+    assert store.sessions().sessions == ()
+
+
+def test_a_fork_of_an_unknown_past_is_refused(store: Any) -> None:
+    say(store, "a", "1")
+    with pytest.raises(SnapshotNotFound):
+        store.fork("a", "b", at="no-such")
+    with pytest.raises(InvalidInput, match="version"):
+        store.fork("a", "b", at=9)
+    assert [info.session_id for info in store.sessions().sessions] == ["a"]
+
+
+def test_a_fork_lives_as_long_as_the_store_says(place: Place) -> None:
+    store = place.open(ttl=50)
+    say(store, "a", "1")
+    store.set_ttl("a", 10)
+    store.fork("a", "b")
+    assert store.info("b").ttl == 50
+
+
+def test_a_fork_of_a_fork_is_a_fork(store: Any) -> None:
+    say(store, "a", "1")
+    store.fork("a", "b")
+    say(store, "b", "2")
+    store.fork("b", "c")
+    assert words(store, "c") == ["1", "2"]
+    assert store.info("c").forked_from == "b"
+
+
+# --- diff ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_diff_says_what_came_and_what_went(store: Any) -> None:
+    say_each(store, "a", "1", "2", "3")
+    snapshot = store.save_snapshot("a")
+    store.replace("a", [user("4"), ToolCall("f", {})], after=1)
+    diff = store.diff("a", snapshot)
+    assert diff.session_id == "a"
+    assert diff.added == (user("4"), ToolCall("f", {}))
+    assert [entry.content for entry in diff.removed] == ["2", "3"]
+
+
+def test_a_diff_takes_versions_and_snapshots(store: Any) -> None:
+    say_each(store, "a", "1", "2", "3")
+    snapshot = store.save_snapshot("a")
+    assert [entry.content for entry in store.diff("a", 1, snapshot).added] == ["2", "3"]
+    assert [entry.content for entry in store.diff("a", snapshot.id, 1).removed] == ["2", "3"]
+    assert [entry.content for entry in store.diff("a", 0).added] == ["1", "2", "3"]
+
+
+def test_equal_states_have_no_diff(store: Any) -> None:
+    say(store, "a", "1")
+    diff = store.diff("a", 1, store.save_snapshot("a"))
+    assert (diff.added, diff.removed) == ((), ())
+
+
+def test_entries_are_compared_by_place_and_not_by_words(store: Any) -> None:
+    say(store, "a", "same")
+    store.replace("a", [user("same")])
+    diff = store.diff("a", 1)
+    assert ([entry.seq for entry in diff.added], [entry.seq for entry in diff.removed]) == ([2], [1])
+
+
+def test_a_diff_with_an_unknown_state_is_refused(store: Any) -> None:
+    say(store, "a", "1")
+    with pytest.raises(SnapshotNotFound):
+        store.diff("a", "no-such")
+    with pytest.raises(InvalidInput):
+        store.diff("a", 1, 7)

@@ -1,0 +1,157 @@
+"""The public surface, pinned: names, signatures, documentation."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+import everturn
+from everturn import AsyncMemoryStore, MemoryStore
+
+NAMES = [
+    "AsyncMemoryStore",
+    "Change",
+    "ChatMessage",
+    "Compaction",
+    "CorruptEntry",
+    "Diff",
+    "ErasureReceipt",
+    "Hit",
+    "InvalidInput",
+    "Match",
+    "MemoryStore",
+    "MemoryStoreBackendError",
+    "MemoryStoreError",
+    "Page",
+    "Problem",
+    "Receipt",
+    "Record",
+    "SchemaTooNew",
+    "SessionInfo",
+    "SessionNotFound",
+    "SessionState",
+    "Snapshot",
+    "SnapshotNotFound",
+    "Summary",
+    "ToolCall",
+    "Unsupported",
+    "VerifyReport",
+    "VersionConflict",
+    "open",
+    "open_async",
+]
+
+METHODS = {
+    "add_messages": "(session_id, messages, *, key=None, expected_version=None)",
+    "append": "(session_id, entries, *, key=None, expected_version=None)",
+    "replace": "(session_id, entries, *, after=0, key=None, expected_version=None)",
+    "save_context": "(session_id, human, ai, *, key=None, expected_version=None)",
+    "load_memory": "(session_id)",
+    "get_history": "(session_id, *, limit=None, before=None, after=None, at=None, heal=False, on_corrupt='raise')",
+    "add_tool_call": "(session_id, tool_call, *, key=None, expected_version=None)",
+    "get_tool_calls": "(session_id)",
+    "add_summary": "(session_id, summary, *, key=None, expected_version=None)",
+    "get_summaries": "(session_id)",
+    "search_summaries": "(session_id, embedding, *, k=5)",
+    "save_snapshot": "(session_id, label=None, *, key=None, expected_version=None)",
+    "list_snapshots": "(session_id)",
+    "delete_snapshot": "(session_id, snapshot, *, key=None, expected_version=None)",
+    "rollback_to_snapshot": "(session_id, snapshot, *, key=None, expected_version=None)",
+    "undo": "(session_id, *, key=None, expected_version=None)",
+    "diff": "(session_id, a, b=None)",
+    "fork": "(session_id, new_session_id, *, at=None, key=None, expected_version=None)",
+    "trim": "(session_id, *, max_messages=None, max_tokens=None, count_tokens=None, keep_system=True, key=None, "
+    "expected_version=None)",
+    "clear": "(session_id, *, key=None, expected_version=None)",
+    "clear_all": "()",
+    "erase": "(session_id)",
+    "state": "(session_id, *, at=None)",
+    "info": "(session_id)",
+    "changes": "(session_id, limit=100)",
+    "sessions": "(prefix='', *, limit=100, page=None, order=None)",
+    "find": "(text, *, session_id=None, limit=50)",
+    "set_ttl": "(session_id, seconds, *, key=None, expected_version=None)",
+    "verify": "(session_id=None)",
+    "compact": "(session_id=None)",
+    "close": "()",
+}
+
+
+def public_methods(face: type) -> dict[str, Any]:
+    return {name: value for name, value in vars(face).items() if not name.startswith("_") and callable(value)}
+
+
+def parameters(method: Any) -> str:
+    """The signature without `self` and without annotations."""
+    signature = inspect.signature(method)
+    bare = [each.replace(annotation=each.empty) for each in list(signature.parameters.values())[1:]]
+    return str(signature.replace(parameters=bare, return_annotation=signature.empty))
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(everturn.__all__) == sorted(NAMES)
+    assert list(everturn.__all__) == sorted(everturn.__all__)
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(hasattr(everturn, name) for name in everturn.__all__)
+
+
+@pytest.mark.parametrize("face", [MemoryStore, AsyncMemoryStore])
+def test_a_face_has_these_methods(face: type) -> None:
+    assert sorted(public_methods(face)) == sorted(METHODS)
+
+
+@pytest.mark.parametrize("face", [MemoryStore, AsyncMemoryStore])
+@pytest.mark.parametrize("name", list(METHODS))
+def test_a_method_takes_these_arguments(face: type, name: str) -> None:
+    assert parameters(getattr(face, name)) == METHODS[name]
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_both_faces_have_the_same_signature_and_documentation(name: str) -> None:
+    blocking, awaited = getattr(MemoryStore, name), getattr(AsyncMemoryStore, name)
+    assert inspect.signature(blocking) == inspect.signature(awaited)
+    assert blocking.__doc__ == awaited.__doc__
+    assert inspect.iscoroutinefunction(awaited)
+    assert not inspect.iscoroutinefunction(blocking)
+
+
+def test_both_ways_to_open_take_the_same() -> None:
+    ways = [inspect.signature(way).parameters for way in (everturn.open, everturn.open_async)]
+    assert ways[0] == ways[1]
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_public_method_says_what_it_does(name: str) -> None:
+    doc = getattr(MemoryStore, name).__doc__
+    assert doc
+    assert len(doc.split()) >= 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    value = getattr(everturn, name)
+    assert value.__doc__
+    assert value.__module__.startswith("everturn")
+
+
+def test_values_are_frozen() -> None:
+    for value in (everturn.ChatMessage("user", "x"), everturn.Receipt("a", "l", 1), everturn.ToolCall("f", {})):
+        with pytest.raises(AttributeError):
+            value.version = 2
+
+
+def test_every_change_takes_a_key_and_an_expected_version() -> None:
+    changes = [name for name, signature in METHODS.items() if "key=None" in signature]
+    assert len(changes) == 14
+    assert all(METHODS[name].endswith("key=None, expected_version=None)") for name in changes)
+
+
+def test_a_store_closes_itself() -> None:
+    with everturn.open("sqlite://") as store:
+        store.add_messages("a", [everturn.ChatMessage("user", "x")])
+    with pytest.raises(everturn.MemoryStoreBackendError):
+        store.get_history("a")
