@@ -54,17 +54,16 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
         return Reading(Status.FOUND, found.info, state, snapshots)
-    window = clip(
-        path_to(db, found.no, state.head),
-        query.after + 1,
-        (state.head + 1 if query.before is None else query.before) - 1,
-    )
+    ranges = path_to(db, found.no, state.head)
+    window = clip(ranges, query.after + 1, (state.head + 1 if query.before is None else query.before) - 1)
     cut = False
     if query.limit is not None:
         start = _window_start(db, found.base, _must_be_there(window, state), query.limit)
         if start is not None:
             window, cut = clip(window, start, state.head), True
-    missing = _hand_over(db, found.base, state, window, query.kind, take)
+    only_messages = size(_must_be_there(ranges, state)) == state.messages
+    rows = _rows(db, found.base, state, window, query.kind, only_messages=only_messages)
+    missing = _hand_over(db, found.base, rows, take, _must_be_there(window, state), query.kind)
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
@@ -118,38 +117,43 @@ def _window_start(db: Connection, base: int, shown: Sequence[Range], limit: int)
     return None
 
 
-def _hand_over(db: Connection, base: int, state: State, window: Sequence[Range], kind: str | None, take: Take) -> int:
-    """Hand over what is visible in the window. Returns the first seq that should be there and is not, or 0."""
+def _rows(
+    db: Connection, base: int, state: State, window: Sequence[Range], kind: str | None, *, only_messages: bool
+) -> Iterable[Any]:
+    """The rows that are visible in the window, in order."""
     must = _must_be_there(window, state)
     below = clip(window, state.cleared + 1, state.floor)
-    early: list[Any] = []
-    rows: Iterable[Any]
     if kind == MESSAGE:
-        rows = _messages(db, base, must)
-    elif kind == SUMMARY:
-        everywhere = [*below, *clip(window, state.floor + 1, state.head)]
-        rows = db.execute(SQL["others_in_ranges"], (_json(everywhere), base, kind))
-    elif kind is not None:
-        rows = db.execute(SQL["others_in_ranges"], (_json(must), base, kind))
-    else:
-        rows = db.execute(SQL["all_in_ranges"], (_json(must), base))
-        if below:
-            early = db.rows(SQL["summaries_in_ranges"], (_json(below), base))
-            rows = sorted([*early, *rows])  # summaries below the floor stand among the kept messages
-    handed = -len(early)
+        if len(must) == 1:
+            ((first, last),) = must
+            return db.execute(
+                SQL["rows_in_range" if only_messages else "messages_in_range"], (base + first, base + last)
+            )
+        return db.execute(SQL["messages_in_ranges"], (_json(must), base))
+    if kind == SUMMARY:
+        above = clip(window, state.floor + 1, state.head)
+        return db.execute(SQL["others_in_ranges"], (_json([*below, *above]), base, kind))
+    if kind is not None:
+        return db.execute(SQL["others_in_ranges"], (_json(must), base, kind))
+    rows = db.execute(SQL["all_in_ranges"], (_json(must), base))
+    if not below:
+        return rows
+    summaries = db.rows(SQL["summaries_in_ranges"], (_json(below), base))
+    return sorted([*summaries, *rows])  # those below the floor stand among the kept messages
+
+
+def _hand_over(
+    db: Connection, base: int, rows: Iterable[Any], take: Take, must: Sequence[Range], kind: str | None
+) -> int:
+    """Hand over the rows, and look whether all are there. Returns the first seq that is not, or 0."""
+    handed = 0
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         take(batch)
         handed += len(batch)
-    # Where all that must be there is of the kind asked for, counting was enough.
-    return 0 if kind in (None, MESSAGE) and handed == size(must) else _first_missing(db, base, must)
-
-
-def _messages(db: Connection, base: int, ranges: Sequence[Range]) -> Iterable[Any]:
-    if len(ranges) == 1:
-        ((first, last),) = ranges
-        return db.execute(SQL["messages_in_range"], (base + first, base + last))
-    return db.execute(SQL["messages_in_ranges"], (_json(ranges), base))
+    if kind == MESSAGE and handed == size(must):
+        return 0  # the common case: all that must be there is a message, and was counted
+    return _first_missing(db, base, must)
 
 
 def _first_missing(db: Connection, base: int, must: Sequence[Range]) -> int:

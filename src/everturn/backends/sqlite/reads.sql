@@ -15,9 +15,12 @@ SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head I
 -- latest_messages: the seqs of the latest messages in a range of the log
 SELECT seq FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?
 
--- messages_in_range: the common case, a log without jumps
+-- messages_in_range: the messages in one range of the log
 SELECT seq, created_at, checksum, CAST(body AS BLOB) FROM entries
  WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id
+
+-- rows_in_range: the same where all are known to be messages, which is the common case
+SELECT seq, created_at, checksum, CAST(body AS BLOB) FROM entries WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- messages_in_ranges: the same for a path of many ranges, which come as a JSON array in order
 SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB)
