@@ -8,39 +8,43 @@ store.add_messages("customer-42", [everturn.ChatMessage("user", "My order is 123
 
 from __future__ import annotations
 
-from everturn.aio import AsyncMemoryStore
-from everturn.errors import (
-    CorruptEntry,
-    InvalidInput,
-    MemoryStoreBackendError,
-    MemoryStoreError,
-    SchemaTooNew,
-    SessionNotFound,
-    SnapshotNotFound,
-    Unsupported,
-    VersionConflict,
-)
-from everturn.model import (
-    Change,
-    ChatMessage,
-    Compaction,
-    Diff,
-    ErasureReceipt,
-    Hit,
-    Match,
-    Page,
-    Problem,
-    Receipt,
-    Record,
-    SessionInfo,
-    SessionState,
-    Snapshot,
-    Summary,
-    ToolCall,
-    VerifyReport,
-)
-from everturn.opening import open, open_async  # noqa: A004 - everturn.open is the public name
-from everturn.store import MemoryStore
+from importlib import import_module
+
+TYPE_CHECKING = False  # type checkers know the name; importing it from typing would be most of what this costs
+if TYPE_CHECKING:
+    from everturn.aio import AsyncMemoryStore
+    from everturn.errors import (
+        CorruptEntry,
+        InvalidInput,
+        MemoryStoreBackendError,
+        MemoryStoreError,
+        SchemaTooNew,
+        SessionNotFound,
+        SnapshotNotFound,
+        Unsupported,
+        VersionConflict,
+    )
+    from everturn.model import (
+        Change,
+        ChatMessage,
+        Compaction,
+        Diff,
+        ErasureReceipt,
+        Hit,
+        Match,
+        Page,
+        Problem,
+        Receipt,
+        Record,
+        SessionInfo,
+        SessionState,
+        Snapshot,
+        Summary,
+        ToolCall,
+        VerifyReport,
+    )
+    from everturn.opening import open, open_async  # noqa: A004 - everturn.open is the public name
+    from everturn.store import MemoryStore
 
 __all__ = [
     "AsyncMemoryStore",
@@ -74,3 +78,54 @@ __all__ = [
     "open",
     "open_async",
 ]
+
+# Where the names live. They are imported when they are first asked for, so that `import everturn` costs next to
+# nothing, and a program that only handles messages loads no store.
+_HOMES = {
+    "everturn.aio": ("AsyncMemoryStore",),
+    "everturn.model": (
+        "Change",
+        "ChatMessage",
+        "Compaction",
+        "Diff",
+        "ErasureReceipt",
+        "Hit",
+        "Match",
+        "Page",
+        "Problem",
+        "Receipt",
+        "Record",
+        "SessionInfo",
+        "SessionState",
+        "Snapshot",
+        "Summary",
+        "ToolCall",
+        "VerifyReport",
+    ),
+    "everturn.errors": (
+        "CorruptEntry",
+        "InvalidInput",
+        "MemoryStoreBackendError",
+        "MemoryStoreError",
+        "SchemaTooNew",
+        "SessionNotFound",
+        "SnapshotNotFound",
+        "Unsupported",
+        "VersionConflict",
+    ),
+    "everturn.store": ("MemoryStore",),
+    "everturn.opening": ("open", "open_async"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'everturn' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -6,7 +6,6 @@ at all is decided in door.py.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from array import array
 from collections import deque
@@ -44,6 +43,8 @@ def checksum(kind: str, body: bytes) -> int:
 
 def digest(*parts: bytes) -> bytes:
     """A short fingerprint of the parts, for keys and for the content they were used with."""
+    import hashlib  # it takes as long to import as all of this package, and few calls have a key
+
     state = hashlib.blake2b(digest_size=16)
     for part in parts:
         state.update(len(part).to_bytes(8, "little"))

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from everturn.aio import AsyncMemoryStore
@@ -17,6 +16,9 @@ from everturn.backend import Opener
 from everturn.engine import Settings
 from everturn.errors import InvalidInput, Unsupported
 from everturn.store import MemoryStore
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "everturn.backends"
 
@@ -57,6 +59,8 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
 
 
 def _entry_points() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # 30 ms, which a program that only handles messages need not pay
+
     return {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
 
 
