@@ -286,12 +286,14 @@ def test_what_only_looks_like_json_comes_back_equal_or_is_refused(store: Any, va
         assert store.get_history("a")[0].metadata == {"v": value}
 
 
-def test_nesting_of_two_hundred_comes_back(store: Any) -> None:
+def test_nesting_of_two_hundred_comes_back_and_one_more_is_refused(store: Any) -> None:
     value: Any = "deep"
-    for _ in range(199):
+    for _ in range(200):
         value = [value]
     store.append("a", [Record("r", value)])
     assert store.state("a").records[0].body == value
+    with pytest.raises(InvalidInput, match="nested"):
+        store.append("a", [Record("r", [value])])
 
 
 def test_a_message_of_sixteen_mebibytes_comes_back(file: Any) -> None:

@@ -135,8 +135,10 @@ def test_cosine_ignores_length(store: Any) -> None:
 
 
 def test_ties_go_by_seq(store: Any) -> None:
-    add(store, "a", *[[0.3, 0.7, 0.1]] * 20)
-    assert found(store.search_summaries("a", [0.9, 0.2, 0.5], k=20)) == [f"s{n}" for n in range(20)]
+    alike, less = [0.3, 0.7, 0.1], [-0.5, 0.1, 0.2]
+    store.append("a", [Summary(f"s{n}", less if n % 3 else alike, (1, 1)) for n in range(300)])
+    in_order = [n for n in range(300) if n % 3 == 0] + [n for n in range(300) if n % 3]
+    assert found(store.search_summaries("a", [0.3, 0.7, 0.1], k=300)) == [f"s{n}" for n in in_order]
 
 
 def test_a_vector_of_zeros_is_like_nothing(store: Any) -> None:
