@@ -399,7 +399,7 @@ def interrupt_at_random(path: str, folder: str, seed: str) -> None:
             signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.00001, 0.003))
             store.add_messages(SESSION, turn("main", number))
             armed = False
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, RuntimeError):  # threading.Event.wait turns an untimely one into a RuntimeError
             armed = False
             interrupted += 1
             if turn("main", number)[0] in store.get_history(SESSION, limit=200):

@@ -1,0 +1,470 @@
+"""Files and disks that are not as they should be: a clear error of the right class, nothing lost, usable afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import re
+import resource
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import everturn
+from everturn import InvalidInput, MemoryStore, MemoryStoreBackendError, MemoryStoreError, SchemaTooNew
+from tests.integration.children import run
+from tests.integration.turns import SESSION, Acknowledged, check, check_file, turn, url, write
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "memory.db"
+
+
+async def _open_and_close(path: Path) -> None:
+    await (await everturn.open_async(url(path), timeout=5)).close()
+
+
+def refusals(path: Path) -> list[MemoryStoreError]:
+    """What both faces say to opening this path."""
+    errors: list[MemoryStoreError] = []
+    for attempt in (lambda: everturn.open(url(path), timeout=5), lambda: asyncio.run(_open_and_close(path))):
+        with pytest.raises(MemoryStoreError) as caught:
+            attempt()
+        errors.append(caught.value)
+    return errors
+
+
+def in_folder(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+# --- not a database of ours: refused, and left as it is --------------------------------------------------------------
+
+
+def make_text(path: Path) -> None:
+    path.write_text("Dear diary,\n" * 500)
+
+
+def make_short_text(path: Path) -> None:
+    path.write_text("hello\n")
+
+
+def make_encrypted(path: Path) -> None:
+    path.write_bytes(os.urandom(8192))
+
+
+def make_cut_off(path: Path) -> None:
+    path.write_bytes(b"SQLite format 3\0" + os.urandom(4080))
+
+
+def make_someone_elses(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE messages (body)")
+        db.execute("INSERT INTO messages VALUES ('theirs')")
+    db.close()
+
+
+def make_someone_elses_wal(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("CREATE TABLE sessions (no)")
+    db.commit()
+    db.close()
+
+
+def make_someone_elses_empty(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA application_id = 252006673")  # Fossil's
+        db.execute("PRAGMA user_version = 7")
+    db.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        make_text,
+        make_short_text,
+        make_encrypted,
+        make_cut_off,
+        make_someone_elses,
+        make_someone_elses_wal,
+        make_someone_elses_empty,
+    ],
+)
+def test_what_is_not_our_database_is_refused_and_untouched(path: Path, make: Callable[[Path], None]) -> None:
+    make(path)
+    before = in_folder(path.parent)
+    for error in refusals(path):
+        assert isinstance(error, InvalidInput)
+        assert str(path) in str(error), "it does not say where"
+        assert "choose another path" in str(error), "it does not say what next"
+        assert in_folder(path.parent) == before
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_a_file_of_a_newer_everturn_is_refused_and_untouched(path: Path, mode: str) -> None:
+    everturn.open(url(path)).close()
+    db = sqlite3.connect(path)
+    db.execute("INSERT INTO schema_versions VALUES (999, 0, '99.0')")
+    db.commit()
+    db.execute(f"PRAGMA journal_mode = {mode}")
+    db.close()
+    before = in_folder(path.parent)
+    for error in refusals(path):
+        assert isinstance(error, SchemaTooNew)
+        assert error.found == 999
+        assert in_folder(path.parent) == before
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch()
+    with everturn.open(url(path)) as store:
+        store.add_messages(SESSION, turn("me", 0))
+        assert store.verify().ok
+
+
+def test_a_directory_is_refused(tmp_path: Path) -> None:
+    for error in refusals(tmp_path):
+        assert isinstance(error, InvalidInput)
+        assert "is a directory" in str(error)
+
+
+def test_a_missing_directory_is_refused_and_not_made(tmp_path: Path) -> None:
+    for error in refusals(tmp_path / "missing" / "memory.db"):
+        assert isinstance(error, InvalidInput)
+        assert "does not exist" in str(error)
+    assert not (tmp_path / "missing").exists()
+
+
+def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for error in refusals(tmp_path / "file" / "memory.db"):
+        assert isinstance(error, InvalidInput | MemoryStoreBackendError)
+
+
+# --- no permission: root may do anything, so the stories are told by a process that has become nobody ----------------
+
+
+@pytest.fixture
+def common_folder() -> Iterator[Path]:
+    """A folder that everybody can reach."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o777)
+    yield folder
+    folder.chmod(0o777)
+    shutil.rmtree(folder)
+
+
+def become_nobody(path: str) -> None:
+    """What is left of a root's rights is what the file system gives to others. (All modules are in memory first.)"""
+    everturn.open("sqlite://").close()
+    asyncio.run(_open_and_close(Path(path + ".warm")))
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+def use_without_rights(path: str) -> None:
+    """Whatever a store on this path can and cannot do, it says so, and claims nothing."""
+    become_nobody(path)
+    try:
+        store = everturn.open(url(path), timeout=2)
+    except MemoryStoreBackendError as exc:
+        refused_at_the_door = exc
+    else:
+        use_read_only(store)
+        return
+    assert path in str(refused_at_the_door)
+    assert refused_at_the_door.outcome == "not_written"
+    assert re.search(r"permissions|read-only", str(refused_at_the_door))
+    print("refused")
+
+
+def use_read_only(store: MemoryStore) -> None:
+    for change in (
+        lambda: store.add_messages(SESSION, turn("me", 99)),
+        lambda: store.clear(SESSION),
+        lambda: store.save_snapshot(SESSION),
+        lambda: store.erase(SESSION),
+    ):
+        with pytest.raises(MemoryStoreBackendError, match=r"read-only|permissions") as caught:
+            change()
+        assert caught.value.outcome == "not_written"
+    check(store.get_history(SESSION), {"me": [0]})
+    store.close()
+    print("refused")
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "both", "unreadable"])
+def test_what_may_not_be_written_is_an_honest_error(common_folder: Path, what: str) -> None:
+    path = common_folder / "memory.db"
+    with everturn.open(url(path)) as store:
+        store.add_messages(SESSION, turn("me", 0))
+    (common_folder / "memory.db.warm").touch()
+    path.chmod({"file": 0o444, "both": 0o444, "folder": 0o666, "unreadable": 0o000}[what])
+    everturn.open(url(common_folder / "memory.db.warm")).close()
+    (common_folder / "memory.db.warm").chmod(0o666)
+    before = path.read_bytes() if os.geteuid() == 0 else b""
+    if what in ("folder", "both"):
+        common_folder.chmod(0o555)
+    assert run(use_without_rights, path).strip() == "refused"
+    common_folder.chmod(0o777)
+    assert not before or path.read_bytes() == before
+    path.chmod(0o666)
+    with everturn.open(url(path)) as store:
+        check(store.get_history(SESSION), {"me": [0]})
+        store.add_messages(SESSION, turn("me", 1))
+        assert store.verify().ok
+
+
+def open_in_forbidden_folder(path: str) -> None:
+    become_nobody(path)
+    with pytest.raises(MemoryStoreBackendError, match=r"permissions|read-only") as caught:
+        everturn.open(url(path), timeout=2)
+    assert caught.value.outcome == "not_written"
+
+
+def test_a_new_file_where_none_may_be_made_is_an_honest_error(common_folder: Path) -> None:
+    (common_folder / "memory.db.warm").touch()
+    everturn.open(url(common_folder / "memory.db.warm")).close()
+    common_folder.chmod(0o555)
+    run(open_in_forbidden_folder, common_folder / "memory.db")
+    assert not (common_folder / "memory.db").exists()
+
+
+# --- a full disk -----------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_an_honest_error_and_passes(path: Path) -> None:
+    with everturn.open(url(path)) as store:
+        store.add_messages(SESSION, turn("me", 0))
+        writer = store._engine.backend._database._writer
+        writer.pragma("max_page_count", writer.pragma("page_count") + 8)
+        acknowledged = 1
+        while not (error := failure_of(store, acknowledged)):
+            acknowledged += 1
+        assert "full" in str(error)
+        assert error.outcome == "not_written"
+        check(store.get_history(SESSION), {"me": list(range(acknowledged))})
+        assert store.verify().ok
+        writer.pragma("max_page_count", 1_000_000)
+        store.add_messages(SESSION, turn("me", acknowledged))
+        check(store.get_history(SESSION), {"me": list(range(acknowledged + 1))})
+
+
+def failure_of(store: MemoryStore, number: int) -> MemoryStoreBackendError | None:
+    """Append a turn. Returns the error if that fails."""
+    try:
+        store.add_messages(SESSION, turn("me", number))
+    except MemoryStoreBackendError as exc:
+        return exc
+    return None
+
+
+def largest_file(path: str) -> int:
+    return max(Path(path).stat().st_size, Path(path + "-wal").stat().st_size)
+
+
+@contextmanager
+def limited(kind: int, soft: int) -> Iterator[None]:
+    before, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (soft, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(kind, (before, hard))
+
+
+def outgrow_the_limit(path: str, folder: str, room: str) -> None:
+    """Write until a file may not grow any more; then with more room, go on."""
+    store = everturn.open(url(path), timeout=5)
+    write(store, folder, "me", range(3))
+    largest = largest_file(path)
+    record = Acknowledged(folder, "me")
+    number = 3
+    for _ in range(3):
+        with limited(resource.RLIMIT_FSIZE, largest + int(room)):
+            while not (error := failure_of(store, number)):
+                record(number)
+                number += 1
+                assert number < 10_000, "the limit was never felt"
+            there = {message.text for message in store.get_history(SESSION)}
+            assert (turn("me", number)[0].text in there) <= (error.outcome == "unknown"), "not_written, and there"
+            assert "disk" in str(error), error
+        if error.outcome == "unknown" and turn("me", number)[0].text in there:
+            record(number)
+            number += 1
+        store.add_messages(SESSION, turn("me", number))
+        record(number)
+        number += 1
+    assert store.verify().ok
+    os._exit(0)  # without a close: what was acknowledged must be on the disk by now
+
+
+@pytest.mark.parametrize("room", [0, 1000, 5000, 40_000, 33_000])
+def test_a_limit_on_file_size_is_an_honest_error_and_passes(path: Path, tmp_path: Path, room: int) -> None:
+    run(outgrow_the_limit, path, tmp_path, room)
+    check_file(path, tmp_path)
+
+
+def outgrow_the_limit_together(path: str, folder: str) -> None:
+    """Many tasks at once: what does not fit fails alone, and what is acknowledged is there."""
+
+    async def story() -> None:
+        store = await everturn.open_async(url(path), timeout=20)
+        await store.add_messages("another session", turn("me", 0))
+        largest = largest_file(path)
+        with limited(resource.RLIMIT_FSIZE, largest + 120_000):
+            calls: list[Any] = [store.add_messages(SESSION, turn(f"small-{n}", 0)) for n in range(8)]
+            calls.insert(4, store.save_context(SESSION, "x" * 500_000, "too large"))
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+        error = outcomes.pop(4)
+        assert isinstance(error, MemoryStoreBackendError)
+        assert error.outcome == "not_written", error
+        for number, outcome in enumerate(outcomes):
+            assert isinstance(outcome, everturn.Receipt), outcome
+            Acknowledged(folder, f"small-{number}")(0)
+        await store.close()
+
+    asyncio.run(asyncio.wait_for(story(), 50))
+
+
+def test_a_limit_on_file_size_fails_only_what_does_not_fit(path: Path, tmp_path: Path) -> None:
+    run(outgrow_the_limit_together, path, tmp_path)
+    check_file(path, tmp_path)
+
+
+def create_without_room(path: str) -> None:
+    everturn.open("sqlite://").close()
+    with limited(resource.RLIMIT_FSIZE, 5000), pytest.raises(MemoryStoreBackendError) as caught:
+        everturn.open(url(path), timeout=5)
+    assert caught.value.outcome == "not_written"
+    with everturn.open(url(path)) as store:
+        store.add_messages(SESSION, turn("me", 0))
+        assert store.verify().ok
+
+
+def test_a_disk_too_small_for_a_new_store_is_an_honest_error_and_passes(path: Path) -> None:
+    run(create_without_room, path)
+
+
+# --- no file handles left --------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def no_handles() -> Iterator[None]:
+    """Leave no handle to open: the limit is below the lowest free one."""
+    lowest = os.dup(0)
+    os.close(lowest)
+    with limited(resource.RLIMIT_NOFILE, lowest):
+        yield
+
+
+def run_out_of_handles(path: str, folder: str) -> None:
+    with everturn.open(url(path), timeout=5) as store:
+        record = Acknowledged(folder, "me")
+
+        def append(*numbers: int) -> None:
+            for number in numbers:
+                store.add_messages(SESSION, turn("me", number))
+                record(number)
+
+        append(0, 1)
+        with no_handles():
+            append(2, 3)  # the writer is open already
+            expect_no_handle(lambda: store.get_history(SESSION))
+            expect_no_handle(lambda: everturn.open(url(path), timeout=2))
+            expect_no_handle(lambda: everturn.open(url(path + ".new"), timeout=2))
+            append(4, 5)
+        assert len(store.get_history(SESSION)) == 12
+        with no_handles():
+            assert len(store.get_history(SESSION)) == 12  # a reader is open now
+        pid = os.fork()
+        if pid == 0:
+            with no_handles():  # the fork closed the connections, and none can be opened again
+                expect_no_handle(lambda: store.add_messages(SESSION, turn("me", 99)))
+            write(store, folder, "child", range(3))
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        append(6, 7)
+
+
+def expect_no_handle(call: Callable[[], object]) -> None:
+    with pytest.raises(MemoryStoreBackendError, match="open files") as caught:
+        call()
+    assert caught.value.outcome == "not_written"
+
+
+def test_no_file_handles_is_an_honest_error_and_passes(path: Path, tmp_path: Path) -> None:
+    run(run_out_of_handles, path, tmp_path)
+    check_file(path, tmp_path)
+
+
+def open_first_without_handles(path: str) -> None:
+    open_store = everturn.open
+    with no_handles(), pytest.raises(MemoryStoreError) as caught:
+        open_store(url(path), timeout=2)
+    assert isinstance(caught.value, MemoryStoreBackendError), repr(caught.value)
+    everturn.open(url(path)).close()
+
+
+def test_a_first_open_without_file_handles_is_an_honest_error_and_passes(path: Path) -> None:
+    run(open_first_without_handles, path)
+
+
+# --- a file that goes bad --------------------------------------------------------------------------------------------
+
+
+def test_a_damaged_file_is_loud(path: Path) -> None:
+    with everturn.open(url(path)) as store:
+        for number in range(200):
+            store.add_messages(SESSION, turn("me", number))
+    image = bytearray(path.read_bytes())
+    for page in range(2, len(image) // 4096):
+        image[page * 4096 : page * 4096 + 100] = os.urandom(100)
+    path.write_bytes(image)
+    with pytest.raises(MemoryStoreError):
+        use_all(path)
+
+
+def use_all(path: Path) -> None:
+    with everturn.open(url(path)) as store:
+        store.get_history(SESSION)
+        store.add_messages(SESSION, turn("me", 200))
+
+
+def test_a_failed_open_leaves_no_handle_and_no_lock(path: Path) -> None:
+    make_someone_elses(path)
+    handles = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
+    errors = [refusals(path) for _ in range(5)]
+    assert errors
+    if handles:
+        assert len(list(Path("/proc/self/fd").iterdir())) == handles
+    apsw.Connection(str(path)).execute("BEGIN EXCLUSIVE; ROLLBACK")
+
+
+def drop(path: str) -> None:
+    store = everturn.open(url(path))
+    store.add_messages(SESSION, turn("me", 0))
+    del store
+    gc.collect()
+    links = [os.path.realpath(handle) for handle in Path("/proc/self/fd").iterdir()]
+    assert not [link for link in links if link.startswith(path)]
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at Linux's list of open handles")
+def test_a_store_that_is_dropped_without_a_close_lets_go_of_its_file(path: Path) -> None:
+    """Not a promise to lean on, but no leak either."""
+    run(drop, path)
