@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import everturn
 from tests.contract.places import ALL, LASTING, Clock, File, LoopThread, Place
 from tests.contract.speech import Backdoor
 
@@ -36,6 +37,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, loop_thread: LoopThrea
 @pytest.fixture
 def store(place: Place) -> Any:
     return place.open()
+
+
+@pytest.fixture
+def one_store() -> Iterator[Any]:
+    """A store on one engine, for input that is refused above all of them."""
+    with everturn.open("sqlite://") as store:
+        yield store
 
 
 @pytest.fixture

@@ -261,10 +261,10 @@ def test_a_key_is_remembered_for_a_thousand_and_twenty_four_changes(file: File) 
 
 
 @pytest.mark.parametrize("key", ["", "x" * 513, "\0", "\ud800", 7, b"k"])
-def test_a_key_that_is_no_key_is_refused(store: Any, key: object) -> None:
+def test_a_key_that_is_no_key_is_refused(one_store: Any, key: object) -> None:
     with pytest.raises(InvalidInput, match=r"^key: "):
-        say(store, "a", "one", key=key)
-    assert store.get_history("a") == []
+        say(one_store, "a", "one", key=key)
+    assert one_store.get_history("a") == []
 
 
 # --- the store's own retries -----------------------------------------------------------------------------------

@@ -109,9 +109,9 @@ def test_a_stale_version_is_a_conflict_also_where_nothing_would_change(store: An
 
 
 @pytest.mark.parametrize("expected", [-1, 1.0, "1", True, object()])
-def test_what_is_no_version_is_refused(store: Any, expected: object) -> None:
+def test_what_is_no_version_is_refused(one_store: Any, expected: object) -> None:
     with pytest.raises(InvalidInput, match="expected_version"):
-        say(store, "a", "1", expected_version=expected)
+        say(one_store, "a", "1", expected_version=expected)
 
 
 def test_fork_expects_the_version_of_the_session_it_copies(store: Any) -> None:

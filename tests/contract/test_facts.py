@@ -124,6 +124,6 @@ def test_what_changed_nothing_is_not_in_the_log(store: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", [-1, 1.5, "3", True])
-def test_a_limit_of_changes_that_is_none_is_refused(store: Any, limit: object) -> None:
+def test_a_limit_of_changes_that_is_none_is_refused(one_store: Any, limit: object) -> None:
     with pytest.raises(InvalidInput, match=r"^limit: "):
-        store.changes("a", limit=limit)
+        one_store.changes("a", limit=limit)

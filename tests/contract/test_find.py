@@ -127,9 +127,9 @@ def test_the_limit_counts_what_is_shown(store: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", 7, None, b"fox", "x" * 1001, "\ud800"])
-def test_what_is_no_text_is_refused(store: Any, text: object) -> None:
+def test_what_is_no_text_is_refused(one_store: Any, text: object) -> None:
     with pytest.raises(InvalidInput, match=r"^text: "):
-        store.find(text)
+        one_store.find(text)
 
 
 def test_a_negative_limit_is_refused(store: Any) -> None:

@@ -158,9 +158,9 @@ def test_a_snapshot_nobody_took_is_refused(digits: Any) -> None:
 
 @pytest.mark.parametrize("name", ["limit", "before", "after", "at"])
 @pytest.mark.parametrize("value", [-1, 1.5, True, b"1", [1]])
-def test_numbers_that_are_none_are_refused(store: Any, name: str, value: object) -> None:
+def test_numbers_that_are_none_are_refused(one_store: Any, name: str, value: object) -> None:
     with pytest.raises(InvalidInput, match=rf"^{name}: "):
-        store.get_history("a", **{name: value})
+        one_store.get_history("a", **{name: value})
 
 
 @pytest.mark.parametrize("name", ["limit", "before", "after"])
@@ -169,9 +169,9 @@ def test_huge_numbers_are_numbers(digits: Any, name: str) -> None:
     assert words(digits, "a", **{name: 2**70}) == expected
 
 
-def test_an_unknown_way_with_corruption_is_refused(store: Any) -> None:
+def test_an_unknown_way_with_corruption_is_refused(one_store: Any) -> None:
     with pytest.raises(InvalidInput, match="on_corrupt"):
-        store.get_history("a", on_corrupt="ignore")
+        one_store.get_history("a", on_corrupt="ignore")
 
 
 # --- healing ---------------------------------------------------------------------------------------------------

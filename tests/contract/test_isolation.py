@@ -84,38 +84,38 @@ BAD_IDS: list[Any] = ["", "x" * 513, "é" * 257, "a\0b", "\0", "\ud800", "a\udff
 
 
 @pytest.mark.parametrize("session_id", BAD_IDS, ids=lambda value: ascii(value)[:12])
-def test_an_id_that_is_none_is_refused_everywhere(store: Any, session_id: Any) -> None:
+def test_an_id_that_is_none_is_refused_everywhere(one_store: Any, session_id: Any) -> None:
     calls = {
-        "add_messages": lambda: store.add_messages(session_id, []),
-        "append": lambda: store.append(session_id, []),
-        "replace": lambda: store.replace(session_id, []),
-        "save_context": lambda: store.save_context(session_id, "q", "a"),
-        "load_memory": lambda: store.load_memory(session_id),
-        "get_history": lambda: store.get_history(session_id),
-        "add_tool_call": lambda: store.add_tool_call(session_id, everturn.ToolCall("f", {})),
-        "get_tool_calls": lambda: store.get_tool_calls(session_id),
-        "add_summary": lambda: store.add_summary(session_id, Summary("s", [1.0], (1, 1))),
-        "get_summaries": lambda: store.get_summaries(session_id),
-        "search_summaries": lambda: store.search_summaries(session_id, [1.0]),
-        "save_snapshot": lambda: store.save_snapshot(session_id),
-        "list_snapshots": lambda: store.list_snapshots(session_id),
-        "delete_snapshot": lambda: store.delete_snapshot(session_id, "s"),
-        "rollback": lambda: store.rollback_to_snapshot(session_id, "s"),
-        "undo": lambda: store.undo(session_id),
-        "diff": lambda: store.diff(session_id, 0),
-        "fork": lambda: store.fork(session_id, "b"),
-        "trim": lambda: store.trim(session_id, max_messages=1),
-        "clear": lambda: store.clear(session_id),
-        "erase": lambda: store.erase(session_id),
-        "state": lambda: store.state(session_id),
-        "info": lambda: store.info(session_id),
-        "changes": lambda: store.changes(session_id),
-        "set_ttl": lambda: store.set_ttl(session_id, 1),
+        "add_messages": lambda: one_store.add_messages(session_id, []),
+        "append": lambda: one_store.append(session_id, []),
+        "replace": lambda: one_store.replace(session_id, []),
+        "save_context": lambda: one_store.save_context(session_id, "q", "a"),
+        "load_memory": lambda: one_store.load_memory(session_id),
+        "get_history": lambda: one_store.get_history(session_id),
+        "add_tool_call": lambda: one_store.add_tool_call(session_id, everturn.ToolCall("f", {})),
+        "get_tool_calls": lambda: one_store.get_tool_calls(session_id),
+        "add_summary": lambda: one_store.add_summary(session_id, Summary("s", [1.0], (1, 1))),
+        "get_summaries": lambda: one_store.get_summaries(session_id),
+        "search_summaries": lambda: one_store.search_summaries(session_id, [1.0]),
+        "save_snapshot": lambda: one_store.save_snapshot(session_id),
+        "list_snapshots": lambda: one_store.list_snapshots(session_id),
+        "delete_snapshot": lambda: one_store.delete_snapshot(session_id, "s"),
+        "rollback": lambda: one_store.rollback_to_snapshot(session_id, "s"),
+        "undo": lambda: one_store.undo(session_id),
+        "diff": lambda: one_store.diff(session_id, 0),
+        "fork": lambda: one_store.fork(session_id, "b"),
+        "trim": lambda: one_store.trim(session_id, max_messages=1),
+        "clear": lambda: one_store.clear(session_id),
+        "erase": lambda: one_store.erase(session_id),
+        "state": lambda: one_store.state(session_id),
+        "info": lambda: one_store.info(session_id),
+        "changes": lambda: one_store.changes(session_id),
+        "set_ttl": lambda: one_store.set_ttl(session_id, 1),
     }
     if session_id is not None:  # None: all of them
-        calls["verify"] = lambda: store.verify(session_id)
-        calls["compact"] = lambda: store.compact(session_id)
-        calls["find"] = lambda: store.find("x", session_id=session_id)
+        calls["verify"] = lambda: one_store.verify(session_id)
+        calls["compact"] = lambda: one_store.compact(session_id)
+        calls["find"] = lambda: one_store.find("x", session_id=session_id)
     for name, call in calls.items():
         with pytest.raises(InvalidInput, match=r"^session_id: "):
             raise AssertionError(f"{name} took it: {call()!r}")

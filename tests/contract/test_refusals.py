@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ import everturn
 from everturn import ChatMessage, InvalidInput, Record, Summary
 from tests.contract.places import Place
 from tests.contract.speech import say, user
-
-
-@pytest.fixture
-def store() -> Iterator[Any]:
-    """Refusals happen above every engine, and before one is asked: one engine will do."""
-    with everturn.open("sqlite://") as store:
-        yield store
 
 
 def nested(depth: int) -> Any:
@@ -60,41 +52,41 @@ UNSTORABLE = {
 
 
 @pytest.mark.parametrize("what", list(UNSTORABLE))
-def test_what_cannot_be_stored_is_refused_by_path(store: Any, what: str) -> None:
+def test_what_cannot_be_stored_is_refused_by_path(one_store: Any, what: str) -> None:
     value, word = UNSTORABLE[what]
     with pytest.raises(InvalidInput, match=word) as caught:
-        store.add_messages("a", [user("0"), user("1"), user("2", metadata={"score": value})])
+        one_store.add_messages("a", [user("0"), user("1"), user("2", metadata={"score": value})])
     assert caught.value.path.startswith("messages[2].metadata.score")
     assert str(caught.value).startswith("messages[2].metadata.score")
-    assert store.sessions().sessions == ()
+    assert one_store.sessions().sessions == ()
 
 
 @pytest.mark.parametrize("what", list(UNSTORABLE))
-def test_what_cannot_be_stored_is_refused_in_a_record(store: Any, what: str) -> None:
+def test_what_cannot_be_stored_is_refused_in_a_record(one_store: Any, what: str) -> None:
     value, word = UNSTORABLE[what]
     with pytest.raises(InvalidInput, match=word) as caught:
-        store.append("a", [Record("r", {"list": [1, value]})])
+        one_store.append("a", [Record("r", {"list": [1, value]})])
     assert caught.value.path.startswith("entries[0].body.list[1]")
 
 
-def test_the_message_is_the_one_in_the_documentation(store: Any) -> None:
+def test_the_message_is_the_one_in_the_documentation(one_store: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
-        store.add_messages("a", [user("0"), user("1"), user("2", metadata={"score": float("nan")})])
+        one_store.add_messages("a", [user("0"), user("1"), user("2", metadata={"score": float("nan")})])
     assert str(caught.value) == "messages[2].metadata.score: NaN cannot be stored"
 
 
-def test_an_error_can_be_printed_whatever_it_is_about(store: Any) -> None:
+def test_an_error_can_be_printed_whatever_it_is_about(one_store: Any) -> None:
     for metadata in ({"\ud800": 1}, {"k": {"\udfff": 1}}, {"k": "\ud800"}, {"é": "\ud800"}):
         with pytest.raises(InvalidInput) as caught:
-            store.add_messages("a", [user("x", metadata=metadata)])
+            one_store.add_messages("a", [user("x", metadata=metadata)])
         str(caught.value).encode()
         caught.value.path.encode()
 
 
 @pytest.mark.parametrize("key", [1, None, 1.5, True, b"k", (1, 2)], ids=repr)
-def test_a_key_that_is_no_string_is_refused(store: Any, key: Any) -> None:
+def test_a_key_that_is_no_string_is_refused(one_store: Any, key: Any) -> None:
     with pytest.raises(InvalidInput, match="keys are strings") as caught:
-        store.add_messages("a", [user("x", metadata={"ok": 1, "deep": {key: 1}})])
+        one_store.add_messages("a", [user("x", metadata={"ok": 1, "deep": {key: 1}})])
     assert caught.value.path == "messages[0].metadata.deep"
 
 
@@ -132,40 +124,40 @@ def test_a_key_that_is_no_string_is_refused(store: Any, key: Any) -> None:
         (("user", "x"), "messages[0]"),
     ],
 )
-def test_a_bad_field_is_refused_by_path(store: Any, message: Any, path: str) -> None:
+def test_a_bad_field_is_refused_by_path(one_store: Any, message: Any, path: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        store.add_messages("a", [message])
+        one_store.add_messages("a", [message])
     assert caught.value.path == path
     assert str(caught.value).startswith(f"{path}: ")
-    assert store.sessions().sessions == ()
+    assert one_store.sessions().sessions == ()
 
 
 @pytest.mark.parametrize("kind", ["", "message", "tool_call", "summary", "k" * 65, 7, None, "\ud800"])
-def test_a_kind_of_record_that_is_none_is_refused(store: Any, kind: Any) -> None:
+def test_a_kind_of_record_that_is_none_is_refused(one_store: Any, kind: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
-        store.append("a", [Record(kind, {})])
+        one_store.append("a", [Record(kind, {})])
     assert caught.value.path == "entries[0].kind"
 
 
-def test_a_summarys_own_fields_are_no_extra_ones(store: Any) -> None:
+def test_a_summarys_own_fields_are_no_extra_ones(one_store: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
-        store.add_summary("a", Summary("s", [1.0], (1, 1), extra={"text": "other"}))
+        one_store.add_summary("a", Summary("s", [1.0], (1, 1), extra={"text": "other"}))
     assert caught.value.path == "summary.extra.text"
 
 
-def test_a_refusal_leaves_an_existing_session_as_it_was(store: Any) -> None:
-    say(store, "a", "1")
-    before = store.state("a")
+def test_a_refusal_leaves_an_existing_session_as_it_was(one_store: Any) -> None:
+    say(one_store, "a", "1")
+    before = one_store.state("a")
     with pytest.raises(InvalidInput):
-        store.add_messages("a", [user("2"), user("3", metadata={"x": {1}})])
-    assert store.state("a") == before
+        one_store.add_messages("a", [user("2"), user("3", metadata={"x": {1}})])
+    assert one_store.state("a") == before
 
 
-def test_a_message_over_the_limit_is_refused(store: Any) -> None:
+def test_a_message_over_the_limit_is_refused(one_store: Any) -> None:
     with pytest.raises(InvalidInput, match="max_message_bytes") as caught:
-        store.add_messages("a", [user("small"), user("x" * (16 * 2**20))])
+        one_store.add_messages("a", [user("small"), user("x" * (16 * 2**20))])
     assert caught.value.path == "messages[1]"
-    assert store.sessions().sessions == ()
+    assert one_store.sessions().sessions == ()
 
 
 def test_the_limit_is_configurable_and_counts_bytes(place: Place) -> None:
@@ -176,9 +168,9 @@ def test_the_limit_is_configurable_and_counts_bytes(place: Place) -> None:
             say(store, "a", text)
 
 
-def test_an_invalid_input_is_a_value_error(store: Any) -> None:
+def test_an_invalid_input_is_a_value_error(one_store: Any) -> None:
     with pytest.raises(ValueError, match="session_id"):
-        store.get_history("")
+        one_store.get_history("")
 
 
 # --- opening ---------------------------------------------------------------------------------------------------------

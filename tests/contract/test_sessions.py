@@ -183,31 +183,31 @@ def test_recent_takes_a_prefix(aged: tuple[Any, Clock]) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "3"])
-def test_a_limit_that_is_none_is_refused(store: Any, limit: object) -> None:
+def test_a_limit_that_is_none_is_refused(one_store: Any, limit: object) -> None:
     with pytest.raises(InvalidInput, match=r"^limit: "):
-        store.sessions(limit=limit)
+        one_store.sessions(limit=limit)
 
 
 @pytest.mark.parametrize("page", ["", "nonsense", "é", "bnVsbA==", "W10=", 7, b"x"])
-def test_a_page_that_is_none_is_refused(store: Any, page: object) -> None:
-    begin(store, "a")
+def test_a_page_that_is_none_is_refused(one_store: Any, page: object) -> None:
+    begin(one_store, "a")
     with pytest.raises(InvalidInput, match=r"^page: "):
-        store.sessions(page=page)
+        one_store.sessions(page=page)
 
 
-def test_a_page_of_another_order_is_refused(store: Any) -> None:
-    begin(store, "a", "b")
-    page = store.sessions(limit=1).next
+def test_a_page_of_another_order_is_refused(one_store: Any) -> None:
+    begin(one_store, "a", "b")
+    page = one_store.sessions(limit=1).next
     with pytest.raises(InvalidInput, match=r"^page: "):
-        store.sessions(page=page, order="recent")
+        one_store.sessions(page=page, order="recent")
 
 
 @pytest.mark.parametrize("prefix", [7, None, b"a", "a\0", "\ud800"])
-def test_a_prefix_that_is_none_is_refused(store: Any, prefix: object) -> None:
+def test_a_prefix_that_is_none_is_refused(one_store: Any, prefix: object) -> None:
     with pytest.raises(InvalidInput, match=r"^prefix: "):
-        store.sessions(prefix)
+        one_store.sessions(prefix)
 
 
-def test_an_unknown_order_is_refused(store: Any) -> None:
+def test_an_unknown_order_is_refused(one_store: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^order: "):
-        store.sessions(order="size")
+        one_store.sessions(order="size")

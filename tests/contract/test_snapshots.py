@@ -215,16 +215,16 @@ def test_there_is_nothing_to_roll_back_in_an_absent_session(store: Any) -> None:
 
 
 @pytest.mark.parametrize("snapshot", [None, 7, b"id", ""])
-def test_what_is_no_snapshot_is_refused(store: Any, snapshot: object) -> None:
-    say(store, "a", "1")
+def test_what_is_no_snapshot_is_refused(one_store: Any, snapshot: object) -> None:
+    say(one_store, "a", "1")
     with pytest.raises(InvalidInput, match="snapshot"):
-        store.rollback_to_snapshot("a", snapshot)
+        one_store.rollback_to_snapshot("a", snapshot)
 
 
 @pytest.mark.parametrize("label", ["", 7, "x" * 513, "\ud800", "a\0b"])
-def test_what_is_no_label_is_refused(store: Any, label: object) -> None:
+def test_what_is_no_label_is_refused(one_store: Any, label: object) -> None:
     with pytest.raises(InvalidInput, match="label"):
-        store.save_snapshot("a", label)
+        one_store.save_snapshot("a", label)
 
 
 def test_the_incident_a_snapshot_outlives_the_rollback_of_another_process(lasting: File) -> None:

@@ -82,12 +82,12 @@ def test_a_search_with_the_wrong_length_is_refused(store: Any) -> None:
     "embedding",
     [[], "abc", b"abc", None, 7, ["x"], [[1.0]], [float("nan")], [1.0, float("inf")], [1e300], [None]],
 )
-def test_what_is_no_embedding_is_refused(store: Any, embedding: Any) -> None:
+def test_what_is_no_embedding_is_refused(one_store: Any, embedding: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^summary\.embedding"):
-        add(store, "a", embedding)
+        add(one_store, "a", embedding)
     with pytest.raises(InvalidInput, match=r"^embedding"):
-        store.search_summaries("a", embedding)
-    assert store.sessions().sessions == ()
+        one_store.search_summaries("a", embedding)
+    assert one_store.sessions().sessions == ()
 
 
 def test_an_embedding_that_can_be_read_once_only_is_taken_or_refused(store: Any) -> None:
@@ -100,9 +100,9 @@ def test_an_embedding_that_can_be_read_once_only_is_taken_or_refused(store: Any)
 
 
 @pytest.mark.parametrize("covers", [(1,), (1, 2, 3), "12", None, (1.0, 2), (-1, 2), (True, 2)])
-def test_what_covers_nothing_is_refused(store: Any, covers: Any) -> None:
+def test_what_covers_nothing_is_refused(one_store: Any, covers: Any) -> None:
     with pytest.raises(InvalidInput, match=r"^summary\.covers"):
-        store.add_summary("a", Summary("s", [1.0], covers))
+        one_store.add_summary("a", Summary("s", [1.0], covers))
 
 
 def test_huge_seqs_come_back_or_are_refused(store: Any) -> None:
@@ -160,9 +160,9 @@ def test_five_are_given_unless_told_otherwise(store: Any) -> None:
 
 
 @pytest.mark.parametrize("k", [-1, 1.5, "3"])
-def test_a_k_that_is_no_count_is_refused(store: Any, k: object) -> None:
+def test_a_k_that_is_no_count_is_refused(one_store: Any, k: object) -> None:
     with pytest.raises(InvalidInput, match=r"^k: "):
-        store.search_summaries("a", [1.0], k=k)
+        one_store.search_summaries("a", [1.0], k=k)
 
 
 def test_search_never_finds_another_sessions(store: Any) -> None:

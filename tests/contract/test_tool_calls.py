@@ -75,14 +75,14 @@ def test_a_tool_call_is_no_message(store: Any) -> None:
         (ToolCall("f", {}, extra={"name": "g"}), "tool_call.extra.name"),
     ],
 )
-def test_what_would_not_come_back_is_refused_by_path(store: Any, call: ToolCall, path: str) -> None:
+def test_what_would_not_come_back_is_refused_by_path(one_store: Any, call: ToolCall, path: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        store.add_tool_call("a", call)
+        one_store.add_tool_call("a", call)
     assert caught.value.path == path
     assert str(caught.value).startswith(f"{path}: ")
-    assert store.sessions().sessions == ()
+    assert one_store.sessions().sessions == ()
 
 
-def test_only_a_tool_call_is_a_tool_call(store: Any) -> None:
+def test_only_a_tool_call_is_a_tool_call(one_store: Any) -> None:
     with pytest.raises(InvalidInput, match="tool_call"):
-        store.add_tool_call("a", {"name": "f", "arguments": {}})
+        one_store.add_tool_call("a", {"name": "f", "arguments": {}})

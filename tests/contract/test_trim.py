@@ -153,10 +153,10 @@ def test_limit_counts_what_a_trim_left(store: Any) -> None:
         {"max_tokens": -1, "count_tokens": length},
     ],
 )
-def test_a_trim_that_says_too_little_or_nonsense_is_refused(store: Any, options: dict[str, Any]) -> None:
-    say(store, "a", "1")
+def test_a_trim_that_says_too_little_or_nonsense_is_refused(one_store: Any, options: dict[str, Any]) -> None:
+    say(one_store, "a", "1")
     with pytest.raises(InvalidInput):
-        store.trim("a", **options)
+        one_store.trim("a", **options)
 
 
 def test_a_counter_that_fails_fails_the_trim_and_changes_nothing(store: Any) -> None:

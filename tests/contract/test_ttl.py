@@ -192,10 +192,10 @@ def test_the_ttl_belongs_to_the_session_and_not_to_the_store(lasting: File) -> N
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "10", True])
-def test_what_is_no_time_is_refused(store: Any, seconds: object) -> None:
-    say(store, "a", "1")
+def test_what_is_no_time_is_refused(one_store: Any, seconds: object) -> None:
+    say(one_store, "a", "1")
     with pytest.raises(InvalidInput, match="seconds"):
-        store.set_ttl("a", seconds)
+        one_store.set_ttl("a", seconds)
 
 
 def test_set_ttl_on_an_absent_session_is_refused(store: Any) -> None:

@@ -80,9 +80,9 @@ def test_add_messages_refuses_other_entries(store: Any) -> None:
 
 
 @pytest.mark.parametrize("entries", ["hello", b"hello", {"role": "user", "content": "hi"}, None, 7])
-def test_what_is_no_list_of_entries_is_refused(store: Any, entries: object) -> None:
+def test_what_is_no_list_of_entries_is_refused(one_store: Any, entries: object) -> None:
     with pytest.raises(InvalidInput, match="must be a list"):
-        store.add_messages("a", entries)
+        one_store.add_messages("a", entries)
 
 
 def test_one_bad_message_keeps_the_whole_turn_out(store: Any) -> None:

@@ -49,9 +49,9 @@ def test_parts_are_read_as_their_text(store: Any) -> None:
 
 
 @pytest.mark.parametrize(("human", "ai", "path"), [(1, "x", "human"), ("x", None, "ai"), (b"x", "y", "human")])
-def test_what_is_no_string_is_refused(store: Any, human: Any, ai: Any, path: str) -> None:
+def test_what_is_no_string_is_refused(one_store: Any, human: Any, ai: Any, path: str) -> None:
     with pytest.raises(InvalidInput, match=rf"^{path}: "):
-        store.save_context("a", human, ai)
+        one_store.save_context("a", human, ai)
 
 
 def test_a_rolled_back_context_is_not_loaded(store: Any) -> None:
