@@ -41,12 +41,13 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 class SetFloor(msgspec.Struct, frozen=True, gc=False):
     """Hide everything up to `floor` but summaries and `kept` (undoable): a trim, planned on `seen`.
 
-    Applies if `seen.head` is still on the path and cleared, floor and kept are as seen; else MOVED. With `floor`
-    None there is nothing to hide; the request is sent for its key and expected version.
+    Applies if it is the same life, `seen.head` is still on the path, and cleared, floor and kept are as seen; else
+    MOVED. With `floor` None there is nothing to hide; the request is sent for its key and expected version.
     """
 
     kind: ClassVar[str] = "trim"
 
+    life: str
     seen: State
     floor: int | None
     kept: tuple[int, ...] = ()

@@ -52,7 +52,8 @@ def path(head: int, jumps: Iterable[Jump]) -> list[Range]:
 
 def clip(ranges: Iterable[Range], low: int, high: int) -> list[Range]:
     """The parts of the ranges from `low` to `high`, both included."""
-    return [(max(first, low), min(last, high)) for first, last in ranges if first <= high and last >= low]
+    clipped = ((max(first, low), min(last, high)) for first, last in ranges)
+    return [(first, last) for first, last in clipped if first <= last]
 
 
 def size(ranges: Iterable[Range]) -> int:

@@ -22,6 +22,7 @@ from everturn.model import Receipt, SessionState, Snapshot
 
 T = TypeVar("T")
 LONGEST_ID = 512
+LARGEST_COUNT = 2**53
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
 
 
@@ -112,14 +113,29 @@ def _checked_text(text: str, path: str) -> str:
     return text
 
 
-def checked_count(number: object, path: str, least: int = 0) -> None:
-    """None, or a whole number of at least `least`. Raises InvalidInput."""
-    if number is None:
-        return
+def checked_count(number: object, path: str, least: int = 0) -> int:
+    """A whole number of at least `least`, as large as any engine can count. Raises InvalidInput."""
     if type(number) is not int:
         raise InvalidInput(f"must be a whole number, not {type(number).__name__}", path=path)
     if number < least:
         raise InvalidInput(f"must be at least {least}, not {number}", path=path)
+    return min(number, LARGEST_COUNT)
+
+
+def checked_bound(number: object, path: str) -> int | None:
+    """The same, or None for no bound."""
+    return None if number is None else checked_count(number, path)
+
+
+def checked_search(text: object, path: str, longest: int) -> str:
+    """Text to look for: whatever can be stored, up to `longest` characters. Raises InvalidInput."""
+    if not isinstance(text, str) or "\0" in text or len(text) > longest:
+        raise InvalidInput(f"must be a string of up to {longest} characters without NUL", path=path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("has a lone surrogate, which cannot be stored", path=path) from None
+    return text
 
 
 def checked_expectation(expected: object) -> tuple[int | None, str | None]:
@@ -138,8 +154,10 @@ def checked_expectation(expected: object) -> tuple[int | None, str | None]:
 
 def checked_at(at: object, path: str = "at") -> At:
     """A snapshot's id, a version, or None for now."""
-    if at is None or (type(at) is int and at >= 0):
-        return at
+    if at is None:
+        return None
+    if type(at) is int:
+        return checked_count(at, path)
     if isinstance(at, Snapshot | str):
         return checked_snapshot(at, path)
     raise InvalidInput(f"is a snapshot (or its id) or a version, not {at!r}", path=path)

@@ -32,6 +32,7 @@ from everturn.backend import (
 from everturn.engine.calls import (
     Caller,
     checked_at,
+    checked_bound,
     checked_count,
     checked_expectation,
     checked_id,
@@ -115,7 +116,7 @@ class Changes(Caller):
 
         Raises InvalidInput if `after` is neither 0 nor the seq of an entry on the path.
         """
-        checked_count(after, "after")
+        after = checked_count(after, "after")
         return await self._append(session_id, self._encoded(entries, "entries"), after, key, expected_version)
 
     async def save_context(
@@ -246,8 +247,8 @@ class Changes(Caller):
         Keeps system messages (they count) unless told otherwise, whole turns, always the last one, and a tool call
         together with its result. Summaries stay. If all fits, or the session is absent, nothing changes.
         """
-        checked_count(max_messages, "max_messages")
-        checked_count(max_tokens, "max_tokens")
+        max_messages = checked_bound(max_messages, "max_messages")
+        max_tokens = checked_bound(max_tokens, "max_tokens")
         if max_messages is None and max_tokens is None:
             raise InvalidInput("give max_messages or max_tokens", path="max_messages")
         if (max_tokens is None) != (count_tokens is None):
@@ -281,7 +282,8 @@ class Changes(Caller):
         cut = await self.face.offload(
             lambda: fit([rules.header(entry, turn, count) for entry, turn in reader.with_turns()], floor=state.floor)
         )
-        return SetFloor(state, None) if cut is None else SetFloor(state, cut.floor, cut.kept, cut.hidden)
+        life = reading.session.life if reading.session else ""
+        return SetFloor(life, state, None) if cut is None else SetFloor(life, state, cut.floor, cut.kept, cut.hidden)
 
     async def clear(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
         """Empty the history; snapshots stay, and undo brings it back. An empty or absent session is left as it is."""

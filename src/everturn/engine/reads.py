@@ -9,10 +9,13 @@ from everturn import codec, rules, vectors
 from everturn.backend import Order, Query, Reading, Status
 from everturn.codec import EntryRow, MessageReader, OnCorrupt
 from everturn.engine.calls import (
+    LONGEST_ID,
     Caller,
     checked_at,
+    checked_bound,
     checked_count,
     checked_id,
+    checked_search,
     no_session,
     no_snapshot,
     no_version,
@@ -79,11 +82,12 @@ class Reads(Caller):
         `after`: seqs, both excluded. `at`: a snapshot or a version. `heal`: give an unanswered tool call a synthetic
         error result. Raises CorruptEntry at a damaged or missing entry, unless `on_corrupt="skip"`.
         """
-        for name, number in (("limit", limit), ("before", before), ("after", after)):
-            checked_count(number, name)
         if on_corrupt not in ("raise", "skip"):
             raise InvalidInput(f"is 'raise' or 'skip', not {on_corrupt!r}", path="on_corrupt")
-        query = Query(checked_id(session_id), MESSAGE, checked_at(at), after or 0, before, limit)
+        limit, before = checked_bound(limit, "limit"), checked_bound(before, "before")
+        query = Query(
+            checked_id(session_id), MESSAGE, checked_at(at), checked_bound(after, "after") or 0, before, limit
+        )
         reading, reader = await self._read(query, lambda: MessageReader(session_id, on_corrupt))
         messages = reader.messages
         if on_corrupt == "raise":
@@ -115,7 +119,7 @@ class Reads(Caller):
 
         Raises InvalidInput if the embedding's length is not the session's, Unsupported without numpy.
         """
-        checked_count(k, "k")
+        k = checked_count(k, "k")
         wanted = codec.float32(embedding, "embedding")
         query = Query(checked_id(session_id), SUMMARY)
         reading, reader = await self._read(query, lambda: EmbeddingReader(session_id))
@@ -152,14 +156,14 @@ class Reads(Caller):
     async def _entries(self, session_id: str, at: Snapshot | str | int | None) -> list[Entry]:
         query = Query(checked_id(session_id), at=checked_at(at))
         reading, reader = await self._read(query, lambda: EntryReader(session_id))
-        _refuse_gaps(reading, query)
+        _refuse_gaps(reading, query, reader.messages)
         return reader.entries
 
     async def state(self, session_id: str, *, at: Snapshot | str | int | None = None) -> SessionState:
         """Everything about the session that can be compared, now or as it was `at` a snapshot or version."""
         query = Query(checked_id(session_id), at=checked_at(at), snapshots=True)
         reading, reader = await self._read(query, lambda: EntryReader(session_id))
-        _refuse_gaps(reading, query)
+        _refuse_gaps(reading, query, reader.messages)
         session = reading.session
         if session is None:
             return SessionState(session_id, 0, 0, (), (), 0, None, None)
@@ -185,7 +189,7 @@ class Reads(Caller):
     async def changes(self, session_id: str, limit: int = 100) -> list[Change]:
         """The latest changes, newest first. At least the latest 1,024 are remembered."""
         checked_id(session_id)
-        checked_count(limit, "limit")
+        limit = checked_count(limit, "limit")
         return await self.call(lambda _, by: self.backend.changes(session_id, limit, by))
 
     async def sessions(
@@ -195,9 +199,8 @@ class Reads(Caller):
 
         `page` is the `next` of the page before. A session that is there throughout is on at least one page.
         """
-        if not isinstance(prefix, str) or "\0" in prefix:
-            raise InvalidInput("must be a string without NUL", path="prefix")
-        checked_count(limit, "limit", 1)
+        checked_search(prefix, "prefix", LONGEST_ID)
+        limit = checked_count(limit, "limit", 1)
         if page is not None and not isinstance(page, str):
             raise InvalidInput("is the `next` of a page", path="page")
         if order not in (None, "recent"):
@@ -209,12 +212,11 @@ class Reads(Caller):
 
         ASCII letters match in either case. Searches every string of an entry.
         """
-        if not isinstance(text, str) or not 0 < len(text) <= LONGEST_TEXT or not text.isprintable():
-            raise InvalidInput(f"must be 1 to {LONGEST_TEXT} printable characters", path="text")
+        if checked_search(text, "text", LONGEST_TEXT) == "":
+            raise InvalidInput("must have at least one character", path="text")
         if session_id is not None:
             checked_id(session_id)
-        checked_count(limit, "limit")
-        if limit == 0:
+        if checked_count(limit, "limit") == 0:
             return []
         matches: list[Match] = []
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from everturn import codec
-from everturn.model import Entry
+from everturn.model import ChatMessage, Entry
 
 
 class EntryReader:
@@ -24,6 +24,11 @@ class EntryReader:
             self.entries.append(codec.decode(self._session_id, self._kind or row[4], *row[:4]))
         if self._kind is None:
             self.turns += (row[5] for row in rows)
+
+    @property
+    def messages(self) -> int:
+        """How many of the entries are messages."""
+        return sum(isinstance(entry, ChatMessage) for entry in self.entries)
 
     def with_turns(self) -> Iterator[tuple[Entry, int]]:
         """Each entry with the seq of the first of its turn."""

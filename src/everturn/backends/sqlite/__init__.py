@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from everturn.errors import InvalidInput
@@ -35,9 +36,11 @@ def _synchronous(value: object) -> str:
 
 
 def _namespace(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > 512:
-        raise InvalidInput(f"is a string of up to 512 bytes without NUL, not {value!r}", path="namespace")
-    return value
+    if isinstance(value, str) and "\0" not in value:
+        with suppress(UnicodeEncodeError):
+            if len(value.encode()) <= 512:
+                return value
+    raise InvalidInput(f"is a string of up to 512 bytes without NUL, not {value!a}", path="namespace")
 
 
 OPTIONS: Mapping[str, Callable[[Any], Any]] = {

@@ -34,8 +34,14 @@ class Operations(ABC):
         self._database = database
         self._commits = GroupCommit(database)
         self._clock = clock
+        self._latest = 0.0
         self._until_reaping = REAP_EVERY
         database.in_child.append(self._commits.forget)
+
+    def _now(self) -> float:
+        """The time, which never runs backwards here: what has expired stays so, whatever is done to the clock."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
 
     @abstractmethod
     async def _write(self, work: Work[T], deadline: float) -> T:
@@ -58,7 +64,7 @@ class Operations(ABC):
             return work(db)
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        outcome = await self._write(lambda db: changes.apply(db, request, self._clock()), deadline)
+        outcome = await self._write(lambda db: changes.apply(db, request, self._now()), deadline)
         self._until_reaping -= 1
         if self._until_reaping <= 0:
             self._until_reaping = REAP_EVERY
@@ -67,35 +73,35 @@ class Operations(ABC):
 
     async def _reap_quietly(self, deadline: float) -> None:
         try:
-            await self._write(lambda db: upkeep.reap(db, self._clock()), deadline)
+            await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
         except MemoryStoreBackendError:
             pass  # the change itself is kept; the next writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
-        return await self._read(lambda db: reads.read(db, query, take, self._clock()), deadline)
+        return await self._read(lambda db: reads.read(db, query, take, self._now()), deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
-        return await self._read(lambda db: reads.changes(db, session_id, limit, self._clock()), deadline)
+        return await self._read(lambda db: reads.changes(db, session_id, limit, self._now()), deadline)
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        return await self._read(lambda db: listing.sessions(db, prefix, limit, page, order, self._clock()), deadline)
+        return await self._read(lambda db: listing.sessions(db, prefix, limit, page, order, self._now()), deadline)
 
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        await self._read(lambda db: listing.find(db, text, session_id, take, self._clock()), deadline)
+        await self._read(lambda db: listing.find(db, text, session_id, take, self._now()), deadline)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        return await self._write(lambda db: forks.fork(db, request, self._clock()), deadline)
+        return await self._write(lambda db: forks.fork(db, request, self._now()), deadline)
 
     async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
         receipt = await self._write(lambda db: upkeep.erase(db, session_id), deadline)
-        return await self._outside(partial(upkeep.empty_wal, receipt), deadline)
+        return await self._outside(partial(upkeep.scrub, receipt), deadline)
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is not None:
-            return await self._write(lambda db: upkeep.compact(db, session_id, self._clock()), deadline)
-        reaped = await self._write(lambda db: upkeep.reap(db, self._clock()), deadline)
+            return await self._write(lambda db: upkeep.compact(db, session_id, self._now()), deadline)
+        reaped = await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
         if not reaped.sessions:
             while await self._write(upkeep.give_back_pages, deadline):
                 pass
@@ -104,7 +110,7 @@ class Operations(ABC):
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
             return await self._read(verify.verify_file, deadline)
-        return await self._read(lambda db: verify.verify_session(db, session_id, self._clock()), deadline)
+        return await self._read(lambda db: verify.verify_session(db, session_id, self._now()), deadline)
 
 
 class SqliteBackend(Operations):

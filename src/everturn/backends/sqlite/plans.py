@@ -109,6 +109,8 @@ def _set_floor(db: Connection, session: Session | None, effect: SetFloor) -> Pla
     if session is None or effect.floor is None:
         return Status.UNCHANGED
     state, seen = session.state, effect.seen
+    if session.life != effect.life:
+        return Status.MOVED
     if (state.cleared, state.floor, state.kept) != (seen.cleared, seen.floor, seen.kept):
         return Status.MOVED
     if state.head != seen.head and not contains(path_to(db, session.no, state.head), seen.head):

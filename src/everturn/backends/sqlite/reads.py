@@ -15,6 +15,7 @@ from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.sessions import path_to, snapshot_state, span, state_from
+from everturn.codec import checksum
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 from everturn.rules import Range, State, clip, contains, size
 
@@ -54,16 +55,21 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
         return Reading(Status.FOUND, found.info, state, snapshots)
-    ranges = path_to(db, found.no, state.head)
-    window = clip(ranges, query.after + 1, (state.head + 1 if query.before is None else query.before) - 1)
+    before = state.head + 1 if query.before is None else query.before
+    window = clip(path_to(db, found.no, state.head), query.after + 1, before - 1)
     cut = False
     if query.limit is not None:
         start = _window_start(db, found.base, _must_be_there(window, state), query.limit)
         if start is not None:
             window, cut = clip(window, start, state.head), True
-    only_messages = size(_must_be_there(ranges, state)) == state.messages
-    rows = _rows(db, found.base, state, window, query.kind, only_messages=only_messages)
-    missing = _hand_over(db, found.base, rows, take, _must_be_there(window, state), query.kind)
+    rows = _rows(db, found.base, state, window, query.kind)
+    must = _must_be_there(window, state)
+    whole = query.after == 0 and query.before is None and query.limit is None
+    handed = _hand_over(rows, take)
+    if query.kind == MESSAGE and handed == size(must):
+        missing = 0  # the common case: all that must be there is a message, and was counted
+    else:
+        missing = _first_missing(db, found.base, must, state.messages if whole else None)
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
@@ -75,6 +81,8 @@ def state_at(db: Connection, found: Found, query: Query) -> State | Status:
         return snapshot_state(db, found.no, query.at) or Status.NO_SNAPSHOT
     if query.at == 0:
         return State()
+    if query.at > found.info.version:
+        return Status.NO_VERSION
     row = db.row(SQL["load_version"], (found.base + query.at,))
     return Status.NO_VERSION if row is None else state_from(row)
 
@@ -117,18 +125,14 @@ def _window_start(db: Connection, base: int, shown: Sequence[Range], limit: int)
     return None
 
 
-def _rows(
-    db: Connection, base: int, state: State, window: Sequence[Range], kind: str | None, *, only_messages: bool
-) -> Iterable[Any]:
+def _rows(db: Connection, base: int, state: State, window: Sequence[Range], kind: str | None) -> Iterable[Any]:
     """The rows that are visible in the window, in order."""
     must = _must_be_there(window, state)
     below = clip(window, state.cleared + 1, state.floor)
     if kind == MESSAGE:
         if len(must) == 1:
             ((first, last),) = must
-            return db.execute(
-                SQL["rows_in_range" if only_messages else "messages_in_range"], (base + first, base + last)
-            )
+            return db.execute(SQL["messages_in_range"], (base + first, base + last))
         return db.execute(SQL["messages_in_ranges"], (_json(must), base))
     if kind == SUMMARY:
         above = clip(window, state.floor + 1, state.head)
@@ -142,25 +146,29 @@ def _rows(
     return sorted([*summaries, *rows])  # those below the floor stand among the kept messages
 
 
-def _hand_over(
-    db: Connection, base: int, rows: Iterable[Any], take: Take, must: Sequence[Range], kind: str | None
-) -> int:
-    """Hand over the rows, and look whether all are there. Returns the first seq that is not, or 0."""
+def _hand_over(rows: Iterable[Any], take: Take) -> int:
+    """Hand over the rows, a batch at a time. Returns how many there were."""
     handed = 0
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         take(batch)
         handed += len(batch)
-    if kind == MESSAGE and handed == size(must):
-        return 0  # the common case: all that must be there is a message, and was counted
-    return _first_missing(db, base, must)
+    return handed
 
 
-def _first_missing(db: Connection, base: int, must: Sequence[Range]) -> int:
-    if db.value(SQL["count_in_ranges"], (_json(must), base)) == size(must):
-        return 0
-    present = {seq for (seq,) in db.execute(SQL["seqs_in_ranges"], (_json(must), base))}
-    return next(seq for first, last in must for seq in range(first, last + 1) if seq not in present)
+def _first_missing(db: Connection, base: int, must: Sequence[Range], messages: int | None) -> int:
+    """The first seq that is not there, or 0. An entry whose kind was damaged is not there as what it was."""
+    ranges = _json(must)
+    count, found_messages = db.row(SQL["count_in_ranges"], (ranges, base))
+    if count != size(must):
+        present = {seq for (seq,) in db.execute(SQL["seqs_in_ranges"], (ranges, base))}
+        return next(seq for first, last in must for seq in range(first, last + 1) if seq not in present)
+    for seq, kind, check, body in db.execute(SQL["no_messages_in_ranges"], (ranges, base)):
+        if checksum(kind, body) != check:
+            return int(seq)
+    if messages not in (None, found_messages):
+        return must[-1][1] if must else 1
+    return 0
 
 
 def _json(ranges: Sequence[Range]) -> str:

@@ -19,9 +19,6 @@ SELECT seq FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY i
 SELECT seq, created_at, checksum, CAST(body AS BLOB) FROM entries
  WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id
 
--- rows_in_range: the same where all are known to be messages, which is the common case
-SELECT seq, created_at, checksum, CAST(body AS BLOB) FROM entries WHERE id BETWEEN ? AND ? ORDER BY id
-
 -- messages_in_ranges: the same for a path of many ranges, which come as a JSON array in order
 SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB)
   FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
@@ -41,8 +38,14 @@ SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
 SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
   FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
 
--- count_in_ranges: how many entries, of any kind, are there
-SELECT count(*) FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+-- no_messages_in_ranges: all entries that are not messages, to be looked at
+SELECT e.seq, e.kind, e.checksum, CAST(e.body AS BLOB)
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+ WHERE e.kind <> 'message'
+
+-- count_in_ranges: how many entries there are, and how many of them are messages
+SELECT count(*), count(*) FILTER (WHERE e.kind = 'message')
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
 
 -- seqs_in_ranges: which entries, of any kind, are there
 SELECT e.seq FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
@@ -58,7 +61,7 @@ SELECT session_id, life, version, messages, last_seq, bytes,
        created_at, changed_at, ttl, expires_at, forked_from
   FROM sessions s
  WHERE namespace = :namespace AND ended = 0 AND session_id > :past AND session_id >= :prefix AND (:beyond IS NULL OR session_id < :beyond)
-   AND (expires_at IS NULL OR expires_at > :now) AND changed_at > :since
+   AND (expires_at IS NULL OR expires_at > :now) AND changed_at >= :since
  ORDER BY session_id LIMIT :limit
 
 -- sessions_by_change: a page with the latest changed first

@@ -107,6 +107,7 @@ def reap(db: Connection, now: float) -> Compaction:
     no = db.value(SQL["some_ended"], (now,))
     if no is None:
         return Compaction(0, 0, 0)
+    db.execute(SQL["end"], (no,))  # what is reaped in part must not come back, should the clock be set back
     low, high = span(no)
     sizes = [size for (size,) in db.execute(SQL["reclaim"], (low, high, STEP))]
     if len(sizes) < STEP:
@@ -140,14 +141,19 @@ def _delete_session(db: Connection, no: int) -> int:
     return snapshots
 
 
-def empty_wal(receipt: ErasureReceipt, db: Connection) -> ErasureReceipt:
-    """Empty the WAL, where erased text may still stand. Incomplete while a reader needs what is in it."""
+def scrub(receipt: ErasureReceipt, db: Connection) -> ErasureReceipt:
+    """Remove the last copies of erased text: those in the WAL, and those that page splits left between rows.
+
+    secure_delete does not know of the latter, so the file is written anew. Incomplete if that takes longer than the
+    call may, or while a reader needs what is in the WAL.
+    """
     if not db.filename:
         return msgspec.structs.replace(receipt, complete=True)
-    db.deadline = min(db.deadline, time.monotonic() + PATIENCE)  # writers wait while this waits for readers
     try:
+        db.execute("VACUUM")
+        db.deadline = min(db.deadline, time.monotonic() + PATIENCE)  # writers wait while this waits for readers
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except (apsw.BusyError, apsw.LockedError):
+    except (apsw.BusyError, apsw.LockedError, apsw.InterruptError):
         return receipt
     return msgspec.structs.replace(receipt, complete=True)
 

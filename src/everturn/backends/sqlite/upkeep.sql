@@ -36,6 +36,9 @@ UNION ALL
 SELECT no FROM sessions WHERE expires_at <= ?
 LIMIT 1
 
+-- end: an expired session gives up its name
+UPDATE sessions SET ended = 1 WHERE no = ?
+
 -- lives_of: every life a session's name has rows of
 SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 0
 UNION ALL

@@ -62,8 +62,8 @@ def _gaps(
 ) -> Iterator[Problem]:
     must = reach((state for state, _ in states), jumps).whole
     for first, last in minus(must, [(seq, seq) for seq in kinds]):
-        for seq in range(first, last + 1):
-            yield Problem(session_id, seq, "the entry is missing")
+        what = "the entry is missing" if first == last else f"the entries from here to {last} are missing"
+        yield Problem(session_id, first, what)
 
 
 def verify_file(db: Connection) -> tuple[int, list[Problem]]:
