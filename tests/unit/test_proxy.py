@@ -232,6 +232,7 @@ def test_a_client_that_leaves_is_counted_no_more(proxy: FaultProxy) -> None:
     wait_until(lambda: proxy.open_connections == 0, "the proxy has let go")
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # Python 3.12 warns of forks beside threads
 def test_cut_reaches_a_client_although_a_forked_child_holds_the_sockets(proxy: FaultProxy, client: redis.Redis) -> None:
     reading, writing = os.pipe()
     child = os.fork()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -74,7 +75,7 @@ def cluster() -> Iterator[ValkeyCluster]:
 
 @pytest.fixture(scope="module")
 def watched() -> Iterator[ValkeySentinel]:
-    with valkey_sentinel(replicas=2) as watched:
+    with valkey_sentinel(replicas=2, requirepass="secret") as watched:
         yield watched
 
 
@@ -188,6 +189,14 @@ def test_a_cluster_takes_every_key_at_once(cluster: ValkeyCluster) -> None:
     assert cluster.url == "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
 
 
+def test_a_password_goes_into_the_url_and_to_the_replicas() -> None:
+    with valkey_cluster(masters=1, replicas=1, requirepass="p@ss") as cluster:
+        assert cluster.url.startswith("redis+cluster://:p%40ss@127.0.0.1:")
+        with redis.Redis.from_url(cluster.masters[0].url) as client:
+            client.set("key", "value")
+            assert client.wait(1, 30_000) == 1
+
+
 def test_the_replica_of_a_killed_master_takes_over_and_the_dead_one_follows_it(cluster: ValkeyCluster) -> None:
     heir = cluster.replicas_of(cluster.master_of("key"))
     cluster.master_of("key").command("SET", "key", "kept")
@@ -236,6 +245,7 @@ def test_sentinels_name_the_master(watched: ValkeySentinel) -> None:
     addresses = [("127.0.0.1", sentinel.port) for sentinel in watched.sentinels]
     asked = redis.Sentinel(addresses)
     assert asked.discover_master(watched.name) == ("127.0.0.1", watched.master.port)
+    assert watched.url.startswith("redis+sentinel://:secret@127.0.0.1:")
     assert watched.url.endswith(f":{watched.sentinels[-1].port}/everturn/0")
     assert len(watched.replicas) == 2
     for client in asked.sentinels:
@@ -429,12 +439,14 @@ def test_a_killed_parent_leaves_no_server_behind_though_its_forked_child_lives()
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tell a child of its parent's death")
 def test_a_killed_keeper_takes_its_servers_along_and_says_so() -> None:
     with valkey_server() as server:
-        pids, directory = server.pids, server._keeper.directory
+        pids = server.pids
         os.kill(keeper_of(server), signal.SIGKILL)
-        wait_until(lambda: all(is_gone(pid) for pid in pids), f"{pids} are gone")
-        with pytest.raises(ServerError, match="has died"):
-            server.restart()
-    subprocess.run(["rm", "-r", str(directory)], check=True)
+        try:
+            wait_until(lambda: all(is_gone(pid) for pid in pids), f"{pids} are gone")
+            with pytest.raises(ServerError, match="has died"):
+                server.restart()
+        finally:
+            shutil.rmtree(server._keeper.directory)
 
 
 def test_a_forked_child_may_use_a_server_and_neither_fault_nor_end_it() -> None:

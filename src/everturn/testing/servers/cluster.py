@@ -58,7 +58,7 @@ class ValkeyCluster(Fleet):
     @property
     def url(self) -> str:
         """Where a client connects: `redis+cluster://host:port,host:port,...`, with every node."""
-        return f"redis+cluster://{','.join(node.address for node in self.nodes)}"
+        return f"redis+cluster://{self.nodes[0].login}{','.join(node.address for node in self.nodes)}"
 
     @property
     def port(self) -> int:

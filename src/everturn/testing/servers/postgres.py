@@ -116,13 +116,20 @@ def _reachable_binaries(found: Path, copies: Path, owner: Owner | None) -> Path:
         )
     copied = copies / _PACKAGE / installed.name
     for part in ("lib", "share"):
-        shutil.copytree(installed / part, copied / part, symlinks=True)
+        shutil.copytree(installed / part, copied / part, symlinks=True, copy_function=_link_or_copy)
     (copied / "bin").mkdir()
     for binary in _BINARIES:
-        shutil.copy2(installed / "bin" / binary, copied / "bin")
+        _link_or_copy(installed / "bin" / binary, copied / "bin" / binary)
     for libraries in site.glob(f"{_PACKAGE}.libs"):
-        shutil.copytree(libraries, copies / libraries.name)
+        shutil.copytree(libraries, copies / libraries.name, copy_function=_link_or_copy)
     return copied / "bin"
+
+
+def _link_or_copy(source: str | Path, target: str | Path) -> None:
+    try:
+        os.link(source, target)  # a second name, in a place that can be reached; nobody may write to either
+    except OSError:
+        shutil.copy2(source, target)  # the two places are on different disks
 
 
 def _word(value: Setting) -> str:

@@ -57,7 +57,8 @@ class ValkeySentinel(Fleet):
     @property
     def url(self) -> str:
         """Where a client connects: `redis+sentinel://host:port,host:port,.../name/0`, with every sentinel."""
-        return f"redis+sentinel://{','.join(node.address for node in self.sentinels)}/{self.name}/0"
+        sentinels = ",".join(sentinel.address for sentinel in self.sentinels)
+        return f"redis+sentinel://{self.servers[0].login}{sentinels}/{self.name}/0"
 
     @property
     def port(self) -> int:
@@ -127,12 +128,10 @@ def valkey_sentinel(
     A master that is silent for `down_after` seconds is replaced one to two seconds later. Other keywords as for
     `valkey_server`.
     """
-    # After a promotion the others must follow the new master: they need its password, and it theirs.
-    shared = {**config, "masterauth": config["requirepass"]} if "requirepass" in config else config
     with Keeper() as keeper:
-        master = ValkeyServer(keeper, "valkey", shared)
+        master = ValkeyServer(keeper, "valkey", config)
         master.start()
-        servers = (master, *start_replicas(keeper, master, replicas, shared))
+        servers = (master, *start_replicas(keeper, master, replicas, config))
         monitor = _monitor_lines(name, master, sentinels // 2 + 1, down_after, config.get("requirepass"))
         nodes = tuple(SentinelNode(keeper, f"sentinel-{n}", monitor) for n in range(1, sentinels + 1))
         for node in nodes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from everturn.testing.servers.launch import Keeper, Server, Setting, wait_until
 from everturn.testing.servers.machine import LOOPBACK, package_directory, program
@@ -23,12 +24,19 @@ class ValkeyServer(Server):
     def __init__(self, keeper: Keeper, name: str, config: Mapping[str, Setting]) -> None:
         super().__init__(keeper, name)
         self.replicas: tuple[ValkeyServer, ...] = ()
-        self._config = {**_DEFAULTS, **config}
+        # A replica gives its master the password that it asks for itself; whoever is replica now may be master later.
+        shared = {"masterauth": config["requirepass"]} if "requirepass" in config else {}
+        self._config = {**_DEFAULTS, **shared, **config}
 
     @property
     def url(self) -> str:
         """Where a client connects: `redis://127.0.0.1:port/0`, with the password if `requirepass` was given."""
-        return f"redis://{f':{self._password}@' if self._password else ''}{self.address}/0"
+        return f"redis://{self.login}{self.address}/0"
+
+    @property
+    def login(self) -> str:
+        """What goes before the host in a URL: `:password@`, or nothing."""
+        return f":{quote(self._password, safe='')}@" if self._password else ""
 
     def command(self, *words: str | int) -> Reply:
         """Run one command behind the client's back. Raises CommandError, or OSError if the server does not answer."""
@@ -94,10 +102,8 @@ def start_replicas(
     keeper: Keeper, master: ValkeyServer, number: int, config: Mapping[str, Setting]
 ) -> tuple[ValkeyServer, ...]:
     """Start replicas of a server, and return when all are in sync."""
-    following: dict[str, Setting] = {"replicaof": f"{LOOPBACK} {master.port}"}
-    if "requirepass" in config:
-        following["masterauth"] = config["requirepass"]
-    started = tuple(ValkeyServer(keeper, f"replica-{n}", {**config, **following}) for n in range(1, number + 1))
+    following = {**config, "replicaof": f"{LOOPBACK} {master.port}"}
+    started = tuple(ValkeyServer(keeper, f"replica-{n}", following) for n in range(1, number + 1))
     for replica in started:
         replica.start()
     wait_until(lambda: all(replica.in_sync() for replica in started), f"the replicas {started} are in sync")
