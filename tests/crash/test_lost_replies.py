@@ -1,4 +1,4 @@
-"""The reply to a change is lost: the store's own retry finds that it has landed, and runs it once, whatever its kind."""
+"""The reply to a change is lost: the store's own retry finds that it has landed, and nothing is run twice."""
 
 from __future__ import annotations
 
