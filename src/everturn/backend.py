@@ -1,6 +1,6 @@
 """What an engine must do for everturn: the operations, each of them one atomic request.
 
-It holds the words a backend and the engine above speak (requests and their outcomes), and no code that runs.
+It holds the words a backend and the engine above speak (requests and their outcomes), and what drives a blocking one.
 
 A backend stores, for each life of a session: a log of entries in `seq` order, the jumps in it (rules.path), the
 current `State`, snapshots and undo steps (copies of a State), and the latest changes. It gives out `seq` and
@@ -12,15 +12,17 @@ The methods are coroutines. A blocking backend never suspends in them; that is h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from everturn.codec import Draft, EntryRow, MessageRow
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem, SessionInfo, Snapshot
 from everturn.rules import State
+
+T = TypeVar("T")
 
 # --- changes ---------------------------------------------------------------------------------------------------------
 
@@ -286,4 +288,15 @@ class Opener(Protocol):
     async def open_async(self, url: str, options: Mapping[str, Any], deadline: float) -> Backend: ...
 
 
-__all__ = ["Backend", "ChangeOutcome", "ChangeRequest", "MessageRow", "Opener", "Query", "Reading", "Status"]
+def drive(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine of a blocking backend, which never suspends, and return its result."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError("a blocking backend suspended; use everturn.open_async for an asynchronous one")
+
+
+__all__ = ["Backend", "ChangeOutcome", "ChangeRequest", "MessageRow", "Opener", "Query", "Reading", "Status", "drive"]

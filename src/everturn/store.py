@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from everturn.backend import Backend
+from everturn.backend import Backend, drive
 from everturn.engine import Engine, Settings
 
 P = ParamSpec("P")
@@ -27,17 +27,6 @@ class BlockingFace:
 
     async def offload(self, think: Callable[[], T]) -> T:
         return think()
-
-
-def drive(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, and return its result."""
-    try:
-        coroutine.send(None)
-    except StopIteration as stop:
-        result: T = stop.value
-        return result
-    coroutine.close()
-    raise RuntimeError("a blocking backend suspended; use everturn.open_async for an asynchronous one")
 
 
 def blocking(
