@@ -146,7 +146,8 @@ def test_recent_pages_meet_sessions_that_changed_at_one_moment(store: Any, clock
     session_ids = [f"s{number}" for number in range(10)]
     begin(store, *session_ids)
     for limit in (1, 3):
-        assert sorted(all_pages(store, order="recent", limit=limit)) == session_ids
+        found = all_pages(store, order="recent", limit=limit)
+        assert set(found) == set(session_ids)  # at least once: no clock can tell a change from none at one moment
 
 
 @pytest.mark.parametrize("step", [1, 0, -2], ids=["later", "at-the-same-moment", "on-a-clock-set-back"])
