@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         ToolCall,
         VerifyReport,
     )
-    from everturn.opening import open, open_async  # noqa: A004 - everturn.open is the public name
+    from everturn.opening import from_client, open, open_async  # noqa: A004 - everturn.open is the public name
     from everturn.store import MemoryStore
 
 __all__ = [
@@ -75,6 +75,7 @@ __all__ = [
     "Unsupported",
     "VerifyReport",
     "VersionConflict",
+    "from_client",
     "open",
     "open_async",
 ]
@@ -114,7 +115,7 @@ _HOMES = {
         "VersionConflict",
     ),
     "everturn.store": ("MemoryStore",),
-    "everturn.opening": ("open", "open_async"),
+    "everturn.opening": ("from_client", "open", "open_async"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

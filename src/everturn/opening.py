@@ -41,6 +41,31 @@ async def open_async(url: str, **options: Any) -> AsyncMemoryStore:
     return AsyncMemoryStore(backend, settings)
 
 
+def from_client(client: Any, **options: Any) -> Any:
+    """A store over a client you have: redis-py, valkey-py or fakeredis, sync or async; psycopg, a pool or connection.
+
+    A MemoryStore over a blocking client; an AsyncMemoryStore over an asynchronous one, within its event loop. The
+    client stays yours: closing the store leaves it open. Options as for `open`. Raises InvalidInput for what no engine
+    takes.
+    """
+    for entry_point in _entry_points().values():
+        try:
+            engine: Any = entry_point.load()
+        except ImportError:
+            continue  # its driver is not installed, so this is not its client
+        adopts = getattr(engine, "adopts", None)
+        face = adopts(client) if adopts else None
+        if face is not None:
+            settings, own = _read_options(engine, options)
+            backend = engine.adopt(client, own, time.monotonic() + settings.timeout)
+            return (AsyncMemoryStore if face == "async" else MemoryStore)(backend, settings)
+    raise InvalidInput(
+        f"a {type(client).__module__}.{type(client).__qualname__} is no client that an installed engine takes; "
+        "give one of redis-py, valkey-py, fakeredis or psycopg, or use everturn.open",
+        path="client",
+    )
+
+
 def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Settings, dict[str, Any]]:
     if not isinstance(url, str):
         raise InvalidInput(f"must be a string, not {type(url).__name__}", path="url")

@@ -1,0 +1,82 @@
+"""Redis as a Backend: every operation of the protocol, written once for blocking and asynchronous clients.
+
+What an operation does is in the modules beside this one; how commands travel is up to the sender's lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
+from everturn.backends.redis import changes, forks, listing, reads, upkeep, verify
+from everturn.backends.redis.lines import Lines
+from everturn.backends.redis.names import Names
+from everturn.backends.redis.records import MICROSECONDS, change_of
+from everturn.backends.redis.sending import Sender
+from everturn.codec import EntryRow
+from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+
+
+class RedisBackend:
+    """Sessions in Redis or Valkey: one server, a master that sentinels name, or a cluster.
+
+    Time is the server's, unless a clock is set: then expiry goes by that, and the server's own comes on top.
+    """
+
+    def __init__(self, sender: Sender, namespace: str, also_close: Sequence[Lines] = ()) -> None:
+        self._sender = sender
+        self._names = Names(namespace)
+        self._also_close = also_close
+        self._clock: Callable[[], float] | None = None
+
+    @property
+    def sender(self) -> Sender:
+        """What this backend sends with; `doctor` asks the servers through it."""
+        return self._sender
+
+    def _now(self) -> str:
+        return "" if self._clock is None else str(round(self._clock() * MICROSECONDS))
+
+    async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        script, args = changes.call_for(request, self._now(), waits=self._sender.replicas > 0)
+        reply = await self._sender.run(script, self._names.keys(request.session_id), args, deadline)
+        return changes.outcome_of(reply, request.session_id, request.effect)
+
+    async def read(self, query: Query, take: Take, deadline: float) -> Reading:
+        keys = self._names.keys(query.session_id)
+        return await reads.read(self._sender, keys, query, take, self._now(), deadline)
+
+    async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
+        keys = self._names.keys(session_id)
+        more = [reads.latest_changes(keys, limit)]
+        seen, (rows,) = await reads.look(self._sender, keys, session_id, self._now(), deadline, more=more)
+        return [] if seen.session is None or not limit else [change_of(row).change for row in rows]
+
+    async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
+        return await listing.sessions(self._sender, self._names, prefix, limit, page, order, self._now(), deadline)
+
+    async def find(
+        self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
+    ) -> None:
+        await listing.find(self._sender, self._names, text, session_id, take, self._now(), deadline)
+
+    async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
+        return await forks.fork(self._sender, self._names, request, self._now(), deadline)
+
+    async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
+        return await upkeep.erase(self._sender, self._names.keys(session_id), session_id, deadline)
+
+    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+        if session_id is None:
+            return upkeep.NOTHING  # what expired is gone: Redis sees to that
+        return await upkeep.compact(self._sender, self._names.keys(session_id), session_id, self._now(), deadline)
+
+    async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
+        if session_id is None:
+            return await verify.verify_rest(self._sender, self._names, deadline)
+        keys = self._names.keys(session_id)
+        return await verify.verify_session(self._sender, keys, session_id, self._now(), deadline)
+
+    async def close(self) -> None:
+        for lines in (self._sender.lines, *self._also_close):
+            await lines.close()

@@ -1,0 +1,139 @@
+"""Changes as calls of scripts: a request to arguments, an answer to an outcome. What a change does is in lua/."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from everturn.backend import (
+    Append,
+    ChangeOutcome,
+    ChangeRequest,
+    Clear,
+    DeleteSnapshot,
+    Effect,
+    Rollback,
+    SetFloor,
+    SetTTL,
+    Status,
+    TakeSnapshot,
+    Undo,
+)
+from everturn.backends.redis import scripts
+from everturn.backends.redis.records import MICROSECONDS, kept_text
+from everturn.backends.redis.scripts import Script
+from everturn.errors import CorruptEntry
+from everturn.model import Snapshot
+
+_STATUSES = {status.value.encode(): status for status in Status}
+_APPLIED = Status.APPLIED, Status.REPLAYED
+
+
+def call_for(request: ChangeRequest, now: str, *, waits: bool) -> tuple[Script, list[Any]]:
+    """The script that carries a change out, and its arguments."""
+    script, own = _EFFECTS[type(request.effect)](request.effect)
+    return script, head_of(request, now, waits=waits) + own
+
+
+def head_of(request: ChangeRequest, now: str, *, waits: bool) -> list[Any]:
+    """The arguments that every change has, as change.lua reads them."""
+    version, life = request.expected_version, request.expected_life
+    return [
+        request.call,
+        request.life,
+        "" if request.ttl is None else repr(request.ttl),
+        request.key or b"",
+        request.content or b"",
+        "" if version is None else version,
+        "-" if life is None else life,
+        now,
+        "1" if waits else "",
+    ]
+
+
+def _append(effect: Append) -> tuple[Script, list[Any]]:
+    args: list[Any] = [
+        "" if effect.after is None else effect.after,
+        "" if effect.dimension is None else effect.dimension,
+        effect.messages,
+        sum([len(draft.body) for draft in effect.drafts]),
+    ]
+    for draft in effect.drafts:
+        args.append(draft.kind)
+        args.append(b"%d %b" % (draft.checksum, draft.body))
+    return scripts.APPEND, args
+
+
+def _set_floor(effect: SetFloor) -> tuple[Script, list[Any]]:
+    seen = effect.seen
+    return scripts.SET_FLOOR, [
+        seen.head,
+        f"{seen.cleared} {seen.floor} {kept_text(seen.kept)}",
+        "" if effect.floor is None else effect.floor,
+        kept_text(effect.kept),
+        effect.hidden,
+    ]
+
+
+def _take_snapshot(effect: TakeSnapshot) -> tuple[Script, list[Any]]:
+    return scripts.SNAPSHOT, [effect.snapshot_id, "" if effect.label is None else "1", effect.label or ""]
+
+
+def _undo(effect: Undo) -> tuple[Script, list[Any]]:
+    return scripts.UNDO, ["1" if effect.drop_turns else ""]
+
+
+def _set_ttl(effect: SetTTL) -> tuple[Script, list[Any]]:
+    return scripts.TTL, ["" if effect.seconds is None else repr(effect.seconds)]
+
+
+def _clear(_effect: Clear) -> tuple[Script, list[Any]]:
+    return scripts.CLEAR, []
+
+
+def _delete_snapshot(effect: DeleteSnapshot) -> tuple[Script, list[Any]]:
+    return scripts.DELETE_SNAPSHOT, [effect.snapshot_id]
+
+
+def _rollback(effect: Rollback) -> tuple[Script, list[Any]]:
+    return scripts.ROLLBACK, [effect.snapshot_id]
+
+
+_EFFECTS: dict[type[Effect], Callable[[Any], tuple[Script, list[Any]]]] = {
+    Append: _append,
+    SetFloor: _set_floor,
+    Clear: _clear,
+    TakeSnapshot: _take_snapshot,
+    DeleteSnapshot: _delete_snapshot,
+    Rollback: _rollback,
+    Undo: _undo,
+    SetTTL: _set_ttl,
+}
+
+
+def outcome_of(reply: Sequence[Any], session_id: str, effect: Effect) -> ChangeOutcome:
+    """What became of a change. Raises CorruptEntry if the session has lost its meta."""
+    word, life, version, first, count, *rest = reply
+    if word == b"headless":
+        raise headless(session_id)
+    status = _STATUSES[word]
+    if status not in _APPLIED:
+        return ChangeOutcome(status, life.decode(), version, detail=int(rest[0]))
+    snapshot = None
+    if isinstance(effect, TakeSnapshot):
+        name, at, messages = rest[:3]
+        label: str | None = effect.label
+        if status is Status.REPLAYED:
+            label = None if rest[3] is None else rest[3].decode()
+        snapshot = Snapshot(name.decode(), session_id, life.decode(), label, version, messages, int(at) / MICROSECONDS)
+    return ChangeOutcome(status, life.decode(), version, first, count, snapshot)
+
+
+def headless(session_id: str) -> CorruptEntry:
+    """The error for a session whose meta is gone while other parts are there: keys were evicted or deleted."""
+    return CorruptEntry(
+        f"session {session_id!r}: its meta key is gone, but other parts are there. Was it evicted (see "
+        "maxmemory-policy) or deleted by hand? Restore it, or erase the session",
+        session_id=session_id,
+        seq=0,
+    )

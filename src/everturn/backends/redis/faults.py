@@ -1,0 +1,111 @@
+"""Redis's errors as ours, in one place: what became of the request, and whether to send it again.
+
+Errors are told apart by name and code, not by class: redis-py and valkey-py have the same names for different classes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from everturn.errors import MemoryStoreBackendError, Outcome
+
+_CODES = {
+    "NoScriptError": "NOSCRIPT",
+    "ReadOnlyError": "READONLY",
+    "BusyLoadingError": "LOADING",
+    "OutOfMemoryError": "OOM",
+    "MovedError": "MOVED",
+    "AskError": "ASK",
+    "ClusterDownError": "CLUSTERDOWN",
+    "MasterDownError": "MASTERDOWN",
+    "TryAgainError": "TRYAGAIN",
+    "NoPermissionError": "NOPERM",
+    "AuthenticationError": "NOAUTH",
+    "AuthenticationWrongNumberOfArgsError": "NOAUTH",
+}
+_ADVICE = {
+    "OOM": "the server is at its maxmemory; give it more, or erase, trim and compact sessions",
+    "READONLY": "this is a read-only replica; connect to its master, or use redis+sentinel:// or redis+cluster://",
+    "LOADING": "the server is loading its data",
+    "CLUSTERDOWN": "the cluster does not serve all slots",
+    "MASTERDOWN": "the replica has lost its master",
+    "TRYAGAIN": "the slot is being moved",
+    "MOVED": "this is a node of a cluster; use redis+cluster://",
+    "ASK": "the slot is being moved",
+    "BUSY": "a script of someone else holds the server",
+    "NOREPLICAS": "fewer replicas are connected than min-replicas-to-write demands",
+    "MISCONF": "the server cannot write its data to disk",
+    "NOPERM": "the user's ACL does not allow what everturn needs: EVALSHA, EVAL, and the commands in its scripts",
+    "NOAUTH": "the password or user name is wrong or missing",
+    "WRONGPASS": "the password or user name is wrong",
+    "NOSCRIPT": "the server keeps forgetting scripts",
+}
+_PASSING = {"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "NOREPLICAS"}
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """An error that the server answered with: a reply like any other until someone needs the value."""
+
+    code: str
+    text: str
+
+
+def is_refusal(exc: Exception) -> bool:
+    """Whether the driver's error is an answer of the server (and the connection as good as before)."""
+    return any(kind.__name__ == "ResponseError" for kind in type(exc).__mro__)
+
+
+def refusal(exc: Exception) -> Refusal:
+    for kind in type(exc).__mro__:
+        if kind.__name__ in _CODES:
+            code = _CODES[kind.__name__]
+            break
+    else:
+        code = str(exc).partition(" ")[0]
+    return Refusal(code, str(exc))
+
+
+def refused(answer: Refusal, where: str) -> MemoryStoreBackendError:
+    """The error for a request that the server refused to run."""
+    advice = _ADVICE.get(answer.code)
+    text = f"{where}: {answer.code}: {advice} ({answer.text})" if advice else f"{where}: {answer.text}"
+    # The codes we know are given before a script writes anything; of others nothing is known.
+    outcome: Outcome = "not_written" if advice else "unknown"
+    return MemoryStoreBackendError(text, outcome=outcome, transient=answer.code in _PASSING)
+
+
+def unsent(where: str, exc: BaseException) -> MemoryStoreBackendError:
+    """The error for a request that never left: no connection could be had."""
+    if isinstance(exc, Exception) and any(kind.__name__ == "AuthenticationError" for kind in type(exc).__mro__):
+        return refused(Refusal("NOAUTH", str(exc)), where)
+    if isinstance(exc, Exception) and is_refusal(exc):
+        return refused(refusal(exc), where)
+    text = f"{where}: no connection: {_said(exc)}; is the server up, and the address right?"
+    return MemoryStoreBackendError(text, outcome="not_written", transient=True)
+
+
+def unanswered(where: str, exc: BaseException) -> MemoryStoreBackendError:
+    """The error for a request that was sent and not answered."""
+    text = f"{where}: no answer: {_said(exc)}; whether it was carried out is not known. Retry with the same key"
+    return MemoryStoreBackendError(text, outcome="unknown", transient=True)
+
+
+def exhausted(where: str, size: int) -> MemoryStoreBackendError:
+    text = f"{where}: all {size} connections stayed busy; raise max_connections, or call less at a time"
+    return MemoryStoreBackendError(text, outcome="not_written", transient=True)
+
+
+def closed() -> MemoryStoreBackendError:
+    return MemoryStoreBackendError("the store is closed; open another", outcome="not_written")
+
+
+def lagging(where: str, wanted: int, got: int) -> MemoryStoreBackendError:
+    text = (
+        f"{where}: {got} of the {wanted} replicas asked for have the change; it is on the master, and may be lost if "
+        "that fails now. Retry with the same key"
+    )
+    return MemoryStoreBackendError(text, outcome="unknown", transient=True)
+
+
+def _said(exc: BaseException) -> str:
+    return str(exc) or type(exc).__name__

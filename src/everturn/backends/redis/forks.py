@@ -1,0 +1,82 @@
+"""Copies a state of one session into a new one: staged where nobody looks, in bounded steps, then made visible at once.
+
+A copy that its writer left behind expires by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
+from everturn.backends.redis import scripts
+from everturn.backends.redis.changes import head_of, outcome_of
+from everturn.backends.redis.names import Names
+from everturn.backends.redis.reads import Found, collect
+from everturn.backends.redis.records import jumps_text, state_text
+from everturn.backends.redis.sending import Sender
+from everturn.codec import missing
+
+STEP = 200  # entries staged by one script
+FORGOTTEN = 600_000  # milliseconds after which a copy that was never made visible goes
+
+
+async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, deadline: float) -> ChangeOutcome:
+    """Make the target visible in one step. See Backend.fork."""
+    keys = names.keys(request.target) + names.staged(request.target, request.call)
+    birth = ChangeRequest(request.target, Fork(), request.call, request.ttl, request.key, request.content)
+    head = head_of(birth, now, waits=bool(sender.replicas))
+    known = await _ask(sender, keys, head, [""], request, deadline)
+    if known.status is not Status.UNCHANGED:
+        return known
+    while True:
+        query = Query(request.source, at=request.at)
+        found = await collect(sender, names.keys(request.source), query, now, deadline)
+        refusal = _refusal(request, found)
+        if refusal is not None:
+            return refusal
+        if found.first_missing:
+            raise missing(request.source, found.first_missing)
+        own = await _stage(sender, keys[6:], found, deadline)
+        outcome = await _ask(sender, keys, head, [*own, request.source, _count(found)], request, deadline)
+        if outcome.status is not Status.MOVED:  # else the staged copy was gone
+            return outcome
+
+
+async def _ask(
+    sender: Sender, keys: tuple[bytes, ...], head: list[Any], own: list[Any], request: ForkRequest, deadline: float
+) -> ChangeOutcome:
+    reply = await sender.run(scripts.FORK, keys, head + own, deadline)
+    return outcome_of(reply, request.target, Fork())
+
+
+def _refusal(request: ForkRequest, found: Found) -> ChangeOutcome | None:
+    session = found.seen.session
+    version, life = (session.info.version, session.info.life) if session else (0, "")
+    if request.expected_version not in (None, version) or request.expected_life not in (None, life):
+        return ChangeOutcome(Status.CONFLICT, life, version)
+    if found.seen.status is not Status.FOUND:
+        return ChangeOutcome(found.seen.status, life, version)
+    return None
+
+
+def _count(found: Found) -> int:
+    return sum(last - first + 1 for first, last in found.shown)
+
+
+async def _stage(sender: Sender, staged: tuple[bytes, ...], found: Found, deadline: float) -> list[Any]:
+    """Write the copy. Returns what fork.lua wants to know of it: state, last seq, bytes, dimension, jumps."""
+    await sender.send(staged[0], [("UNLINK", *staged)], deadline, change=True)
+    entries = found.log.entries
+    seqs = [seq for first, last in found.shown for seq in range(first, last + 1)]
+    size = 0
+    for start in range(0, len(seqs), STEP):
+        args: list[Any] = [FORGOTTEN]
+        for seq in seqs[start : start + STEP]:
+            kind, value = entries[seq]
+            size += len(value.split(b" ", 3)[3])
+            args += (seq, kind, value)
+        await sender.run(scripts.STAGE, staged, args, deadline)
+    state, session = found.seen.state, found.seen.session
+    jumps = [jump for jump in session.jumps if jump[0] <= state.head] if session else []
+    dimension = session.dimension if session else None
+    return [state_text(state), state.head, size, "" if dimension is None else dimension, jumps_text(jumps)]

@@ -1,0 +1,225 @@
+"""Sending commands and getting replies: the one thing that differs between blocking and asynchronous clients.
+
+This is the blocking side, and the protocol both follow; loop_lines.py is the other. Which node to talk to, and what the
+replies mean, is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from everturn.backends.redis import faults
+from everturn.backends.redis.address import Node
+
+Command = Sequence[bytes | str | int]
+
+
+class Lines(Protocol):
+    """Connections to any number of nodes."""
+
+    async def exchange(
+        self,
+        node: Node,
+        commands: Sequence[Command],
+        deadline: float,
+        *,
+        shared: bool = False,
+        wait: Command | None = None,
+    ) -> list[Any]:
+        """Send the commands in one go on one connection; a reply for each, errors of the server as Refusal.
+
+        `shared`: they may travel together with others', and are seen through to their outcome once sent. `wait`: a
+        last command, which one of those that travel together can send for all. Raises MemoryStoreBackendError:
+        not_written if nothing was sent, unknown if an answer is missing.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Lender(Protocol):
+    """Lends connections to one node."""
+
+    def take(self, deadline: float) -> Any:
+        """A connection that is ready. Raises MemoryStoreBackendError."""
+        ...
+
+    def give_back(self, connection: Any) -> None: ...
+
+    def drop(self, connection: Any) -> None:
+        """Take back a connection that failed, and let go of those that will fail next."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def where(node: Node) -> str:
+    return f"Redis at {node[0]}:{node[1]}" if node[0] else "Redis"
+
+
+class Pool:
+    """A bounded number of connections of our own; whoever finds all of them busy waits."""
+
+    def __init__(self, node: Node, make: Callable[[Node], Any], size: int) -> None:
+        self._node = node
+        self._make = make
+        self._size = size
+        self._closed = False
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._changed = threading.Condition(threading.Lock())
+        self._idle: list[Any] = []
+        self._made = 0
+
+    def take(self, deadline: float) -> Any:
+        if self._pid != os.getpid():
+            self._start()  # forked: the parent's connections are the parent's
+        connection = self._free(deadline)
+        try:
+            connection.ready(_left(deadline))
+        except BaseException as exc:
+            self.drop(connection)
+            if isinstance(exc, Exception):
+                raise faults.unsent(where(self._node), exc) from exc
+            raise
+        return connection
+
+    def _free(self, deadline: float) -> Any:
+        with self._changed:
+            while not self._closed:
+                if self._idle:
+                    return self._idle.pop()
+                if self._made < self._size:
+                    connection = self._make(self._node)
+                    self._made += 1
+                    return connection
+                if not self._changed.wait(deadline - time.monotonic()):
+                    raise faults.exhausted(where(self._node), self._size)
+        raise faults.closed()
+
+    def give_back(self, connection: Any) -> None:
+        with self._changed:
+            self._idle.append(connection)
+            if self._closed:
+                self._hang_up()
+            self._changed.notify()
+
+    def drop(self, connection: Any) -> None:
+        connection.disconnect()
+        with self._changed:
+            self._made -= 1
+            self._hang_up()
+            self._changed.notify()
+
+    def _hang_up(self) -> None:
+        self._made -= len(self._idle)
+        while self._idle:
+            self._idle.pop().disconnect()
+
+    def close(self) -> None:
+        self._closed = True
+        with self._changed:
+            self._hang_up()
+            self._changed.notify_all()
+
+
+class Borrowed:
+    """Connections of a client that was given to us, which stays its owner's."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def take(self, _deadline: float) -> Any:
+        try:
+            return get_connection(self._pool)
+        except Exception as exc:
+            raise faults.unsent("Redis", exc) from exc
+
+    def give_back(self, connection: Any) -> None:
+        self._pool.release(connection)
+
+    def drop(self, connection: Any) -> None:
+        connection.disconnect()
+        self._pool.release(connection)
+
+    def close(self) -> None:
+        pass
+
+
+def get_connection(pool: Any) -> Any:
+    """Older redis-py, and valkey-py, want to hear a command's name; newer ones warn about it."""
+    try:
+        return pool.get_connection()
+    except TypeError:
+        return pool.get_connection("EVALSHA")
+
+
+class BlockingLines:
+    """Waits in the calling thread; its coroutines never suspend. Safe to share between threads."""
+
+    def __init__(self, lender: Callable[[Node], Lender]) -> None:
+        self._lender = lender
+        self._lenders: dict[Node, Lender] = {}
+        self._closed = False
+
+    async def exchange(
+        self,
+        node: Node,
+        commands: Sequence[Command],
+        deadline: float,
+        *,
+        shared: bool = False,  # noqa: ARG002 - nobody else's commands wait here
+        wait: Command | None = None,
+    ) -> list[Any]:
+        if wait:
+            commands = [*commands, wait]
+        lender = self._lenders.get(node) or self._new_lender(node)
+        connection = lender.take(deadline)
+        try:
+            replies = _converse(connection, commands, deadline)
+        except BaseException as exc:
+            lender.drop(connection)
+            if isinstance(exc, Exception):
+                raise faults.unanswered(where(node), exc) from exc
+            raise
+        lender.give_back(connection)
+        return replies
+
+    def _new_lender(self, node: Node) -> Lender:
+        if self._closed:
+            raise faults.closed()
+        return self._lenders.setdefault(node, self._lender(node))
+
+    async def close(self) -> None:
+        self._closed = True
+        lenders, self._lenders = self._lenders, {}
+        for lender in lenders.values():
+            lender.close()
+
+
+def _converse(connection: Any, commands: Sequence[Command], deadline: float) -> list[Any]:
+    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    replies = []
+    for number in range(len(commands)):
+        if number and hasattr(connection, "ready"):
+            connection.ready(_left(deadline))
+        try:
+            replies.append(connection.read_response(disable_decoding=True))
+        except Exception as exc:
+            if not faults.is_refusal(exc):
+                raise
+            replies.append(faults.refusal(exc))
+    return replies
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the time is up")
+    return left

@@ -1,0 +1,159 @@
+"""Reads across sessions: pages of them by SCAN, and text search within one. Reads of one session are in reads.py."""
+
+from __future__ import annotations
+
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from everturn.backend import Order, Query
+from everturn.backends.redis import faults, scripts
+from everturn.backends.redis.faults import Refusal
+from everturn.backends.redis.lines import where
+from everturn.backends.redis.names import Names
+from everturn.backends.redis.reads import collect, rows_of, seen_in
+from everturn.backends.redis.sending import Sender
+from everturn.codec import EntryRow
+from everturn.errors import CorruptEntry, InvalidInput, Unsupported
+from everturn.model import Page, SessionInfo
+from everturn.rules import fold
+
+SCANNED = 1000  # keys looked at by one SCAN
+FEW_SCANS = 16  # a server that can be scanned so quickly is scanned for every page, to list it in order
+DONE = 1 << 20  # past every master
+
+
+class _Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Where the next page begins.
+
+    In a small store: past the id `past`. In a large one: with the ids found and not yet listed, then on the master to
+    scan, from the cursor it gave.
+    """
+
+    past: str | None = None
+    left: list[str] = []
+    master: int = -1
+    cursor: str = "0"
+
+
+async def sessions(
+    sender: Sender, names: Names, prefix: str, limit: int, page: str | None, order: Order, now: str, deadline: float
+) -> Page:
+    """One page of live sessions: by id, but in a large store by id only within a page. None is missed; in a large store
+    one may come twice, as with SCAN."""
+    if order is not None:
+        raise Unsupported(
+            "Redis keeps no order of change over all sessions; read all pages of sessions() and sort by changed_at, "
+            "or use SQLite or PostgreSQL"
+        )
+    try:
+        prefix.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("has a lone surrogate, which no id has", path="prefix") from None
+    token = _Token(past="") if page is None else _read_token(page)
+    if token.past is not None:
+        past = token.past.encode()
+        ids = await _few(sender, names, prefix, deadline)
+        if ids is not None:
+            following = sorted((name for name in ids if name.encode() > past), key=str.encode)
+            infos = await _infos(sender, names, following[:limit], now, deadline)
+            more = len(following) > limit
+            return Page(infos, _write_token(_Token(past=following[limit - 1])) if more else None)
+        token = _Token()
+    return await _many(sender, names, prefix, limit, token, now, deadline)
+
+
+async def _few(sender: Sender, names: Names, prefix: str, deadline: float) -> set[str] | None:
+    """All ids with the prefix; None if there are too many keys to go through for a page."""
+    token = _Token()
+    found: set[str] = set()
+    for _ in range(FEW_SCANS):
+        token, ids = await _scan(sender, names, prefix, token, deadline)
+        found.update(ids)
+        if token.master == DONE:
+            return found
+    return None
+
+
+async def _many(
+    sender: Sender, names: Names, prefix: str, limit: int, token: _Token, now: str, deadline: float
+) -> Page:
+    half_time = (time.monotonic() + deadline) / 2
+    found = set(token.left)
+    while token.master != DONE and len(found) < limit and time.monotonic() < half_time:
+        token, ids = await _scan(sender, names, prefix, token, deadline)
+        found.update(ids)
+    names_found = sorted(found, key=str.encode)
+    infos = await _infos(sender, names, names_found[:limit], now, deadline)
+    if token.master == DONE and len(found) <= limit:
+        return Page(infos, None)
+    return Page(infos, _write_token(_Token(None, names_found[limit:], token.master, token.cursor)))
+
+
+async def _scan(sender: Sender, names: Names, prefix: str, token: _Token, deadline: float) -> tuple[_Token, list[str]]:
+    """One SCAN, on the master the token names, or on the first one after it. Returns where to go on, and the ids."""
+    masters = await sender.topology.masters(deadline)
+    following = [(number, node) for number, node in masters if number >= token.master]
+    if not following:
+        return _Token(master=DONE), []
+    (number, node), *later = following
+    cursor = token.cursor if number == token.master else "0"
+    command = ("SCAN", cursor, "MATCH", names.pattern(prefix, "meta"), "COUNT", SCANNED)
+    (reply,) = await sender.lines.exchange(node, [command], deadline)
+    if isinstance(reply, Refusal):
+        raise faults.refused(reply, where(node))
+    ids = [names.session_of(key) for key in reply[1]]
+    if reply[0] != b"0":
+        return _Token(master=number, cursor=reply[0].decode()), ids
+    return _Token(master=later[0][0] if later else DONE), ids
+
+
+async def _infos(
+    sender: Sender, names: Names, ids: Sequence[str], now: str, deadline: float
+) -> tuple[SessionInfo, ...]:
+    """The facts of sessions, one round trip a node; those that have gone are left out."""
+    found: list[SessionInfo] = []
+    requests = [(names.keys(session_id), (now, "", "", "", "")) for session_id in ids]
+    for session_id, reply in zip(ids, await sender.look_at_many(scripts.LOOK, requests, deadline), strict=True):
+        try:
+            seen = seen_in(session_id, reply)
+        except CorruptEntry:
+            continue  # it went while we looked, or verify will tell
+        if seen.session is not None:
+            found.append(seen.session.info)
+    return tuple(found)
+
+
+def _write_token(token: _Token) -> str:
+    return urlsafe_b64encode(msgspec.json.encode(token)).decode()
+
+
+def _read_token(page: str) -> _Token:
+    try:
+        return msgspec.json.decode(urlsafe_b64decode(page.encode()), type=_Token)
+    except (ValueError, msgspec.MsgspecError):
+        raise InvalidInput("is not the `next` of a page in this order", path="page") from None
+
+
+async def find(
+    sender: Sender,
+    names: Names,
+    text: str,
+    session_id: str | None,
+    take: Callable[[str, EntryRow], bool],
+    now: str,
+    deadline: float,
+) -> None:
+    """Hand visible entries of one session whose body may contain the text to `take`, newest first."""
+    if session_id is None:
+        raise Unsupported(
+            "Redis has no index to search all sessions by; name a session_id, or go through sessions() one by one, or "
+            "use SQLite or PostgreSQL"
+        )
+    needle = fold(msgspec.json.encode(text)[1:-1].decode()).encode()
+    found = await collect(sender, names.keys(session_id), Query(session_id), now, deadline)
+    for row in reversed(rows_of(found, None)):
+        if needle in row[3].lower() and not take(session_id, row):
+            return

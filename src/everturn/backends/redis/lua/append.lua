@@ -1,0 +1,47 @@
+-- Write these entries as one turn; with `after`, first move the head back to it.
+-- ARGV from 10: after, dimension, how many are messages, bytes of all bodies; then kind and "checksum body" of each.
+local head, cleared, floor, messages, kept = unpacked(state)
+local count = (#ARGV - 13) / 2
+if dimension and ARGV[11] ~= '' and dimension ~= ARGV[11] then return refused('dimension') end
+local moved = ARGV[10] ~= '' and tonumber(ARGV[10]) ~= head
+if moved then
+  local after = tonumber(ARGV[10])
+  if not life or (after ~= 0 and not on_path(head, after)) then return refused('not_on_path') end
+  local left, dropped = {}, 0
+  for seq in string.gmatch(kept, '%d+') do
+    if tonumber(seq) <= after then left[#left + 1] = seq else dropped = dropped + 1 end
+  end
+  local low = math.max(after, floor) + 1
+  for _, range in ipairs(path_to(head)) do
+    local first = math.max(range[1], low)
+    if first <= range[2] then
+      dropped = dropped + range[2] - first + 1 - call('ZCOUNT', OTHERS, first, range[2])
+    end
+  end
+  -- What is hidden never lies past the head: else it would hide what is appended there in a fork.
+  head, cleared, floor = after, math.min(after, cleared), math.min(after, floor)
+  messages, kept = messages - dropped, table.concat(left, ',')
+elseif count == 0 then
+  return refused('unchanged')
+end
+
+local plan = {count = count, undoable = ARGV[10] ~= ''}
+if count > 0 then
+  plan.first, plan.size = last_seq + 1, tonumber(ARGV[13])
+  if ARGV[11] ~= '' then plan.dimension = ARGV[11] end
+  if head ~= last_seq then plan.jumps = (call('HGET', META, 'jumps') or '') .. plan.first .. ':' .. head .. ',' end
+  head, messages = last_seq + count, messages + tonumber(ARGV[12])
+  plan.write = function(seq)
+    local mark = seq .. ' ' .. at .. ' '
+    for i = 14, #ARGV, 2 do
+      local kind = ARGV[i]
+      call('XADD', LOG, seq .. '-0', kind, mark .. ARGV[i + 1])
+      if kind ~= 'message' then
+        local class = kind == 'summary' and 's' or kind == 'tool_call' and 't' or 'r'
+        call('ZADD', OTHERS, seq, class .. seq)
+      end
+      seq = seq + 1
+    end
+  end
+end
+return commit(ARGV[10] == '' and 'append' or 'replace', packed(head, cleared, floor, messages, kept), plan)

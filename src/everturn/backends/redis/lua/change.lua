@@ -1,0 +1,157 @@
+-- Before every change: what the session is, whether the change was made before, whether it is expected.
+-- ARGV: call, life, ttl, key, content, expected version, expected life, now, whether replicas are waited for.
+-- Nothing is written here. What the effect needs follows in a file of its own, which ends in `commit` or `refused`.
+local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at')
+local time = call('TIME')
+local clock = time[1] * 1000000 + time[2]
+local now = ARGV[8] == '' and clock or tonumber(ARGV[8])
+local at = string.format('%.0f', now)
+local life, ended = facts[1], false
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, KNOWN, SNAPSHOTS) > 0 then return {'headless', '', 0, 0, 0} end
+if life and facts[8] and tonumber(facts[8]) <= now then life, ended = false, true end
+
+local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], false
+if life then
+  version, last_seq, state = tonumber(facts[2]), tonumber(facts[3]), facts[4]
+  size, dimension, ttl = tonumber(facts[5]), facts[6], facts[7] or ''
+end
+
+local function refused(status)
+  return {status, life or '', version, 0, 0, dimension or '0'}
+end
+
+-- The change that made a version: kind, first seq, count, time, state, and the other fields by name.
+local function change_at(number)
+  local row = call('XRANGE', CHANGES, number .. '-0', number .. '-0')[1]
+  if not row then return nil end
+  local fields, others = row[2], {}
+  local first, count, made, after = string.match(fields[2], '^(%d+) (%d+) (%d+) (.*)$')
+  for i = 3, #fields, 2 do others[fields[i]] = fields[i + 1] end
+  return {first = tonumber(first), count = tonumber(count), at = made, state = after, others = others}
+end
+
+local function replayed(number, change, field, value)
+  -- WAIT counts replicas that have all this connection wrote: a replay that writes nothing would prove nothing.
+  if ARGV[9] ~= '' then call('HSET', KNOWN, field, value) end
+  local _, _, _, messages = unpacked(change.state)
+  local others = change.others
+  return {'replayed', life, number, change.first, change.count, others.snapshot or '', change.at, messages,
+          others.label or false}
+end
+
+local keyed = ''
+if life then
+  local known = call('HMGET', KNOWN, 'c' .. ARGV[1], 'k' .. ARGV[4])
+  if known[1] then
+    local change = change_at(tonumber(known[1]))
+    if change then return replayed(tonumber(known[1]), change, 'c' .. ARGV[1], known[1]) end
+  end
+  if ARGV[4] ~= '' and known[2] then
+    keyed = known[2] .. ','
+    local numbers = {}
+    for number in string.gmatch(known[2], '%d+') do numbers[#numbers + 1] = tonumber(number) end
+    for i = #numbers, 1, -1 do
+      local change = change_at(numbers[i])
+      -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
+      if change and (change.count == 0 or on_path(unpacked(state), change.first + change.count - 1)) then
+        if change.others.content ~= ARGV[5] then return refused('key_reused') end
+        return replayed(numbers[i], change, 'k' .. ARGV[4], known[2])
+      end
+    end
+  end
+end
+if (ARGV[6] ~= '' and tonumber(ARGV[6]) ~= version) or (ARGV[7] ~= '-' and ARGV[7] ~= (life or '')) then
+  return refused('conflict')
+end
+
+local REMEMBERED, PRUNED = 1024, 64
+
+local function forget_old_changes()
+  local last = version - REMEMBERED
+  for _, row in ipairs(call('XRANGE', CHANGES, '-', last .. '-0')) do
+    local fields, key = row[2], nil
+    for i = 3, #fields, 2 do
+      if fields[i] == 'call' then call('HDEL', KNOWN, 'c' .. fields[i + 1]) end
+      if fields[i] == 'key' then key = 'k' .. fields[i + 1] end
+    end
+    if key then
+      local left = {}
+      for number in string.gmatch(call('HGET', KNOWN, key) or '', '%d+') do
+        if tonumber(number) > last then left[#left + 1] = number end
+      end
+      if #left > 0 then call('HSET', KNOWN, key, table.concat(left, ',')) else call('HDEL', KNOWN, key) end
+    end
+  end
+  call('XTRIM', CHANGES, 'MINID', (last + 1) .. '-0')
+end
+
+local function with_undo_step(kind, after)
+  local steps = {}
+  for step in string.gmatch(call('HGET', META, 'undo') or '', '[^;]+') do steps[#steps + 1] = step end
+  local head, _, _, messages = unpacked(after)
+  local _, _, _, before = unpacked(state)
+  steps[#steps + 1] = version .. ' ' .. kind .. ' ' .. head .. ' ' .. (before - messages) .. ' ' .. state
+  return table.concat(steps, ';', math.max(1, #steps - 9))
+end
+
+-- Write the change: `after` is the new state; `plan` holds what else there is to write. The answer is its receipt.
+local function commit(kind, after, plan)
+  local fresh = not life
+  if fresh then
+    if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, KNOWN, SNAPSHOTS) end
+    life = ARGV[2]
+  end
+  version = version + 1
+  local first, count = plan.first or 0, plan.count or 0
+  if plan.write then plan.write(first) end
+  local row = {kind, first .. ' ' .. count .. ' ' .. at .. ' ' .. after, 'call', ARGV[1]}
+  if ARGV[4] ~= '' then
+    row[5], row[6], row[7], row[8] = 'key', ARGV[4], 'content', ARGV[5]
+  end
+  if plan.snapshot then
+    row[#row + 1] = 'snapshot'
+    row[#row + 1] = plan.snapshot
+  end
+  if plan.label then
+    row[#row + 1] = 'label'
+    row[#row + 1] = plan.label
+  end
+  call('XADD', CHANGES, version .. '-0', unpack(row))
+  if ARGV[4] == '' then
+    call('HSET', KNOWN, 'c' .. ARGV[1], version)
+  else
+    call('HSET', KNOWN, 'c' .. ARGV[1], version, 'k' .. ARGV[4], keyed .. version)
+  end
+  local fields = {'version', version, 'last_seq', last_seq + count, 'state', after, 'bytes', size + (plan.size or 0),
+                  'changed_at', at}
+  local function set(name, value)
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  if fresh then
+    set('life', life)
+    set('created_at', at)
+    if ttl ~= '' then set('ttl', ttl) end
+    if plan.origin then set('forked_from', plan.origin) end
+  end
+  if plan.dimension and not dimension then set('dimension', plan.dimension) end
+  if plan.jumps then set('jumps', plan.jumps) end
+  if plan.undo then set('undo', plan.undo) elseif plan.undoable then set('undo', with_undo_step(kind, after)) end
+  if plan.ttl then
+    ttl = plan.ttl
+    if ttl ~= '' then set('ttl', ttl) end
+  end
+  if ttl ~= '' then set('expires_at', string.format('%.0f', now + tonumber(ttl) * 1000000)) end
+  call('HSET', META, unpack(fields))
+  if version % PRUNED == 0 and version > REMEMBERED then forget_old_changes() end
+  if ttl ~= '' and tonumber(ttl) < 1e10 then
+    -- One absolute time for all: the parts of a session expire together.
+    local expiry = string.format('%.0f', math.floor((clock + tonumber(ttl) * 1000000) / 1000) + 1)
+    for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
+  elseif plan.ttl then
+    if ttl == '' then call('HDEL', META, 'ttl', 'expires_at') end
+    for i = 1, 6 do call('PERSIST', KEYS[i]) end
+  end
+  local _, _, _, messages = unpacked(after)
+  return {'applied', life, version, first, count, plan.snapshot or '', at, messages}
+end

@@ -1,0 +1,16 @@
+-- Take back the latest undo step. ARGV from 10: whether turns that followed may be dropped.
+-- Undo steps are "version kind head hidden state", joined by ";", the latest last: `head` is where the change left it.
+if not life then return refused('no_session') end
+local steps = call('HGET', META, 'undo') or ''
+local older, step = string.match(steps, '^(.-);?([^;]+)$')
+if not step then return refused('nothing_to_undo') end
+local kind, moved_to, hidden, before = string.match(step, '^%d+ (%a+) (%d+) (-?%d+) (.*)$')
+local head, _, _, messages = unpacked(state)
+if kind == 'trim' or kind == 'clear' then
+  -- What was hidden is shown again; what came later is not touched.
+  local _, cleared, floor, _, kept = unpacked(before)
+  before = packed(head, cleared, floor, messages + tonumber(hidden), kept)
+elseif head ~= tonumber(moved_to) and ARGV[10] == '' then
+  return refused('followed')
+end
+return commit('undo', before, {undo = older})

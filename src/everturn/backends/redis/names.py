@@ -1,0 +1,44 @@
+"""The names of a session's keys: one hash tag, and no two sessions alike whatever characters they hold."""
+
+from __future__ import annotations
+
+_ESCAPES = {ord(char): f"%{ord(char):02X}" for char in "%{}:"}
+_ORIGINALS = {escape: chr(code) for code, escape in _ESCAPES.items()}
+_GLOB = {ord(char): f"\\{char}" for char in "*?[]\\^"}
+PARTS = (b"meta", b"log", b"others", b"changes", b"known", b"snapshots")
+
+Keys = tuple[bytes, ...]
+
+
+def escape(text: str) -> str:
+    return text.translate(_ESCAPES)
+
+
+def unescape(text: str) -> str:
+    first, *rest = text.split("%")
+    return first + "".join(_ORIGINALS["%" + part[:2]] + part[2:] for part in rest)
+
+
+class Names:
+    """The keys of one namespace: `everturn:{namespace:session}:part`."""
+
+    def __init__(self, namespace: str) -> None:
+        self._prefix = f"everturn:{{{escape(namespace)}:"
+
+    def keys(self, session_id: str) -> Keys:
+        """A session's six keys, in the order of PARTS, which is that of KEYS in every script."""
+        base = f"{self._prefix}{session_id.translate(_ESCAPES)}}}:".encode()
+        return tuple([base + part for part in PARTS])
+
+    def staged(self, session_id: str, call: bytes) -> Keys:
+        """The log and others of a copy that is not yet visible."""
+        base = f"{self._prefix}{escape(session_id)}}}:fork:{call.hex()}:".encode()
+        return base + b"log", base + b"others"
+
+    def pattern(self, prefix: str, part: str) -> str:
+        """What SCAN matches: this part of the sessions whose id begins with `prefix`."""
+        return f"{self._prefix}{escape(prefix)}".translate(_GLOB) + f"*}}:{part}"
+
+    def session_of(self, key: bytes) -> str:
+        """The session a key belongs to."""
+        return unescape(key.decode()[len(self._prefix) :].partition("}")[0])

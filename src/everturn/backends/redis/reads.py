@@ -1,0 +1,274 @@
+"""Reads of one session: its facts and state by one script, its entries by plain XRANGE.
+
+Entries never change, so those of a state can be fetched after it, page by page. What is missing then was reclaimed
+since, or is lost: a second look tells which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.backend import At, Query, Reading, Status, Take
+from everturn.backends.redis import scripts
+from everturn.backends.redis.changes import headless
+from everturn.backends.redis.lines import Command
+from everturn.backends.redis.names import Keys
+from everturn.backends.redis.records import (
+    Session,
+    StoredChange,
+    StoredSnapshot,
+    change_of,
+    entry_row,
+    message_row,
+    seq_of,
+    session_of,
+    snapshots_of,
+    state_of,
+)
+from everturn.backends.redis.sending import Sender
+from everturn.model import MESSAGE, SUMMARY, TOOL_CALL
+from everturn.rules import Range, State, clip, contains, minus, path
+
+BATCH = 128  # rows decoded at a time: what fits the processor's cache
+PAGE = 1000  # entries in one reply
+NEVER = 2**62  # no seq or version is as high, and a stream's id can be
+PAGES = 8  # replies in one round trip
+MORE_THAN_LIMIT = 16  # a few other entries may stand among the messages asked for
+_CLASSES = {SUMMARY: b"s", TOOL_CALL: b"t"}
+
+
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """A session at one moment, and the state that was asked for. `others` are the entries that are no messages, as
+    class and seq: those up to the floor, or all."""
+
+    status: Status
+    session: Session | None = None
+    state: State = State()
+    snapshots: tuple[StoredSnapshot, ...] = ()
+    others: tuple[tuple[bytes, int], ...] = ()
+
+
+async def look(
+    sender: Sender,
+    keys: Keys,
+    session_id: str,
+    now: str,
+    deadline: float,
+    *,
+    at: At = None,
+    snapshots: bool = False,
+    others: bool = False,
+    more: Sequence[Command] = (),
+) -> tuple[Seen, list[Any]]:
+    """The session, and the replies to `more` from the same round trip. Raises CorruptEntry if its meta is gone."""
+    args = [
+        now,
+        at if isinstance(at, str) else "",
+        min(at, NEVER) if isinstance(at, int) else "",
+        "1" if snapshots else "",
+        "1" if others else "",
+    ]
+    reply, *rest = await sender.look(scripts.LOOK, keys, args, more, deadline)
+    return seen_in(session_id, reply), rest
+
+
+def seen_in(session_id: str, reply: Sequence[Any]) -> Seen:
+    """The answer of look.lua."""
+    word = reply[0]
+    if word == b"headless":
+        raise headless(session_id)
+    status = Status(word.decode())
+    if status is Status.NO_SESSION:
+        return Seen(status)
+    facts, held = reply[1:3]
+    session = session_of(session_id, facts, held, state_of(facts[3]).messages)
+    if status is not Status.FOUND:
+        return Seen(status, session)
+    state_text, snapshots, others = reply[3:]
+    return Seen(
+        status,
+        session,
+        state_of(state_text),
+        tuple(snapshots_of(session.info, snapshots)) if snapshots else (),
+        tuple([(member[:1], int(member[1:])) for member in others]) if others else (),
+    )
+
+
+class Log:
+    """The entries of one session that have been fetched so far, by seq: kind and value."""
+
+    def __init__(self, sender: Sender, key: bytes, deadline: float) -> None:
+        self._sender = sender
+        self._key = key
+        self._deadline = deadline
+        self._covered: list[Range] = []
+        self.entries: dict[int, tuple[bytes, bytes]] = {}
+
+    def newest(self, count: int, before: int | None) -> Command:
+        """The command that fetches the newest entries; its reply is for `put_newest`."""
+        return ("XREVRANGE", self._key, "+" if before is None else min(before, NEVER) - 1, "-", "COUNT", count)
+
+    def put_newest(self, rows: Sequence[Any], count: int, before: int | None) -> None:
+        self._put(rows)
+        oldest = seq_of(rows[-1][0]) if len(rows) == count else 1
+        newest = before - 1 if before is not None else seq_of(rows[0][0]) if rows else 0
+        self._covered.append((oldest, newest))
+
+    def _put(self, rows: Iterable[Any]) -> None:
+        for name, fields in rows:
+            self.entries[seq_of(name)] = fields[0], fields[1]
+
+    async def fetch(self, ranges: Iterable[Range]) -> None:
+        """Have all entries of the ranges that there are, in as many round trips as keep each to a few thousand."""
+        wanted = minus(ranges, self._covered)
+        commands: list[Command] = []
+        size = 0
+        for first, last in wanted:
+            for low in range(first, last + 1, PAGE):
+                high = min(low + PAGE - 1, last)
+                commands.append(("XRANGE", self._key, low, high))
+                size += high - low + 1
+                if size >= PAGE * PAGES:
+                    await self._trip(commands)
+                    commands, size = [], 0
+        if commands:
+            await self._trip(commands)
+        self._covered += wanted
+
+    async def _trip(self, commands: Sequence[Command]) -> None:
+        for rows in await self._sender.send(self._key, commands, self._deadline):
+            self._put(rows)
+
+
+class Found(msgspec.Struct, frozen=True, gc=False):
+    """What a read found: the entries are in `log`, `shown` says which of them, in order."""
+
+    seen: Seen
+    log: Log
+    shown: list[Range]
+    first_missing: int = 0
+    cut: bool = False
+
+
+async def collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: float) -> Found:
+    """Fetch what the query asks for. Looks again if something is missing that a later state may explain."""
+    found = await _collect(sender, keys, query, now, deadline)
+    while found.first_missing:
+        again = await _collect(sender, keys, query, now, deadline)
+        if again.seen.session == found.seen.session or not again.first_missing:
+            return again
+        found = again
+    return found
+
+
+async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: float) -> Found:
+    log = Log(sender, keys[1], deadline)
+    plain = query.kind in (None, MESSAGE) and query.limit != 0 and query.at is None
+    count = PAGE if query.limit is None else min(query.limit + MORE_THAN_LIMIT, PAGE)
+    seen, rest = await look(
+        sender,
+        keys,
+        query.session_id,
+        now,
+        deadline,
+        at=query.at,
+        snapshots=query.snapshots,
+        others=query.kind not in (None, MESSAGE),
+        more=[log.newest(count, query.before)] if plain and query.before != 0 else [],
+    )
+    if seen.status is not Status.FOUND or seen.session is None or query.limit == 0:
+        return Found(seen, log, [])
+    if rest:
+        log.put_newest(rest[0], count, query.before)
+    state = seen.state
+    last = state.head if query.before is None else min(query.before - 1, state.head)
+    window = clip(path(state.head, seen.session.jumps), query.after + 1, last)
+    cut = False
+    if query.limit is not None:
+        start = await _window_start(log, _must_be_there(window, state), query.limit)
+        if start is not None:
+            window, cut = clip(window, start, state.head), True
+    shown = _shown(window, seen, query.kind)
+    await log.fetch(shown)
+    missing = next((seq for first, last in shown for seq in range(first, last + 1) if seq not in log.entries), 0)
+    return Found(seen, log, shown, missing, cut)
+
+
+def _must_be_there(window: Sequence[Range], state: State) -> list[Range]:
+    """The seqs in the window that are visible whatever their kind: kept ones, and all above the floor."""
+    above = clip(window, state.floor + 1, state.head)
+    if not state.kept:
+        return above
+    below = clip(window, state.cleared + 1, state.floor)
+    return [(seq, seq) for seq in state.kept if contains(below, seq)] + above
+
+
+async def _window_start(log: Log, shown: Sequence[Range], limit: int) -> int | None:
+    """The seq of the `limit`-th latest message; None if there are no more than that."""
+    start = None
+    count = 0
+    for first, last in reversed(shown):
+        for high in range(last, first - 1, -PAGE):
+            low = max(first, high - PAGE + 1)
+            await log.fetch([(low, high)])
+            for seq in range(high, low - 1, -1):
+                entry = log.entries.get(seq)
+                if entry is not None and entry[0] == b"message":
+                    count += 1
+                    if count > limit:
+                        return start
+                    start = seq
+    return None
+
+
+def _shown(window: Sequence[Range], seen: Seen, kind: str | None) -> list[Range]:
+    """Which entries to hand over, in order."""
+    state = seen.state
+    if kind == MESSAGE:
+        return _must_be_there(window, state)
+    below = clip(window, state.cleared + 1, state.floor)
+    summaries = [(seq, seq) for letter, seq in seen.others if letter == b"s" and contains(below, seq)]
+    if kind is None:
+        must = _must_be_there(window, state)
+        return sorted(summaries + must) if summaries else must
+    letter = _CLASSES.get(kind, b"r")
+    above = clip(window, state.floor + 1, state.head)
+    shown = [(seq, seq) for found, seq in seen.others if found == letter and contains(above, seq)]
+    return summaries + shown if kind == SUMMARY else shown
+
+
+async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, deadline: float) -> Reading:
+    """Hand the entries that the query names to `take`, in order, and say what session and state they are of."""
+    found = await collect(sender, keys, query, now, deadline)
+    seen = found.seen
+    if seen.session is None:
+        return Reading(seen.status)
+    rows = rows_of(found, query.kind)
+    for start in range(0, len(rows), BATCH):
+        take(rows[start : start + BATCH])
+    snapshots = tuple(stored.snapshot for stored in seen.snapshots)
+    return Reading(seen.status, seen.session.info, seen.state, snapshots, found.first_missing, found.cut)
+
+
+def rows_of(found: Found, kind: str | None) -> list[Any]:
+    """The entries found, as rows: whole ones if they are of all kinds."""
+    entries = found.log.entries
+    seqs = (seq for first, last in found.shown for seq in range(first, last + 1) if seq in entries)
+    if kind is None:
+        return [entry_row(seq, *entries[seq]) for seq in seqs]
+    wanted = kind.encode()
+    return [message_row(seq, entries[seq][1]) for seq in seqs if entries[seq][0] == wanted]
+
+
+def latest_changes(keys: Keys, limit: int | None) -> Command:
+    """The command that lists a session's changes, newest first."""
+    return ("XREVRANGE", keys[3], "+", "-", *(() if limit is None else ("COUNT", max(1, limit))))
+
+
+async def changes(sender: Sender, keys: Keys, deadline: float) -> list[StoredChange]:
+    """All changes of a session that are remembered, newest first."""
+    (rows,) = await sender.send(keys[3], [latest_changes(keys, None)], deadline)
+    return [change_of(row) for row in rows]

@@ -1,0 +1,175 @@
+"""What is stored, as values: states, snapshots, changes and entries, read from the text they are kept as. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.codec import EntryRow, MessageRow
+from everturn.model import Change, SessionInfo, Snapshot
+from everturn.rules import Jump, Range, State
+
+MICROSECONDS = 1_000_000
+
+
+def state_of(text: bytes) -> State:
+    """The state in "head cleared floor messages kept,kept"."""
+    head, cleared, floor, messages, *kept = text.split(b" ")
+    seqs = tuple(map(int, kept[0].split(b","))) if kept else ()
+    return State(int(head), int(cleared), int(floor), seqs, int(messages))
+
+
+def kept_text(kept: Sequence[int]) -> str:
+    return ",".join(map(str, kept))
+
+
+def state_text(state: State) -> str:
+    """The same the other way round."""
+    text = f"{state.head} {state.cleared} {state.floor} {state.messages}"
+    return f"{text} {kept_text(state.kept)}" if state.kept else text
+
+
+class UndoStep(msgspec.Struct, frozen=True, gc=False):
+    """What undo would take back, and the state before it."""
+
+    version: int
+    kind: str
+    before: State
+
+
+class Session(msgspec.Struct, frozen=True, gc=False):
+    """The fields of meta, as `look` gives them."""
+
+    info: SessionInfo
+    dimension: int | None
+    jumps_text: bytes
+    undo: tuple[UndoStep, ...]
+    forgotten_text: bytes
+
+    @property
+    def jumps(self) -> list[Jump]:
+        """Newest first, as rules.path wants them."""
+        return jumps_of(self.jumps_text)
+
+
+def jumps_of(text: bytes) -> list[Jump]:
+    """The jumps in "seq:after,seq:after,", newest first."""
+    pairs = (pair.split(b":") for pair in text.split(b",") if pair)
+    jumps = [(int(seq), int(after)) for seq, after in pairs]
+    jumps.reverse()
+    return jumps
+
+
+def jumps_text(jumps: Sequence[Jump]) -> str:
+    return "".join(f"{seq}:{after}," for seq, after in reversed(jumps))
+
+
+def ranges_of(text: bytes) -> list[Range]:
+    """The ranges in "first-last,first-last"."""
+    pairs = (pair.split(b"-") for pair in text.split(b",") if pair)
+    return [(int(first), int(last)) for first, last in pairs]
+
+
+def ranges_text(ranges: Sequence[Range]) -> str:
+    return ",".join(f"{first}-{last}" for first, last in ranges)
+
+
+def session_of(session_id: str, facts: Sequence[Any], snapshots: int, messages: int) -> Session:
+    """A session from the fields that look.lua asks meta for. `messages` are those of its present state."""
+    life, version, last_seq, _, size, dimension, ttl, expires_at, *rest = facts
+    created_at, changed_at, origin, jumps, undo, forgotten = rest
+    steps = tuple(map(_undo_step, undo.split(b";"))) if undo else ()
+    info = SessionInfo(
+        session_id,
+        life.decode(),
+        int(version),
+        messages,
+        int(last_seq),
+        int(size),
+        snapshots,
+        len(steps),
+        int(created_at) / MICROSECONDS,
+        int(changed_at) / MICROSECONDS,
+        None if ttl is None else float(ttl),
+        None if expires_at is None else float(expires_at) / MICROSECONDS,
+        None if origin is None else origin.decode(),
+    )
+    return Session(info, None if dimension is None else int(dimension), jumps or b"", steps, forgotten or b"")
+
+
+def _undo_step(text: bytes) -> UndoStep:
+    version, kind, _, _, state = text.split(b" ", 4)
+    return UndoStep(int(version), kind.decode(), state_of(state))
+
+
+class StoredSnapshot(msgspec.Struct, frozen=True, gc=False):
+    """A snapshot, and the state it points to."""
+
+    snapshot: Snapshot
+    state: State
+
+
+def snapshots_of(info: SessionInfo, pairs: Sequence[bytes]) -> list[StoredSnapshot]:
+    """Snapshots in the order they were taken, from ids and "version time state", a newline and a label in turn."""
+    found = []
+    for name, text in zip(pairs[::2], pairs[1::2], strict=True):
+        facts, newline, label = text.partition(b"\n")
+        version, at, state_bytes = facts.split(b" ", 2)
+        state = state_of(state_bytes)
+        snapshot = Snapshot(
+            name.decode(),
+            info.session_id,
+            info.life,
+            label.decode() if newline else None,
+            int(version),
+            state.messages,
+            int(at) / MICROSECONDS,
+        )
+        found.append(StoredSnapshot(snapshot, state))
+    return sorted(found, key=lambda stored: stored.snapshot.version)
+
+
+class StoredChange(msgspec.Struct, frozen=True, gc=False):
+    """A line of the change log, and the state after it."""
+
+    change: Change
+    state: State
+
+
+def change_of(row: Sequence[Any]) -> StoredChange:
+    """A change from its entry in the stream: kind and "first count time state", then named fields."""
+    name, fields = row
+    first, count, at, state = fields[1].split(b" ", 3)
+    named = dict(zip(fields[2::2], fields[3::2], strict=True))
+    snapshot, label = named.get(b"snapshot"), named.get(b"label")
+    change = Change(
+        seq_of(name),
+        fields[0].decode(),
+        tuple(range(int(first), int(first) + int(count))),
+        int(at) / MICROSECONDS,
+        None if snapshot is None else snapshot.decode(),
+        None if label is None else label.decode(),
+    )
+    return StoredChange(change, state_of(state))
+
+
+def seq_of(entry_id: bytes) -> int:
+    """The seq (or version) that a stream's id stands for."""
+    return int(entry_id[:-2]) if entry_id.endswith(b"-0") else -1
+
+
+def message_row(seq: int, value: bytes) -> MessageRow:
+    """An entry from its value "turn time checksum body". What cannot be read has a checksum that nothing has."""
+    try:
+        _, at, check, body = value.split(b" ", 3)
+        return seq, int(at) / MICROSECONDS, int(check), body
+    except ValueError:
+        return seq, 0.0, -1, value
+
+
+def entry_row(seq: int, kind: bytes, value: bytes) -> EntryRow:
+    row = message_row(seq, value)
+    turn = value.partition(b" ")[0]
+    return *row, kind.decode(errors="replace"), int(turn) if turn.isdigit() else seq

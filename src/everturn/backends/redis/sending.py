@@ -1,0 +1,134 @@
+"""Runs scripts and commands where a session's keys are: follows redirections, reloads scripts, waits for replicas.
+
+Written once; the waiting is done by `lines`. What the scripts do is in lua/.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from everturn.backends.redis import faults
+from everturn.backends.redis.address import Node
+from everturn.backends.redis.faults import Refusal
+from everturn.backends.redis.lines import Command, Lines, where
+from everturn.backends.redis.scripts import Script
+from everturn.backends.redis.topology import Topology
+from everturn.errors import MemoryStoreBackendError
+
+MOST_TURNS = 8  # redirections and reloads of one request
+MOVES = {"MOVED", "ASK"}
+GONE = {"READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING"}  # the node may no longer be the one to ask
+
+
+class Sender:
+    """Sends requests to the right node. `replicas` must have a change before it is acknowledged."""
+
+    def __init__(self, lines: Lines, topology: Topology, replicas: int = 0) -> None:
+        self.lines = lines
+        self.topology = topology
+        self.replicas = replicas
+
+    async def run(self, script: Script, keys: Sequence[bytes], args: Sequence[Any], deadline: float) -> Any:
+        """Run a script that changes something: it travels with others, and waits for the replicas asked for."""
+        (reply,) = await self.send(keys[0], [call_of(script, keys, args)], deadline, change=True, script=script)
+        return reply
+
+    async def look(
+        self, script: Script, keys: Sequence[bytes], args: Sequence[Any], more: Sequence[Command], deadline: float
+    ) -> list[Any]:
+        """Run a script that only reads, and more commands that read, in one round trip."""
+        return await self.send(keys[0], [call_of(script, keys, args), *more], deadline, script=script)
+
+    async def look_at_many(
+        self, script: Script, requests: Sequence[tuple[Sequence[bytes], Sequence[Any]]], deadline: float
+    ) -> list[Any]:
+        """Run a script that only reads for many sessions: one round trip a node, and one each for what that missed."""
+        by_node: dict[Node, list[int]] = {}
+        for number, (keys, _) in enumerate(requests):
+            by_node.setdefault(await self.topology.node_for(keys[0], deadline), []).append(number)
+        replies: list[Any] = [None] * len(requests)
+        for node, numbers in by_node.items():
+            calls = [call_of(script, *requests[number]) for number in numbers]
+            for number, reply in zip(numbers, await self._exchange(node, calls, deadline, change=False), strict=True):
+                replies[number] = reply
+        for number, (keys, args) in enumerate(requests):
+            if isinstance(replies[number], Refusal):
+                (replies[number],) = await self.look(script, keys, args, (), deadline)
+        return replies
+
+    async def send(
+        self,
+        key: bytes,
+        commands: Sequence[Command],
+        deadline: float,
+        *,
+        change: bool = False,
+        script: Script | None = None,
+    ) -> list[Any]:
+        """The replies to commands that belong where `key` is. Raises MemoryStoreBackendError for any that failed."""
+        target: Node | None = None
+        asking = False
+        turns = 0
+        while True:
+            node = target or await self.topology.node_for(key, deadline)
+            replies = await self._exchange(node, _asked(commands) if asking else commands, deadline, change=change)
+            if asking:
+                replies = replies[1 : 2 * len(commands) : 2] + replies[2 * len(commands) :]
+            refusal = next((reply for reply in replies if isinstance(reply, Refusal)), None)
+            if refusal is None:
+                return self._acknowledged(node, replies, len(commands), change=change)
+            turns += 1
+            if turns == MOST_TURNS:
+                raise faults.refused(refusal, where(node))
+            if refusal.code == "NOSCRIPT" and script is not None:
+                commands = [("EVAL", script.text, *commands[0][2:]), *commands[1:]]
+            elif refusal.code in MOVES and self.topology.follows:
+                slot, target = _place_in(refusal, node)
+                asking = refusal.code == "ASK"
+                if not asking:
+                    self.topology.moved(slot, target)
+            else:
+                if refusal.code in GONE:
+                    self.topology.lost(node)
+                raise faults.refused(refusal, where(node))
+
+    async def _exchange(self, node: Node, commands: Sequence[Command], deadline: float, *, change: bool) -> list[Any]:
+        wait: Command | None = None
+        if change and self.replicas:
+            # Less than the time left, so that the answer "too few" still arrives.
+            wait = ("WAIT", self.replicas, max(1, int((deadline - time.monotonic()) * 800)))
+        try:
+            return await self.lines.exchange(node, commands, deadline, shared=change, wait=wait)
+        except MemoryStoreBackendError as exc:
+            if exc.transient:
+                self.topology.lost(node)
+            raise
+
+    def _acknowledged(self, node: Node, replies: list[Any], count: int, *, change: bool) -> list[Any]:
+        if change and self.replicas and replies[count] < self.replicas:
+            raise faults.lagging(where(node), self.replicas, replies[count])
+        return replies[:count]
+
+    async def on_every_master(
+        self, commands: Callable[[int], Sequence[Command]], deadline: float
+    ) -> list[tuple[Node, list[Any]]]:
+        """Send to each master; refusals come back as replies."""
+        masters = await self.topology.masters(deadline)
+        return [(node, await self.lines.exchange(node, commands(number), deadline)) for number, node in masters]
+
+
+def call_of(script: Script, keys: Sequence[bytes], args: Sequence[Any]) -> Command:
+    return ("EVALSHA", script.sha, len(keys), *keys, *args)
+
+
+def _asked(commands: Sequence[Command]) -> list[Command]:
+    return [part for command in commands for part in (("ASKING",), command)]
+
+
+def _place_in(refusal: Refusal, node: Node) -> tuple[int, Node]:
+    """The slot and the node that MOVED and ASK name: "MOVED 3999 127.0.0.1:6381"."""
+    *_, slot, place = refusal.text.split()
+    host, _, port = place.rpartition(":")
+    return int(slot), (host or node[0], int(port))

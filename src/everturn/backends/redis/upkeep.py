@@ -1,0 +1,106 @@
+"""Keeping house: reclaiming what nothing can reach, and erasing. Each step is one script of bounded length.
+
+Which entries may go is decided here, from the states a session can return to. Out of reach is out of reach for good: a
+head only ever moves to a snapshot, to an undo step, or on; so the deciding need not be part of the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from everturn.backend import Status
+from everturn.backends.redis import scripts
+from everturn.backends.redis.names import Keys
+from everturn.backends.redis.reach import Reach, reach, roots
+from everturn.backends.redis.reads import Log, Seen, changes, look
+from everturn.backends.redis.records import (
+    Session,
+    StoredChange,
+    jumps_text,
+    message_row,
+    ranges_of,
+    ranges_text,
+)
+from everturn.backends.redis.sending import Sender
+from everturn.model import Compaction, ErasureReceipt
+from everturn.rules import Jump, Range, clip, merge, minus
+
+STEP = 500  # entries deleted by one script: a millisecond or so
+NOTHING = Compaction(0, 0, 0)
+
+
+async def compact(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> Compaction:
+    """One step: delete up to STEP entries that no root shows. (Old changes go as new ones come.)"""
+    seen, _ = await look(sender, keys, session_id, now, deadline, snapshots=True, others=True)
+    if seen.status is not Status.FOUND or seen.session is None:
+        return NOTHING
+    session = seen.session
+    remembered = await changes(sender, keys, deadline)
+    needed = reach((state for state, _ in roots(seen)), session.jumps)
+    doomed = await _out_of_reach(sender, keys, session, needed, deadline)
+    forgotten = _forgotten(session, remembered, needed)
+    jumps = session.jumps if doomed else _jumps_needed(seen, session, remembered, forgotten)
+    seen_texts = session.forgotten_text.decode(), session.jumps_text.decode()
+    new_texts = ranges_text(forgotten), jumps_text(jumps)
+    if not doomed and new_texts == seen_texts:
+        return NOTHING
+    entries = [part for pair in doomed for part in pair]
+    plan = [session.info.life, seen_texts[0], new_texts[0], seen_texts[1], new_texts[1]]
+    count, size = await sender.run(scripts.RECLAIM, keys, [*plan, *entries], deadline)
+    # Nothing reclaimed: someone else did, or the session went. Look again.
+    return Compaction(1 if doomed else 0, count, size)
+
+
+async def _out_of_reach(
+    sender: Sender, keys: Keys, session: Session, needed: Reach, deadline: float
+) -> list[tuple[int, int]]:
+    """Seq and size of up to STEP entries that may go."""
+    everything = [(1, session.info.last_seq)] if session.info.last_seq else []
+    found: list[tuple[int, int]] = []
+    for first, last in minus(everything, needed.whole):
+        for low in range(first, last + 1, STEP):
+            log = Log(sender, keys[1], deadline)
+            await log.fetch([(low, min(low + STEP - 1, last))])
+            for seq, (kind, value) in sorted(log.entries.items()):
+                hidden = kind != b"summary" or not clip(needed.summaries, seq, seq)
+                if hidden:
+                    found.append((seq, len(message_row(seq, value)[3])))
+            if len(found) >= STEP:
+                return found[:STEP]
+    return found
+
+
+def _forgotten(session: Session, remembered: Sequence[StoredChange], needed: Reach) -> list[Range]:
+    """The versions that show what has gone or is about to go, and can no longer be read."""
+    versions = [stored.change.version for stored in remembered]
+    if not versions:
+        return []
+    jumps = session.jumps
+    lost: list[Range] = list(clip(ranges_of(session.forgotten_text), min(versions), max(versions)))
+    for stored in remembered:
+        if clip(lost, stored.change.version, stored.change.version):
+            continue
+        shown = reach([stored.state], jumps)
+        if minus(shown.whole, needed.whole) or minus(minus(shown.summaries, needed.whole), needed.summaries):
+            lost.append((stored.change.version, stored.change.version))
+    return merge(lost)
+
+
+def _jumps_needed(
+    seen: Seen, session: Session, remembered: Sequence[StoredChange], forgotten: Sequence[Range]
+) -> list[Jump]:
+    """All but those that only lead to what every state hides, and no remembered change wrote."""
+    states = [state for state, _ in roots(seen)]
+    states += (
+        stored.state for stored in remembered if not clip(forgotten, stored.change.version, stored.change.version)
+    )
+    written = [stored.change.seqs[0] for stored in remembered if stored.change.seqs]
+    oldest = min(written, default=session.info.last_seq + 1)
+    horizon = min(state.cleared for state in states) + 1
+    return [jump for jump in session.jumps if not (jump[0] <= horizon and jump[0] <= oldest)]
+
+
+async def erase(sender: Sender, keys: Keys, session_id: str, deadline: float) -> ErasureReceipt:
+    """Delete every part of the session, in one step; the server frees the memory behind the scenes."""
+    entries, snapshots, size = await sender.run(scripts.ERASE, keys, [], deadline)
+    return ErasureReceipt(session_id, entries, snapshots, int(size), complete=True)
