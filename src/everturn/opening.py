@@ -5,6 +5,7 @@ It knows no engine; which there are is decided by what is installed.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -83,6 +84,7 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
     return engine, address, settings, own
 
 
+@functools.cache
 def _entry_points() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points  # 30 ms, which a program that only handles messages need not pay
 

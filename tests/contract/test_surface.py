@@ -39,6 +39,7 @@ NAMES = [
     "Unsupported",
     "VerifyReport",
     "VersionConflict",
+    "from_client",
     "open",
     "open_async",
 ]

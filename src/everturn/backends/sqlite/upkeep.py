@@ -145,16 +145,19 @@ def scrub(receipt: ErasureReceipt, db: Connection) -> ErasureReceipt:
     """Remove the last copies of erased text: those in the WAL, and those that page splits left between rows.
 
     secure_delete does not know of the latter, so the file is written anew. Incomplete if that takes longer than the
-    call may, or while a reader needs what is in the WAL.
+    call may, if there is no room for it, or while a reader needs what is in the WAL: what was deleted stays so.
     """
     if not db.filename:
         return msgspec.structs.replace(receipt, complete=True)
     try:
+        db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than memory; of what is erased it has nothing
         db.execute("VACUUM")
         db.deadline = min(db.deadline, time.monotonic() + PATIENCE)  # writers wait while this waits for readers
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except (apsw.BusyError, apsw.LockedError, apsw.InterruptError):
+    except apsw.Error:
         return receipt
+    finally:
+        db.execute("PRAGMA temp_store = MEMORY")
     return msgspec.structs.replace(receipt, complete=True)
 
 
