@@ -3,7 +3,8 @@
     __init__.py    this: URLs, options, clients that are given to us
     backend.py     the protocol's operations, written once for both faces
     changes.py     a change as a call of a script; forks.py, upkeep.py the larger ones
-    reads.py       what a read does; listing.py and verify.py across sessions; reach.py what states show
+    looks.py       a session's facts and state; reads.py its entries; listing.py and verify.py across
+                   sessions; reach.py what states show
     records.py     the stored form as values; names.py the names of keys
     sending.py     the right node, scripts, replicas; topology.py which nodes there are
     lines.py       connections that block, loop_lines.py those of an event loop; address.py makes them
@@ -79,9 +80,9 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:
 
     Warns of settings under which turns can be lost, once for each, unless told `warnings=off`.
     """
+    from everturn.backend import drive
     from everturn.backends.redis.address import blocking_maker, driver_options, is_secure, parse
     from everturn.backends.redis.lines import BlockingLines, Pool
-    from everturn.backend import drive
 
     address = parse(url)
 
@@ -161,12 +162,12 @@ def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> RedisBack
 
     A cluster's client lends its address and credentials only: the store then has connections of its own.
     """
+    from everturn.backend import drive
     from everturn.backends.redis.backend import RedisBackend
     from everturn.backends.redis.lines import BlockingLines, Borrowed
     from everturn.backends.redis.loop_lines import LoopBorrowed, LoopLines
     from everturn.backends.redis.sending import Sender
     from everturn.backends.redis.topology import Single
-    from everturn.backend import drive
 
     blocking = adopts(client) == "blocking"
     if not hasattr(client, "connection_pool"):

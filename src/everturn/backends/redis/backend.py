@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.redis import changes, forks, listing, reads, upkeep, verify
 from everturn.backends.redis.lines import Lines
+from everturn.backends.redis.looks import look
 from everturn.backends.redis.names import Names
 from everturn.backends.redis.records import MICROSECONDS, change_of
 from everturn.backends.redis.sending import Sender
@@ -49,7 +50,7 @@ class RedisBackend:
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         keys = self._names.keys(session_id)
         more = [reads.latest_changes(keys, limit)]
-        seen, (rows,) = await reads.look(self._sender, keys, session_id, self._now(), deadline, more=more)
+        seen, (rows,) = await look(self._sender, keys, session_id, self._now(), deadline, more=more)
         return [] if seen.session is None or not limit else [change_of(row).change for row in rows]
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:

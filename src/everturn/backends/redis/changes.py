@@ -72,6 +72,7 @@ def _set_floor(effect: SetFloor) -> tuple[Script, list[Any]]:
         "" if effect.floor is None else effect.floor,
         kept_text(effect.kept),
         effect.hidden,
+        effect.life,
     ]
 
 
@@ -118,7 +119,7 @@ def outcome_of(reply: Sequence[Any], session_id: str, effect: Effect) -> ChangeO
         raise headless(session_id)
     status = _STATUSES[word]
     if status not in _APPLIED:
-        return ChangeOutcome(status, life.decode(), version, detail=int(rest[0]))
+        return ChangeOutcome(status, life.decode(), version, detail=int(rest[0] or 0))
     snapshot = None
     if isinstance(effect, TakeSnapshot):
         name, at, messages = rest[:3]
@@ -130,10 +131,10 @@ def outcome_of(reply: Sequence[Any], session_id: str, effect: Effect) -> ChangeO
 
 
 def headless(session_id: str) -> CorruptEntry:
-    """The error for a session whose meta is gone while other parts are there: keys were evicted or deleted."""
+    """The error for a session whose meta is gone or damaged while other parts are there: evicted, or deleted."""
     return CorruptEntry(
-        f"session {session_id!r}: its meta key is gone, but other parts are there. Was it evicted (see "
-        "maxmemory-policy) or deleted by hand? Restore it, or erase the session",
+        f"session {session_id!r}: its meta key is gone or unreadable, but other parts are there. Was it evicted (see "
+        "maxmemory-policy) or changed by hand? Nothing was changed now; restore it, or erase the session",
         session_id=session_id,
         seq=0,
     )

@@ -36,7 +36,7 @@ async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, dea
             return refusal
         if found.first_missing:
             raise missing(request.source, found.first_missing)
-        own = await _stage(sender, keys[6:], found, deadline)
+        own = await _stage(sender, keys[5:], found, deadline)
         outcome = await _ask(sender, keys, head, [*own, request.source, _count(found)], request, deadline)
         if outcome.status is not Status.MOVED:  # else the staged copy was gone
             return outcome

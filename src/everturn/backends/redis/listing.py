@@ -12,8 +12,9 @@ from everturn.backend import Order, Query
 from everturn.backends.redis import faults, scripts
 from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.lines import where
+from everturn.backends.redis.looks import seen_in
 from everturn.backends.redis.names import Names
-from everturn.backends.redis.reads import collect, rows_of, seen_in
+from everturn.backends.redis.reads import collect, rows_of
 from everturn.backends.redis.sending import Sender
 from everturn.codec import EntryRow
 from everturn.errors import CorruptEntry, InvalidInput, Unsupported

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from everturn.backends.redis.reads import Seen
+from everturn.backends.redis.looks import Seen
 from everturn.rules import Jump, Range, State, clip, merge, path
 
 

@@ -11,90 +11,21 @@ from typing import Any
 
 import msgspec
 
-from everturn.backend import At, Query, Reading, Status, Take
-from everturn.backends.redis import scripts
-from everturn.backends.redis.changes import headless
+from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.redis.lines import Command
+from everturn.backends.redis.looks import NEVER, Seen, look
 from everturn.backends.redis.names import Keys
-from everturn.backends.redis.records import (
-    Session,
-    StoredChange,
-    StoredSnapshot,
-    change_of,
-    entry_row,
-    message_row,
-    seq_of,
-    session_of,
-    snapshots_of,
-    state_of,
-)
+from everturn.backends.redis.records import StoredChange, change_of, entry_row, message_row, seq_of
 from everturn.backends.redis.sending import Sender
+from everturn.codec import checksum
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL
 from everturn.rules import Range, State, clip, contains, minus, path
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache
 PAGE = 1000  # entries in one reply
-NEVER = 2**62  # no seq or version is as high, and a stream's id can be
 PAGES = 8  # replies in one round trip
 MORE_THAN_LIMIT = 16  # a few other entries may stand among the messages asked for
 _CLASSES = {SUMMARY: b"s", TOOL_CALL: b"t"}
-
-
-class Seen(msgspec.Struct, frozen=True, gc=False):
-    """A session at one moment, and the state that was asked for. `others` are the entries that are no messages, as
-    class and seq: those up to the floor, or all."""
-
-    status: Status
-    session: Session | None = None
-    state: State = State()
-    snapshots: tuple[StoredSnapshot, ...] = ()
-    others: tuple[tuple[bytes, int], ...] = ()
-
-
-async def look(
-    sender: Sender,
-    keys: Keys,
-    session_id: str,
-    now: str,
-    deadline: float,
-    *,
-    at: At = None,
-    snapshots: bool = False,
-    others: bool = False,
-    more: Sequence[Command] = (),
-) -> tuple[Seen, list[Any]]:
-    """The session, and the replies to `more` from the same round trip. Raises CorruptEntry if its meta is gone."""
-    args = [
-        now,
-        at if isinstance(at, str) else "",
-        min(at, NEVER) if isinstance(at, int) else "",
-        "1" if snapshots else "",
-        "1" if others else "",
-    ]
-    reply, *rest = await sender.look(scripts.LOOK, keys, args, more, deadline)
-    return seen_in(session_id, reply), rest
-
-
-def seen_in(session_id: str, reply: Sequence[Any]) -> Seen:
-    """The answer of look.lua."""
-    word = reply[0]
-    if word == b"headless":
-        raise headless(session_id)
-    status = Status(word.decode())
-    if status is Status.NO_SESSION:
-        return Seen(status)
-    facts, held = reply[1:3]
-    session = session_of(session_id, facts, held, state_of(facts[3]).messages)
-    if status is not Status.FOUND:
-        return Seen(status, session)
-    state_text, snapshots, others = reply[3:]
-    return Seen(
-        status,
-        session,
-        state_of(state_text),
-        tuple(snapshots_of(session.info, snapshots)) if snapshots else (),
-        tuple([(member[:1], int(member[1:])) for member in others]) if others else (),
-    )
 
 
 class Log:
@@ -193,8 +124,31 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
             window, cut = clip(window, start, state.head), True
     shown = _shown(window, seen, query.kind)
     await log.fetch(shown)
-    missing = next((seq for first, last in shown for seq in range(first, last + 1) if seq not in log.entries), 0)
-    return Found(seen, log, shown, missing, cut)
+    whole = query.after == 0 and query.before is None and query.limit is None
+    return Found(seen, log, shown, _first_wrong(log, shown, query.kind, state.messages if whole else None), cut)
+
+
+def _first_wrong(log: Log, shown: Sequence[Range], kind: str | None, messages: int | None) -> int:
+    """The first seq that is not there, or not as what it was written; 0 if all is well."""
+    seqs = [seq for first, last in shown for seq in range(first, last + 1)]
+    entries = log.entries
+    try:
+        kinds = [entries[seq][0] for seq in seqs]
+    except KeyError as exc:
+        return int(exc.args[0])
+    if kind in _CLASSES:
+        return next((seq for seq, found in zip(seqs, kinds, strict=True) if found.decode(errors="replace") != kind), 0)
+    count = kinds.count(b"message")
+    if count != len(seqs):
+        for seq, found in zip(seqs, kinds, strict=True):
+            if found != b"message" and not _is_sound(seq, *entries[seq]):
+                return seq
+    return (seqs[-1] if seqs else 1) if messages not in (None, count) else 0
+
+
+def _is_sound(seq: int, kind: bytes, value: bytes) -> bool:
+    row = entry_row(seq, kind, value)
+    return checksum(row[4], row[3]) == row[2]
 
 
 def _must_be_there(window: Sequence[Range], state: State) -> list[Range]:

@@ -92,11 +92,11 @@ def session_of(session_id: str, facts: Sequence[Any], snapshots: int, messages: 
         len(steps),
         int(created_at) / MICROSECONDS,
         int(changed_at) / MICROSECONDS,
-        None if ttl is None else float(ttl),
-        None if expires_at is None else float(expires_at) / MICROSECONDS,
+        float(ttl) if ttl else None,
+        float(expires_at) / MICROSECONDS if expires_at else None,
         None if origin is None else origin.decode(),
     )
-    return Session(info, None if dimension is None else int(dimension), jumps or b"", steps, forgotten or b"")
+    return Session(info, int(dimension) if dimension else None, jumps or b"", steps, forgotten or b"")
 
 
 def _undo_step(text: bytes) -> UndoStep:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from everturn.backend import Status
 from everturn.backends.redis import scripts
+from everturn.backends.redis.looks import Seen, look
 from everturn.backends.redis.names import Keys
 from everturn.backends.redis.reach import Reach, reach, roots
-from everturn.backends.redis.reads import Log, Seen, changes, look
+from everturn.backends.redis.reads import Log, changes
 from everturn.backends.redis.records import (
     Session,
     StoredChange,

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from everturn import codec
 from everturn.backend import Status
 from everturn.backends.redis.faults import Refusal
+from everturn.backends.redis.looks import Seen, look
 from everturn.backends.redis.names import Keys, Names
 from everturn.backends.redis.reach import reach, roots
-from everturn.backends.redis.reads import Log, Seen, changes, look
+from everturn.backends.redis.reads import Log, changes
 from everturn.backends.redis.records import Session, StoredChange, entry_row, ranges_of
 from everturn.backends.redis.sending import Sender
 from everturn.errors import CorruptEntry

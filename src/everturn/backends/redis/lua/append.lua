@@ -2,7 +2,7 @@
 -- ARGV from 10: after, dimension, how many are messages, bytes of all bodies; then kind and "checksum body" of each.
 local head, cleared, floor, messages, kept = unpacked(state)
 local count = (#ARGV - 13) / 2
-if dimension and ARGV[11] ~= '' and dimension ~= ARGV[11] then return refused('dimension') end
+if dimension ~= '' and ARGV[11] ~= '' and dimension ~= ARGV[11] then return refused('dimension') end
 local moved = ARGV[10] ~= '' and tonumber(ARGV[10]) ~= head
 if moved then
   local after = tonumber(ARGV[10])

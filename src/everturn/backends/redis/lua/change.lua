@@ -1,23 +1,26 @@
 -- Before every change: what the session is, whether the change was made before, whether it is expected.
 -- ARGV: call, life, ttl, key, content, expected version, expected life, now, whether replicas are waited for.
 -- Nothing is written here. What the effect needs follows in a file of its own, which ends in `commit` or `refused`.
-local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at')
+-- Meta also knows calls (c..id) and keys (k..digest) by the version they made: one lookup for all.
+local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at',
+                   'c' .. ARGV[1], 'k' .. ARGV[4])
 local time = call('TIME')
 local clock = time[1] * 1000000 + time[2]
 local now = ARGV[8] == '' and clock or tonumber(ARGV[8])
 local at = string.format('%.0f', now)
 local life, ended = facts[1], false
-if not life and call('EXISTS', LOG, OTHERS, CHANGES, KNOWN, SNAPSHOTS) > 0 then return {'headless', '', 0, 0, 0} end
-if life and facts[8] and tonumber(facts[8]) <= now then life, ended = false, true end
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return {'headless', '', 0, 0, 0} end
+if life and facts[8] ~= '' and tonumber(facts[8]) <= now then life, ended = false, true end
 
-local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], false
+local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], ''
 if life then
   version, last_seq, state = tonumber(facts[2]), tonumber(facts[3]), facts[4]
-  size, dimension, ttl = tonumber(facts[5]), facts[6], facts[7] or ''
+  size, dimension, ttl = tonumber(facts[5]), facts[6], facts[7]
+  if not (version and last_seq and size and unpacked(state)) then return {'headless', '', 0, 0, 0} end
 end
 
 local function refused(status)
-  return {status, life or '', version, 0, 0, dimension or '0'}
+  return {status, life or '', version, 0, 0, dimension}
 end
 
 -- The change that made a version: kind, first seq, count, time, state, and the other fields by name.
@@ -32,7 +35,7 @@ end
 
 local function replayed(number, change, field, value)
   -- WAIT counts replicas that have all this connection wrote: a replay that writes nothing would prove nothing.
-  if ARGV[9] ~= '' then call('HSET', KNOWN, field, value) end
+  if ARGV[9] ~= '' then call('HSET', META, field, value) end
   local _, _, _, messages = unpacked(change.state)
   local others = change.others
   return {'replayed', life, number, change.first, change.count, others.snapshot or '', change.at, messages,
@@ -41,21 +44,20 @@ end
 
 local keyed = ''
 if life then
-  local known = call('HMGET', KNOWN, 'c' .. ARGV[1], 'k' .. ARGV[4])
-  if known[1] then
-    local change = change_at(tonumber(known[1]))
-    if change then return replayed(tonumber(known[1]), change, 'c' .. ARGV[1], known[1]) end
+  if facts[9] then
+    local change = change_at(tonumber(facts[9]))
+    if change then return replayed(tonumber(facts[9]), change, 'c' .. ARGV[1], facts[9]) end
   end
-  if ARGV[4] ~= '' and known[2] then
-    keyed = known[2] .. ','
+  if facts[10] then
+    keyed = facts[10] .. ','
     local numbers = {}
-    for number in string.gmatch(known[2], '%d+') do numbers[#numbers + 1] = tonumber(number) end
+    for number in string.gmatch(facts[10], '%d+') do numbers[#numbers + 1] = tonumber(number) end
     for i = #numbers, 1, -1 do
       local change = change_at(numbers[i])
       -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
       if change and (change.count == 0 or on_path(unpacked(state), change.first + change.count - 1)) then
         if change.others.content ~= ARGV[5] then return refused('key_reused') end
-        return replayed(numbers[i], change, 'k' .. ARGV[4], known[2])
+        return replayed(numbers[i], change, 'k' .. ARGV[4], facts[10])
       end
     end
   end
@@ -71,15 +73,15 @@ local function forget_old_changes()
   for _, row in ipairs(call('XRANGE', CHANGES, '-', last .. '-0')) do
     local fields, key = row[2], nil
     for i = 3, #fields, 2 do
-      if fields[i] == 'call' then call('HDEL', KNOWN, 'c' .. fields[i + 1]) end
+      if fields[i] == 'call' then call('HDEL', META, 'c' .. fields[i + 1]) end
       if fields[i] == 'key' then key = 'k' .. fields[i + 1] end
     end
     if key then
       local left = {}
-      for number in string.gmatch(call('HGET', KNOWN, key) or '', '%d+') do
+      for number in string.gmatch(call('HGET', META, key) or '', '%d+') do
         if tonumber(number) > last then left[#left + 1] = number end
       end
-      if #left > 0 then call('HSET', KNOWN, key, table.concat(left, ',')) else call('HDEL', KNOWN, key) end
+      if #left > 0 then call('HSET', META, key, table.concat(left, ',')) else call('HDEL', META, key) end
     end
   end
   call('XTRIM', CHANGES, 'MINID', (last + 1) .. '-0')
@@ -98,7 +100,7 @@ end
 local function commit(kind, after, plan)
   local fresh = not life
   if fresh then
-    if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, KNOWN, SNAPSHOTS) end
+    if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS) end
     life = ARGV[2]
   end
   version = version + 1
@@ -117,11 +119,7 @@ local function commit(kind, after, plan)
     row[#row + 1] = plan.label
   end
   call('XADD', CHANGES, version .. '-0', unpack(row))
-  if ARGV[4] == '' then
-    call('HSET', KNOWN, 'c' .. ARGV[1], version)
-  else
-    call('HSET', KNOWN, 'c' .. ARGV[1], version, 'k' .. ARGV[4], keyed .. version)
-  end
+  if plan.ttl then ttl = plan.ttl end
   local fields = {'version', version, 'last_seq', last_seq + count, 'state', after, 'bytes', size + (plan.size or 0),
                   'changed_at', at}
   local function set(name, value)
@@ -131,26 +129,27 @@ local function commit(kind, after, plan)
   if fresh then
     set('life', life)
     set('created_at', at)
-    if ttl ~= '' then set('ttl', ttl) end
+    -- All in their places from the start: a small hash is a list, and what stands in front is found first.
+    set('dimension', '')
+    set('ttl', ttl)
+    set('expires_at', '')
     if plan.origin then set('forked_from', plan.origin) end
   end
-  if plan.dimension and not dimension then set('dimension', plan.dimension) end
+  if plan.dimension and dimension == '' then set('dimension', plan.dimension) end
   if plan.jumps then set('jumps', plan.jumps) end
   if plan.undo then set('undo', plan.undo) elseif plan.undoable then set('undo', with_undo_step(kind, after)) end
-  if plan.ttl then
-    ttl = plan.ttl
-    if ttl ~= '' then set('ttl', ttl) end
-  end
-  if ttl ~= '' then set('expires_at', string.format('%.0f', now + tonumber(ttl) * 1000000)) end
+  if plan.ttl then set('ttl', ttl) end
+  set('c' .. ARGV[1], version)
+  if ARGV[4] ~= '' then set('k' .. ARGV[4], keyed .. version) end
+  if ttl ~= '' then set('expires_at', string.format('%.0f', now + tonumber(ttl) * 1000000)) elseif plan.ttl then set('expires_at', '') end
   call('HSET', META, unpack(fields))
   if version % PRUNED == 0 and version > REMEMBERED then forget_old_changes() end
   if ttl ~= '' and tonumber(ttl) < 1e10 then
     -- One absolute time for all: the parts of a session expire together.
     local expiry = string.format('%.0f', math.floor((clock + tonumber(ttl) * 1000000) / 1000) + 1)
-    for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
+    for i = 1, 5 do call('PEXPIREAT', KEYS[i], expiry) end
   elseif plan.ttl then
-    if ttl == '' then call('HDEL', META, 'ttl', 'expires_at') end
-    for i = 1, 6 do call('PERSIST', KEYS[i]) end
+    for i = 1, 5 do call('PERSIST', KEYS[i]) end
   end
   local _, _, _, messages = unpacked(after)
   return {'applied', life, version, first, count, plan.snapshot or '', at, messages}

@@ -5,11 +5,11 @@
 local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at',
                    'created_at', 'changed_at', 'forked_from', 'jumps', 'undo', 'forgotten')
 if not facts[1] then
-  if call('EXISTS', LOG, OTHERS, CHANGES, KNOWN, SNAPSHOTS) > 0 then return {'headless'} end
+  if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return {'headless'} end
   return {'no_session'}
 end
 local now = tonumber(ARGV[1])
-if facts[8] then
+if facts[8] ~= '' then
   if not now then
     local time = call('TIME')
     now = time[1] * 1000000 + time[2]
@@ -32,6 +32,7 @@ elseif ARGV[3] ~= '' then
 end
 if not state then return {status, facts, held} end
 local head, cleared, floor = unpacked(state)
+if not head then return {'headless'} end
 local last = ARGV[5] ~= '' and head or floor
 local others = cleared < last and call('ZRANGEBYSCORE', OTHERS, cleared + 1, last) or {}
 return {status, facts, held, state, ARGV[4] ~= '' and call('HGETALL', SNAPSHOTS) or {}, others}

@@ -1,6 +1,6 @@
 -- What every script shares: the keys, the state as text, the path.
--- KEYS: meta, log, others, changes, known, snapshots: all of one session, under one hash tag.
-local META, LOG, OTHERS, CHANGES, KNOWN, SNAPSHOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+-- KEYS: meta, log, others, changes, snapshots: all of one session, under one hash tag.
+local META, LOG, OTHERS, CHANGES, SNAPSHOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local call = redis.call
 
 -- A state is "head cleared floor messages", and behind that " seq,seq,..." for the system messages a trim kept.

@@ -1,0 +1,155 @@
+"""What is in the server: names that cannot collide, one expiry for all keys, and no more memory than promised."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall
+from everturn.backends.redis.names import Names, escape, unescape
+from everturn.testing.servers import ValkeyServer
+from tests.contract.speech import say, user, words
+
+HOSTILE = ["a", "a:b", "{a}", "}", "{", "a}:meta", "%", "%7B", "a%3Ab", ":", "é", "*", "[a]", "a b", "\n"]
+
+
+def test_no_two_sessions_share_a_key() -> None:
+    keys = [key for space, name in product(HOSTILE, HOSTILE) for key in Names(space).keys(name)]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_all_keys_of_a_session_are_in_one_slot(name: str) -> None:
+    from redis.crc import key_slot
+
+    keys = Names(name).keys(name) + Names(name).staged(name, b"call")
+    assert len({key_slot(key) for key in keys}) == 1
+    assert Names(name).session_of(keys[0]) == name
+    assert unescape(escape(name)) == name
+
+
+def test_hostile_names_are_sessions_of_their_own(store: Any) -> None:
+    for name in HOSTILE:
+        say(store, name, name)
+    assert [words(store, name) for name in HOSTILE] == [[name] for name in HOSTILE]
+    assert sorted(session.session_id for session in store.sessions().sessions) == sorted(HOSTILE)
+
+
+def full_session(store: Any, name: str = "a") -> None:
+    """A session that has every kind of key."""
+    store.append(name, [user("1"), ToolCall("f", {}), Summary("s", [1.0], (1, 1)), Record("r", {})], key="k")
+    store.save_snapshot(name, "label")
+
+
+def test_every_key_expires_at_the_same_time(store: Any, client: Any) -> None:
+    full_session(store)
+    assert {client.ttl(key) for key in client.keys("*")} == {-1}
+    store.set_ttl("a", 100)
+    assert len(client.keys("*")) == 5
+    assert len({client.pexpiretime(key) for key in client.keys("*")}) == 1
+    assert 90_000 < client.pttl("everturn:{:a}:meta") <= 100_001
+    store.set_ttl("a", None)
+    assert {client.ttl(key) for key in client.keys("*")} == {-1}
+
+
+def test_a_change_refreshes_the_expiry_of_every_key(store: Any, client: Any) -> None:
+    full_session(store)
+    store.set_ttl("a", 100)
+    for key in client.keys("*"):
+        client.pexpire(key, 50_000)
+    say(store, "a", "2")
+    assert len({client.pexpiretime(key) for key in client.keys("*")}) == 1
+    assert client.pttl("everturn:{:a}:log") > 90_000
+
+
+def test_a_fork_of_a_session_that_expires_expires_as_a_whole(store: Any, client: Any) -> None:
+    import everturn
+
+    brief = everturn.from_client(client, ttl=100)
+    full_session(store)
+    brief.fork("a", "b")
+    keys = client.keys("everturn:{:b}:*")
+    assert sorted(key.rpartition(b":")[2] for key in keys) == [b"changes", b"log", b"meta", b"others"]
+    assert len({client.pexpiretime(key) for key in keys}) == 1
+
+
+def test_an_expired_session_leaves_nothing(server: ValkeyServer, client: Any) -> None:
+    import everturn
+    from everturn.testing.servers import wait_until
+
+    with everturn.open(server.url, ttl=0.05) as store:
+        full_session(store)
+        wait_until(lambda: store.get_history("a") == [], "the session expires")
+        assert client.keys("*") == []
+        assert say(store, "a", "new").version == 1
+
+
+def test_ten_thousand_messages_cost_at_most_half_more_than_their_json(store: Any, client: Any) -> None:
+    turn = [ChatMessage("user", "x" * 200), ChatMessage("assistant", "y" * 200)]
+    for _ in range(5000):
+        store.add_messages("a", turn)
+    memory = sum(client.memory_usage(key, samples=0) for key in client.keys("*"))
+    assert memory <= 1.5 * store.info("a").bytes
+    assert store.info("a").bytes > 2_000_000
+
+
+def test_what_is_remembered_of_changes_is_bounded(store: Any, client: Any) -> None:
+    for number in range(2500):
+        say(store, "a", "x", key=f"k{number}")
+    assert 1024 <= client.xlen("everturn:{:a}:changes") < 1024 + 64
+    assert client.hlen("everturn:{:a}:meta") < 2 * (1024 + 64) + 20
+    assert say(store, "a", "x", key="k1477").replayed
+    assert len(store.changes("a", limit=2000)) >= 1024
+
+
+def test_trimmed_and_compacted_entries_give_their_memory_back(store: Any, client: Any) -> None:
+    for _ in range(3000):
+        say(store, "a", "x" * 200)
+    before = client.memory_usage("everturn:{:a}:log", samples=0)
+    store.trim("a", max_messages=10)
+    for _ in range(11):
+        store.replace("a", [user("z")], after=0)
+    assert store.compact("a").entries > 2900
+    assert client.memory_usage("everturn:{:a}:log", samples=0) < before / 50
+    assert store.verify("a").ok
+
+
+def test_a_session_without_its_meta_is_corrupt_and_not_empty(store: Any, client: Any) -> None:
+    full_session(store)
+    client.delete("everturn:{:a}:meta")
+    with pytest.raises(CorruptEntry, match="meta"):
+        store.get_history("a")
+    with pytest.raises(CorruptEntry, match="meta"):
+        say(store, "a", "2")
+    assert not store.verify().ok
+    store.erase("a")
+    assert say(store, "a", "2").version == 1
+
+
+def test_a_session_without_its_log_is_corrupt_and_not_empty(store: Any, client: Any) -> None:
+    full_session(store)
+    client.delete("everturn:{:a}:log")
+    for read in (store.get_history, store.get_tool_calls, store.get_summaries, store.state):
+        with pytest.raises(CorruptEntry):
+            read("a")
+    assert not store.verify("a").ok
+
+
+@pytest.mark.parametrize("text", [b"", b"x", b"1 2", b"9 0 0 1 zz"])
+def test_a_state_that_cannot_be_read_is_corrupt(store: Any, client: Any, text: bytes) -> None:
+    say(store, "a", "1")
+    client.hset("everturn:{:a}:meta", "state", text)
+    with pytest.raises(CorruptEntry):
+        store.get_history("a")
+
+
+def test_a_missing_entry_is_named(store: Any, client: Any) -> None:
+    for word in "1234":
+        say(store, "a", word)
+    client.xdel("everturn:{:a}:log", "3-0")
+    with pytest.raises(CorruptEntry) as caught:
+        store.get_history("a")
+    assert caught.value.seq == 3
+    assert words(store, "a", on_corrupt="skip") == ["1", "2", "4"]
