@@ -1,0 +1,156 @@
+"""PostgreSQL 14 or later: the entry point of the schemes `postgresql` and `postgres`.
+
+    __init__.py     this: URLs, options, and clients that we are given
+    backend.py      the protocol's operations, each one call of a function in the database
+    requests.py     changes on the wire; batches.py puts those that wait into one statement
+    reads.py        what the rows of a read mean; listing.py and verify.py across sessions
+    ports.py        one statement out, its rows back: blocking or awaited
+    connections.py  connections that keep to a deadline, and their pools
+    faults.py       PostgreSQL's errors as ours
+    checks.py       settings of the server that break what we promise
+    schema.py       schema/*, the stored form and the functions by version
+
+calls.sql and schema.sql hold the statements we send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from everturn.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from everturn.backends.postgres.backend import AsyncPostgresBackend, PostgresBackend
+
+POOL_SIZE = 10
+
+
+def _schema(value: object) -> str:
+    from everturn.backends.postgres.statements import checked_schema
+
+    return checked_schema(value)
+
+
+def _namespace(value: object) -> str:
+    if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > 512:
+        raise InvalidInput(f"is a string of up to 512 bytes without NUL, not {value!r}", path="namespace")
+    return value
+
+
+def _pool_size(value: object) -> int:
+    try:
+        size = int(value)  # type: ignore[call-overload]  # whatever it is, int says whether it is a number
+    except (TypeError, ValueError):
+        size = 0
+    if size < 1:
+        raise InvalidInput(f"is a whole number above 0, not {value!r}", path="pool_size")
+    return int(size)
+
+
+_OF_LIBPQ = (
+    *("host", "port", "user", "password", "dbname", "passfile", "service", "application_name", "options"),
+    *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslnegotiation", "channel_binding", "require_auth"),
+    *("target_session_attrs", "load_balance_hosts", "gssencmode", "krbsrvname"),
+    *("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"),
+)
+
+OPTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "namespace": _namespace,
+    "schema": _schema,
+    "pool_size": _pool_size,
+    **dict.fromkeys(_OF_LIBPQ, str),
+}
+
+
+def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBackend:  # noqa: A001 - the protocol's name
+    """Connect to the database that a URL names, and create or migrate everturn's schema in it.
+
+    Raises InvalidInput, Unsupported, SchemaTooNew, MemoryStoreBackendError.
+    """
+    from everturn.backend import drive
+    from everturn.backends.postgres.backend import PostgresBackend
+    from everturn.backends.postgres.connections import Pool
+    from everturn.backends.postgres.ports import BlockingPort, Own
+
+    conninfo, name = _conninfo(url, options)
+    pool = Pool(conninfo, options.get("pool_size", POOL_SIZE), name)
+    backend = PostgresBackend(BlockingPort(Own(pool), name), **_names(options))
+    try:
+        drive(backend.prepare(deadline))
+    except BaseException:
+        pool.close()
+        raise
+    return backend
+
+
+async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> AsyncPostgresBackend:
+    """The same in the running event loop."""
+    from everturn.backends.postgres.backend import AsyncPostgresBackend
+    from everturn.backends.postgres.connections import AsyncPool
+    from everturn.backends.postgres.ports import AsyncOwn, AsyncPort
+
+    conninfo, name = _conninfo(url, options)
+    pool = AsyncPool(conninfo, options.get("pool_size", POOL_SIZE), name)
+    backend = AsyncPostgresBackend(AsyncPort(AsyncOwn(pool), name), **_names(options))
+    try:
+        await backend.prepare(deadline)
+    except BaseException:
+        await pool.close()
+        raise
+    return backend
+
+
+def _names(options: Mapping[str, Any]) -> dict[str, str]:
+    return {"schema_name": options.get("schema", "everturn"), "namespace": options.get("namespace", "")}
+
+
+def _conninfo(url: str, options: Mapping[str, Any]) -> tuple[str, str]:
+    """What libpq connects to, and what to call it in errors: without its password."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    own = {name: value for name, value in options.items() if name in _OF_LIBPQ}
+    try:
+        conninfo = make_conninfo(url, **{"client_encoding": "utf8", "application_name": "everturn"} | own)
+    except psycopg.Error as exc:
+        raise InvalidInput(
+            f"is not an address that libpq understands: {' '.join(str(exc).split())}", path="url"
+        ) from exc
+    parts = conninfo_to_dict(conninfo)
+    where = ":".join(str(parts[part]) for part in ("host", "port") if parts.get(part))
+    return conninfo, f"postgresql://{where}/{parts.get('dbname') or parts.get('user') or ''}"
+
+
+# --- clients that are given to us ------------------------------------------------------------------------------------
+
+
+def adopts(client: object) -> Literal["blocking", "async"] | None:
+    """Whether this is a pool or connection of psycopg, and of which kind. Imports nothing."""
+    kinds = [kind for kind in type(client).__mro__ if kind.__module__.partition(".")[0] in ("psycopg", "psycopg_pool")]
+    if not any("Connection" in kind.__name__ for kind in kinds):
+        return None
+    return "async" if any(kind.__name__.startswith("Async") for kind in kinds) else "blocking"
+
+
+def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> PostgresBackend:
+    """A backend over a client that stays the caller's: it keeps its own time, and is open when the store is closed.
+
+    Raises InvalidInput for a connection that is not idle and in autocommit mode. An asynchronous one is asked nothing
+    before the first call of the store.
+    """
+    from everturn.backend import drive
+    from everturn.backends.postgres.backend import AsyncPostgresBackend, PostgresBackend
+    from everturn.backends.postgres.ports import AsyncGiven, AsyncPort, BlockingPort, Given, checked_connection
+
+    for name in options:
+        if name == "pool_size" or name in _OF_LIBPQ:
+            raise InvalidInput("belongs to the client you gave; set it there", path=name)
+    if not hasattr(client, "getconn"):
+        checked_connection(client)
+    name = "PostgreSQL"
+    if adopts(client) == "async":
+        return AsyncPostgresBackend(AsyncPort(AsyncGiven(client, name), name), **_names(options))
+    backend = PostgresBackend(BlockingPort(Given(client, name), name), **_names(options))
+    drive(backend.prepare(deadline))
+    return backend

@@ -1,0 +1,196 @@
+"""PostgreSQL as a Backend: every operation of the protocol as one call of a function in the database.
+
+Written once for both faces: a Port that never suspends makes it blocking. What the functions do is in schema/*.sql.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
+from everturn.backends.postgres import checks, listing, reads, requests, schema, statements, verify
+from everturn.backends.postgres.batches import Batches
+from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
+from everturn.codec import EntryRow
+from everturn.errors import MemoryStoreBackendError
+from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+
+REAP_EVERY = 64  # changes; each reaping step is bounded, so that writers pay for expired sessions in small coin
+STEP = 1000  # rows deleted in one transaction: a session's writers wait no longer than for that
+FOUND_AT_ONCE = 100
+PATIENCE = 0.5  # seconds that erase waits for readers to go
+LAST = 2**62  # past every session number and seq
+
+
+class PostgresBackend:
+    """The protocol's operations over a port."""
+
+    def __init__(self, port: Port, *, schema_name: str = "everturn", namespace: str = "") -> None:
+        self._port = port
+        self._schema = schema_name
+        self._namespace = namespace
+        self._sql = statements.load("calls.sql", schema_name)
+        self._clock: Callable[[], float] | None = None  # None: the server's; tests bring their own
+        self._latest = 0.0
+        self._until_reaping = REAP_EVERY
+        self._ready = False
+        self._closed = False
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, deadline: float) -> None:
+        """Check the server, say what is dangerous about it, and create or migrate the schema. Once; see `open`."""
+        found = await checks.findings(self._port, deadline)
+        await schema.migrate(self._port, self._schema, deadline)
+        self._ready = True
+        checks.warn(found)
+
+    async def _ask(self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False) -> Rows:
+        if not self._ready:
+            await self.prepare(deadline)
+        return await self._port.run(Call(self._sql[name], parameters, writes), deadline)
+
+    def _now(self) -> float | None:
+        """None: the server tells the time. A clock of a test never runs backwards."""
+        if self._clock is None:
+            return None
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        outcome = await self._changed(request, deadline)
+        self._until_reaping -= 1
+        if self._until_reaping <= 0:
+            self._until_reaping = REAP_EVERY
+            await self._reap_quietly(deadline)
+        return outcome
+
+    async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        if not self._ready:
+            await self.prepare(deadline)
+        (row,) = await self._port.run(self._change_call([request], deadline - time.monotonic()), deadline)
+        return requests.outcome(request, row)
+
+    def _change_call(self, changes: Sequence[ChangeRequest], patience: float) -> Call:
+        if len(changes) == 1 and requests.is_plain(changes[0]):
+            plain = (self._namespace, *requests.encode_plain(changes[0]), _lock_timeout(patience), self._now())
+            return Call(self._sql["append"], plain, writes=True)
+        wire, bodies = requests.encode(changes)
+        parameters = (self._namespace, wire, bodies, _lock_timeout(patience), self._now())
+        return Call(self._sql["change"], parameters, writes=True)
+
+    async def _reap_quietly(self, deadline: float) -> None:
+        try:
+            await self._ask("reap", (STEP, self._now()), deadline, writes=True)
+        except MemoryStoreBackendError:
+            pass  # the change itself is kept; the next writer tries again
+
+    async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
+        at = request.at
+        snapshot, version = (at, None) if isinstance(at, str) else (None, at)
+        patience = _lock_timeout(deadline - time.monotonic())
+        parameters = (self._namespace, request.source, snapshot, version, requests.encode_fork(request), patience)
+        (row,) = await self._ask("fork", (*parameters, self._now()), deadline, writes=True)
+        return requests.outcome(request, row)
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    async def read(self, query: Query, take: Take, deadline: float) -> Reading:
+        name = "read" if query.kind is None else "read_one_kind"
+        rows = await self._ask(name, (self._namespace, *reads.parameters(query), self._now()), deadline)
+        return reads.reading(rows, take)
+
+    async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
+        return reads.changes(await self._ask("changes", (self._namespace, session_id, limit, self._now()), deadline))
+
+    async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
+        token = listing.token_of(page, order)
+        if token.by_change and token.is_first:
+            ((began,),) = await self._ask("began", (self._now(),), deadline)
+            token = msgspec.structs.replace(token, began=began)
+        name = "sessions_by_change" if token.by_change else "sessions_by_name"
+        parameters = (self._namespace, *listing.parameters(token, prefix, limit), self._now())
+        return listing.page_of(await self._ask(name, parameters, deadline), token, limit)
+
+    async def find(
+        self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
+    ) -> None:
+        pattern, before = listing.pattern_for(text), (LAST, LAST)
+        while True:
+            parameters = (self._namespace, session_id, pattern, *before, FOUND_AT_ONCE, self._now())
+            rows = await self._ask("find", parameters, deadline)
+            for no, found_in, *row in rows:
+                if not take(found_in, tuple(row)):
+                    return
+                before = (no, row[0])
+            if len(rows) < FOUND_AT_ONCE:
+                return
+
+    # --- keeping house -----------------------------------------------------------------------------------------------
+
+    async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
+        parameters = (self._namespace, session_id, _lock_timeout(deadline - time.monotonic()))
+        ((entries, snapshots, size, xid),) = await self._ask("erase", parameters, deadline, writes=True)
+        until = min(deadline, time.monotonic() + PATIENCE)
+        while True:
+            ((is_seen,),) = await self._ask("is_still_seen", (xid,), deadline)
+            if not is_seen or time.monotonic() + 0.01 >= until:
+                return ErasureReceipt(session_id, entries, snapshots, size, complete=not is_seen)
+            await self._pause(0.01)
+
+    async def _pause(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - this is the blocking face
+
+    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+        if session_id is None:
+            (row,) = await self._ask("reap", (STEP, self._now()), deadline, writes=True)
+        else:
+            parameters = (self._namespace, session_id, STEP, _lock_timeout(deadline - time.monotonic()), self._now())
+            (row,) = await self._ask("compact", parameters, deadline, writes=True)
+        return Compaction(*row)
+
+    async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
+        if session_id is None:
+            orphans = await self._ask("orphans", (), deadline)
+            what = "entries of session number {}, which does not exist"
+            return 0, [Problem(None, None, what.format(no)) for (no,) in orphans]
+        rows = await self._ask("verify", (self._namespace, session_id, self._now()), deadline)
+        return verify.problems_in(session_id, rows)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await self._port.close()
+
+
+class AsyncPostgresBackend(PostgresBackend):
+    """The same in an event loop, where changes that wait together travel together."""
+
+    def __init__(self, port: AsyncPort, *, schema_name: str = "everturn", namespace: str = "") -> None:
+        super().__init__(port, schema_name=schema_name, namespace=namespace)
+        self._batches = Batches(port, self._change_call)
+
+    async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        if not self._ready:
+            await self.prepare(deadline)
+        return await self._batches.send(request, deadline)
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def close(self) -> None:
+        if not self._closed:
+            await self._batches.close()
+        await super().close()
+
+
+def _lock_timeout(seconds: float) -> int:
+    """Milliseconds that a lock may be waited for, so that the server says so before the caller's time is up."""
+    return max(1, int(seconds * 900))

@@ -1,0 +1,47 @@
+-- change: apply changes to sessions, each all or nothing
+SELECT * FROM everturn.change_v1(%s, %s, %s, %s, %s)
+
+-- read: entries of one state, and then what session and state they are of
+SELECT * FROM everturn.read_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+
+-- read_one_kind: the same without the columns that entries of one kind need not have
+SELECT seq, created_at, checksum, body FROM everturn.read_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+
+-- changes: the latest, newest first
+SELECT * FROM everturn.changes_v1(%s, %s, %s, %s)
+
+-- sessions_by_name: a page
+SELECT * FROM everturn.sessions_by_name_v1(%s, %s, %s, %s, %s, %s, %s)
+
+-- sessions_by_change: a page
+SELECT * FROM everturn.sessions_by_change_v1(%s, %s, %s, %s, %s, %s, %s)
+
+-- began: since when to look for sessions that changed while one pages
+SELECT everturn.began_v1(%s)
+
+-- find: some of the entries like a pattern
+SELECT * FROM everturn.find_v1(%s, %s, %s, %s, %s, %s, %s)
+
+-- fork: copy a state into a new session
+SELECT * FROM everturn.fork_v1(%s, %s, %s, %s, %s, %s, %s)
+
+-- erase: remove every life of a session
+SELECT entries, snapshots, bytes, xid::text FROM everturn.erase_v1(%s, %s, %s)
+
+-- is_still_seen: whether a transaction that began before an erasure goes on
+SELECT everturn.is_still_seen_v1(%s::text::xid)
+
+-- compact: one step
+SELECT * FROM everturn.compact_v1(%s, %s, %s, %s, %s)
+
+-- reap: one step
+SELECT * FROM everturn.reap_v1(%s, %s)
+
+-- verify: everything stored of a session
+SELECT * FROM everturn.verify_v1(%s, %s, %s)
+
+-- orphans: entries of no session
+SELECT * FROM everturn.orphans_v1()
+
+-- append: the change that nearly all are
+SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s)

@@ -1,0 +1,266 @@
+"""Connections that keep to a deadline, and the pools of those we opened. (docs/decisions/ says why not psycopg_pool.)
+
+It knows nothing of sessions; what is sent over a connection is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import select
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Generator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import pq, waiting
+from psycopg.adapt import Dumper
+from psycopg.rows import tuple_row
+
+from everturn.backends.postgres import faults
+
+T = TypeVar("T")
+GLANCE = 0.1  # seconds at most between looks at the clock, and at signals
+
+_connect_by: ContextVar[float] = ContextVar("everturn_connect_by", default=math.inf)
+
+
+def _until(steps: Generator[Any, Any, T], deadline: float) -> Generator[Any, Any, T]:
+    """psycopg's own steps, ended with TimeUp when they would go past the deadline."""
+    try:
+        wanted = next(steps)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() >= deadline:
+                raise faults.TimeUp
+            wanted = steps.send(ready)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+def _interval(deadline: float) -> float:
+    return min(GLANCE, max(deadline - time.monotonic(), 0.001))
+
+
+class TimedConnection(psycopg.Connection[Any]):
+    """A blocking connection. Past `deadline` it is closed: whatever the server does, the caller goes on."""
+
+    deadline: float = math.inf
+
+    @classmethod
+    def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
+        return _until(super()._connect_gen(*args, **kwargs), _connect_by.get())
+
+    def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
+        try:
+            return waiting.wait(_until(gen, self.deadline), self.pgconn.socket, interval=_interval(self.deadline))
+        except (faults.TimeUp, KeyboardInterrupt):
+            self.pgconn.finish()  # psycopg would first ask the server to cancel, and wait for it
+            raise
+
+
+class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
+    """The same for an event loop."""
+
+    deadline: float = math.inf
+
+    @classmethod
+    def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
+        return _until(super()._connect_gen(*args, **kwargs), _connect_by.get())
+
+    async def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
+        try:
+            return await waiting.wait_async(
+                _until(gen, self.deadline), self.pgconn.socket, interval=_interval(self.deadline)
+            )
+        except (faults.TimeUp, asyncio.CancelledError, KeyboardInterrupt):
+            self.pgconn.finish()
+            raise
+
+
+# --- what goes over them ---------------------------------------------------------------------------------------------
+
+
+class Texts(tuple[bytes, ...]):
+    """UTF-8 texts that travel as one text[]. (psycopg's own lists cost more than the rest of a request together.)"""
+
+    __slots__ = ()
+
+
+class _TextsDumper(Dumper):
+    format = pq.Format.BINARY
+    oid = 1009  # text[]
+
+    def dump(self, obj: Texts) -> bytes:
+        pack = struct.Struct("!i").pack
+        head = struct.pack("!iiiii", 1, 0, 25, len(obj), 1) if obj else struct.pack("!iii", 0, 0, 25)
+        return head + b"".join([part for text in obj for part in (pack(len(text)), text)])
+
+
+def prepare(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Teach a connection what we send."""
+    connection.adapters.register_dumper(Texts, _TextsDumper)
+
+
+def cursor_on(connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+    """A cursor as we need it, whatever an injected connection makes by default."""
+    cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+    cursor.format = pq.Format.BINARY
+    return cursor
+
+
+def async_cursor_on(connection: psycopg.AsyncConnection[Any]) -> psycopg.AsyncCursor[Any]:
+    cursor = psycopg.AsyncCursor(connection, row_factory=tuple_row)
+    cursor.format = pq.Format.BINARY
+    return cursor
+
+
+def is_alive(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    """Whether a connection that was idle can be used. One that has something to say has been told to go."""
+    if connection.closed or connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+        return False
+    poll = select.poll()
+    poll.register(connection.pgconn.socket, select.POLLIN)
+    return not poll.poll(0)
+
+
+# --- pools -----------------------------------------------------------------------------------------------------------
+
+
+class Pool:
+    """At most `size` blocking connections, opened when they are needed, by whoever needs them, within its time."""
+
+    def __init__(self, conninfo: str, size: int, name: str) -> None:
+        self._conninfo = conninfo
+        self._size = size
+        self._name = name
+        self._closed = False
+        self._start()
+        _pools.add(self)
+
+    def _start(self) -> None:
+        self._slots = threading.Semaphore(self._size)
+        self._idle: list[TimedConnection] = []
+
+    def take(self, deadline: float) -> TimedConnection:
+        if self._closed:
+            raise faults.closed(self._name)
+        if not self._slots.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            raise faults.exhausted(self._name)
+        try:
+            connection = self._idle_or_new(deadline)
+        except BaseException:
+            self._slots.release()
+            raise
+        connection.deadline = deadline
+        return connection
+
+    def _idle_or_new(self, deadline: float) -> TimedConnection:
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # another thread was faster
+                break
+            if is_alive(connection):
+                return connection
+            connection.close()
+        token = _connect_by.set(deadline)
+        try:
+            connection = TimedConnection.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        finally:
+            _connect_by.reset(token)
+        prepare(connection)
+        return connection
+
+    def give_back(self, connection: TimedConnection) -> None:
+        if self._closed or connection.closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
+        self._slots.release()
+
+    def close(self) -> None:
+        """Close idle connections now, and those in use when they come back."""
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+    def leave_to_parent(self) -> None:
+        """In the child of a fork: these connections are the parent's. Closing one would say goodbye on its behalf."""
+        _of_the_parent.extend(self._idle)
+        self._start()
+
+
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+_of_the_parent: list[TimedConnection] = []  # kept, so that nothing finalises them
+
+
+def _after_fork_in_child() -> None:
+    for pool in _pools:
+        pool.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+class AsyncPool:
+    """The same for an event loop."""
+
+    def __init__(self, conninfo: str, size: int, name: str) -> None:
+        self._conninfo = conninfo
+        self._name = name
+        self._closed = False
+        self._slots = asyncio.Semaphore(size)
+        self._idle: list[TimedAsyncConnection] = []
+
+    async def take(self, deadline: float) -> TimedAsyncConnection:
+        if self._closed:
+            raise faults.closed(self._name)
+        if self._slots.locked():
+            try:
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    await self._slots.acquire()
+            except TimeoutError:
+                raise faults.exhausted(self._name) from None
+        else:
+            await self._slots.acquire()
+        try:
+            connection = await self._idle_or_new(deadline)
+        except BaseException:
+            self._slots.release()
+            raise
+        connection.deadline = deadline
+        return connection
+
+    async def _idle_or_new(self, deadline: float) -> TimedAsyncConnection:
+        while self._idle:
+            connection = self._idle.pop()
+            if is_alive(connection):
+                return connection
+            await connection.close()
+        token = _connect_by.set(deadline)
+        try:
+            connection = await TimedAsyncConnection.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        finally:
+            _connect_by.reset(token)
+        prepare(connection)
+        return connection
+
+    async def give_back(self, connection: TimedAsyncConnection) -> None:
+        if self._closed or connection.closed:
+            await connection.close()
+        else:
+            self._idle.append(connection)
+        self._slots.release()
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().close()

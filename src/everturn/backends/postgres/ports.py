@@ -1,0 +1,278 @@
+"""Sends one statement and brings its rows back: blocking or awaited, over a pool of ours or a client we were given.
+
+The backend is written once against `Port`; which statement means what is its business. Each statement is a transaction
+of its own (autocommit), so any connection will do, also behind a PgBouncer that pools transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+from psycopg import pq
+
+from everturn.backends.postgres import faults
+from everturn.backends.postgres.connections import AsyncPool, Pool, async_cursor_on, cursor_on, prepare
+from everturn.errors import InvalidInput
+
+Rows: TypeAlias = list[Any]  # tuples; a statement and its reader know the columns
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """A statement with its parameters. `writes`: it may change something, so an unanswered one leaves a doubt."""
+
+    statement: str
+    parameters: tuple[Any, ...] = ()
+    writes: bool = False
+
+
+class Port(Protocol):
+    """Where calls go. Raises MemoryStoreBackendError, saying whether the call may have been carried out."""
+
+    name: str
+
+    async def run(self, call: Call, deadline: float) -> Rows: ...
+
+    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+        """Run these as one transaction; the rows are those of the last. For migrations."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+# --- blocking --------------------------------------------------------------------------------------------------------
+
+
+class Lender(Protocol):
+    """Who has blocking connections."""
+
+    def lend(self, deadline: float) -> AbstractContextManager[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class BlockingPort:
+    """Runs calls in the calling thread; its coroutines never suspend. Safe to share between threads."""
+
+    def __init__(self, lender: Lender, name: str) -> None:
+        self._lender = lender
+        self.name = name
+
+    async def run(self, call: Call, deadline: float) -> Rows:
+        with faults.translated(self.name) as fault, self._lender.lend(deadline) as connection:
+            cursor = cursor_on(connection)
+            fault.sent = call.writes
+            cursor.execute(call.statement, call.parameters, prepare=False)
+            return cursor.fetchall()
+
+    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+        with faults.translated(self.name) as fault, self._lender.lend(deadline) as connection:
+            fault.sent = True
+            with connection.transaction():
+                cursor = cursor_on(connection)
+                for script in scripts:
+                    cursor.format = pq.Format.TEXT if not script.parameters else pq.Format.BINARY
+                    cursor.execute(script.statement, script.parameters or None, prepare=False)
+                return cursor.fetchall() if cursor.description else []
+
+    async def close(self) -> None:
+        self._lender.close()
+
+
+class Own:
+    """Lends from our pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    @contextmanager
+    def lend(self, deadline: float) -> Iterator[Any]:
+        connection = self._pool.take(deadline)
+        try:
+            yield connection
+        finally:
+            self._pool.give_back(connection)
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+class Given:
+    """Lends from a pool or connection we were given. It keeps its own time, and stays open when the store is closed."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._closed = False
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @contextmanager
+    def lend(self, deadline: float) -> Iterator[Any]:
+        if self._closed:
+            raise faults.closed(self._name)
+        if not hasattr(self._client, "getconn"):
+            yield _usable(self._client, self._known)
+            return
+        with _lent(self._client, self._name, deadline) as connection:
+            yield _usable(connection, self._known)
+
+    def close(self) -> None:
+        self._closed = True
+
+
+@contextmanager
+def _lent(pool: Any, name: str, deadline: float) -> Iterator[Any]:
+    from psycopg_pool import PoolTimeout
+
+    try:
+        connection = pool.getconn(timeout=max(0.0, deadline - time.monotonic()))
+    except PoolTimeout as exc:
+        raise faults.exhausted(name) from exc
+    try:
+        yield connection
+    finally:
+        pool.putconn(connection)
+
+
+def _usable(connection: Any, known: weakref.WeakSet[Any]) -> Any:
+    """The connection, once it has learnt what we send."""
+    checked_connection(connection)
+    if connection not in known:
+        prepare(connection)
+        known.add(connection)
+    return connection
+
+
+def checked_connection(connection: Any) -> None:
+    """Raises InvalidInput unless each statement on the connection is a transaction of its own."""
+    if not connection.autocommit:
+        raise InvalidInput(
+            "must be in autocommit mode: each change is a transaction of its own. Connect with autocommit=True "
+            "(for a pool: kwargs={'autocommit': True})",
+            path="client",
+        )
+    status = connection.pgconn.transaction_status
+    if status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
+        raise InvalidInput("has a transaction open; give a connection that is idle", path="client")
+
+
+# --- awaited ---------------------------------------------------------------------------------------------------------
+
+
+class AsyncLender(Protocol):
+    """Who has connections of an event loop."""
+
+    def lend(self, deadline: float) -> AbstractAsyncContextManager[Any]: ...
+
+    async def close(self) -> None: ...
+
+
+class AsyncPort:
+    """Runs calls in the event loop it was made in."""
+
+    def __init__(self, lender: AsyncLender, name: str) -> None:
+        self._lender = lender
+        self.name = name
+
+    async def run(self, call: Call, deadline: float) -> Rows:
+        if call.writes:
+            rows: Rows = await until_done(asyncio.create_task(self.send(call, deadline)))
+            return rows
+        return await self.send(call, deadline)
+
+    async def send(self, call: Call, deadline: float) -> Rows:
+        """The same without a care for cancellation: a read may just be dropped."""
+        with faults.translated(self.name) as fault:
+            async with self._lender.lend(deadline) as connection:
+                cursor = async_cursor_on(connection)
+                fault.sent = call.writes
+                await cursor.execute(call.statement, call.parameters, prepare=False)
+                return await cursor.fetchall()
+
+    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+        with faults.translated(self.name) as fault:
+            async with self._lender.lend(deadline) as connection:
+                fault.sent = True
+                async with connection.transaction():
+                    cursor = async_cursor_on(connection)
+                    for script in scripts:
+                        cursor.format = pq.Format.TEXT if not script.parameters else pq.Format.BINARY
+                        await cursor.execute(script.statement, script.parameters or None, prepare=False)
+                    return await cursor.fetchall() if cursor.description else []
+
+    async def close(self) -> None:
+        await self._lender.close()
+
+
+async def until_done(task: asyncio.Task[Any]) -> Any:
+    """The task's result. If the caller is cancelled meanwhile, that is raised once the task has ended: it was sent, and
+    what became of it must be settled by then. The task has a deadline of its own."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as exc:
+            if task.cancelled():
+                raise
+            cancelled = exc
+        except Exception:  # noqa: BLE001 - raised below, unless the caller has gone
+            break
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # looked at: nobody else will
+        raise cancelled
+    return task.result()
+
+
+class AsyncOwn:
+    """Lends from our pool."""
+
+    def __init__(self, pool: AsyncPool) -> None:
+        self._pool = pool
+
+    @asynccontextmanager
+    async def lend(self, deadline: float) -> AsyncIterator[Any]:
+        connection = await self._pool.take(deadline)
+        try:
+            yield connection
+        finally:
+            await self._pool.give_back(connection)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+
+class AsyncGiven:
+    """Lends from a pool or connection we were given; see Given."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._closed = False
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @asynccontextmanager
+    async def lend(self, deadline: float) -> AsyncIterator[Any]:
+        if self._closed:
+            raise faults.closed(self._name)
+        if not hasattr(self._client, "getconn"):
+            yield _usable(self._client, self._known)
+            return
+        from psycopg_pool import PoolTimeout
+
+        try:
+            connection = await self._client.getconn(timeout=max(0.0, deadline - time.monotonic()))
+        except PoolTimeout as exc:
+            raise faults.exhausted(self._name) from exc
+        try:
+            yield _usable(connection, self._known)
+        finally:
+            await self._client.putconn(connection)
+
+    async def close(self) -> None:
+        self._closed = True

@@ -1,0 +1,69 @@
+"""What the rows of a read mean: entries for whoever asked, and behind them what session and state they are of. Pure."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from everturn.backend import Query, Reading, Status, Take
+from everturn.backends.postgres.ports import Rows
+from everturn.model import Change, SessionInfo, Snapshot
+from everturn.rules import State
+
+BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
+
+
+class _About(msgspec.Struct, frozen=True):
+    """The last row of read_v1."""
+
+    status: str
+    facts: list[Any] | None = None
+    state: tuple[int, int, int, tuple[int, ...], int] | None = None
+    snapshots: list[Any] | None = None
+    first_missing: int = 0
+    cut: bool = False
+
+
+_decode = msgspec.json.Decoder(_About).decode
+
+
+def parameters(query: Query) -> tuple[Any, ...]:
+    """Of read_v1, behind the namespace and before the time."""
+    at = query.at
+    snapshot, version = (at, None) if isinstance(at, str) else (None, at)
+    return (
+        *(query.session_id, query.kind, snapshot, version, query.after, query.before, query.limit),
+        query.snapshots,
+    )
+
+
+def reading(rows: Rows, take: Take) -> Reading:
+    """Hand the entries to `take`, a batch at a time, and say what they are of."""
+    about = _decode(rows.pop()[3])
+    iterator = iter(rows)
+    while batch := list(islice(iterator, BATCH)):
+        take(batch)
+    if about.facts is None:
+        return Reading(Status(about.status))
+    session = SessionInfo(*about.facts)
+    return Reading(
+        Status(about.status),
+        session,
+        State() if about.state is None else State(*about.state),
+        tuple(
+            Snapshot(snapshot_id, session.session_id, session.life, label, version, messages, created_at)
+            for snapshot_id, label, version, messages, created_at in about.snapshots or ()
+        ),
+        about.first_missing,
+        about.cut,
+    )
+
+
+def changes(rows: Rows) -> list[Change]:
+    """The change log."""
+    return [
+        Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
+        for version, kind, first, count, created_at, snapshot_id, label in rows
+    ]

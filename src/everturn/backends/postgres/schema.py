@@ -1,0 +1,74 @@
+"""Brings a database's schema to the current version, or refuses it untouched. It does not know what the tables are for.
+
+Each migration is a folder schema/NNN of scripts; they and their record commit together, and all pending ones in one
+transaction, under a lock that lasts as long as it.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import version as package_version
+
+import msgspec
+
+from everturn.backends.postgres import statements
+from everturn.backends.postgres.ports import Call, Port
+from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
+
+CURRENT = 1
+_LOCK = 0x65767274  # "evrt"
+
+
+async def migrate(port: Port, schema: str, deadline: float, current: int = CURRENT) -> None:
+    """Apply what is missing. Ten workers may do this at once: the lock makes them one after the other.
+
+    Raises SchemaTooNew for a schema of a newer everturn and InvalidInput for another program's; both stay as they are.
+    """
+    found = await _found(port, schema, deadline)
+    while found.version < current:
+        try:
+            await port.run_script(_scripts(schema, found, current), deadline)
+        except MemoryStoreBackendError:
+            before, found = found, await _found(port, schema, deadline)
+            if found == before:
+                raise
+        else:
+            return  # else another worker was faster
+    if found.version > current:
+        raise SchemaTooNew(
+            f"schema {schema!r} of {port.name} has version {found.version}, this everturn knows up to {current}; "
+            "it was left untouched. Upgrade everturn to open it",
+            found=found.version,
+            supported=current,
+        )
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """What there is of a schema."""
+
+    exists: bool
+    version: int  # 0: nothing of ours
+
+
+async def _found(port: Port, schema: str, deadline: float) -> _Found:
+    calls = statements.load("schema.sql", schema)
+    ((exists, tables, is_ours),) = await port.run(Call(calls["look"], (schema, schema)), deadline)
+    if is_ours:
+        ((version,),) = await port.run(Call(calls["version"]), deadline)
+        return _Found(exists, version)
+    if tables:
+        raise InvalidInput(f"{schema!r} has tables that are not everturn's; choose another schema", path="schema")
+    return _Found(exists, 0)
+
+
+def _scripts(schema: str, found: _Found, current: int) -> list[Call]:
+    calls = statements.load("schema.sql", schema)
+    scripts = [Call(calls["lock"], (_LOCK, schema))]
+    if not found.exists:
+        scripts.append(Call(calls["create_schema"]))
+    if found.version == 0:
+        scripts.append(Call(calls["create_record"]))
+    for number in range(found.version + 1, current + 1):
+        # First its record: if another worker was faster, this fails, and all of it with it.
+        scripts.append(Call(calls["insert_record"], (number, package_version("everturn"))))
+        scripts += (Call(script) for script in statements.migration(number, schema))
+    return scripts

@@ -1,0 +1,110 @@
+-- Version 1 of the stored form. docs/storage-postgres.md explains it; it is a contract, so it only ever changes by a new
+-- folder beside this one. `everturn.` stands for the schema the store was opened with.
+--
+-- Every table but `sessions` is keyed by (session number, seq or version): the rows of a session stand together, and the
+-- tables can be partitioned by `session`. There are no foreign keys: they would lock the session's row once more.
+
+CREATE TABLE everturn.sessions (
+    no          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- never reused
+    namespace   text             COLLATE "C" NOT NULL,
+    session_id  text             COLLATE "C" NOT NULL,
+    ended       boolean          NOT NULL DEFAULT false,  -- expired, and succeeded or being reaped
+    life        text             COLLATE "C" NOT NULL,
+    version     bigint           NOT NULL,
+    last_seq    bigint           NOT NULL,
+    head        bigint           NOT NULL,                -- the state (see rules.State), here and where these five stand
+    cleared     bigint           NOT NULL DEFAULT 0,
+    floor       bigint           NOT NULL DEFAULT 0,
+    kept        bigint[]         NOT NULL DEFAULT '{}',
+    messages    bigint           NOT NULL,
+    bytes       bigint           NOT NULL,
+    dimension   integer,                                  -- length of the embeddings; set by the first
+    ttl         double precision,
+    expires_at  double precision,
+    created_at  double precision NOT NULL,
+    changed_at  double precision NOT NULL,
+    forked_from text             COLLATE "C",
+    -- Five minutes at a time. An index on the times themselves would make every change write to every index of the table;
+    -- one on these lets most changes be heap-only updates.
+    changed_in  bigint           GENERATED ALWAYS AS (floor(changed_at / 300)::bigint) STORED,
+    expires_in  bigint           GENERATED ALWAYS AS (floor(expires_at / 300)::bigint) STORED
+) WITH (fillfactor = 50);  -- every change updates a row here: leave room for its next versions on the same page
+
+-- One live session a name. This index, not a lock, is what makes two workers that begin one session begin the same.
+CREATE UNIQUE INDEX sessions_by_name ON everturn.sessions (namespace, session_id) WHERE NOT ended;
+CREATE INDEX sessions_by_change ON everturn.sessions (namespace, changed_in) WHERE NOT ended;
+CREATE INDEX sessions_ended ON everturn.sessions (namespace, session_id) WHERE ended;
+CREATE INDEX sessions_by_expiry ON everturn.sessions (expires_in) WHERE expires_in IS NOT NULL;
+
+CREATE TABLE everturn.entries (
+    session    bigint           NOT NULL,
+    seq        bigint           NOT NULL,
+    turn       bigint           NOT NULL,              -- seq of the first entry of its turn
+    created_at double precision NOT NULL,
+    checksum   bigint           NOT NULL,              -- codec.checksum
+    kind       text             COLLATE "C" NOT NULL,
+    body       text             COLLATE "C" NOT NULL,  -- JSON; text, because jsonb refuses \u0000 and reorders
+    PRIMARY KEY (session, seq)
+);
+
+CREATE INDEX entries_not_messages ON everturn.entries (session, kind, seq) WHERE kind <> 'message';
+
+-- An entry follows the one before it, except where a jump says otherwise: the first entry after the head was moved.
+CREATE TABLE everturn.jumps (
+    session bigint NOT NULL,
+    seq     bigint NOT NULL,
+    after   bigint NOT NULL,
+    PRIMARY KEY (session, seq)
+);
+
+CREATE TABLE everturn.snapshots (
+    session     bigint           NOT NULL,
+    snapshot_id text             COLLATE "C" NOT NULL,
+    label       text             COLLATE "C",
+    version     bigint           NOT NULL,
+    head        bigint           NOT NULL,
+    cleared     bigint           NOT NULL,
+    floor       bigint           NOT NULL,
+    kept        bigint[]         NOT NULL,
+    messages    bigint           NOT NULL,
+    created_at  double precision NOT NULL,
+    PRIMARY KEY (session, snapshot_id)
+);
+
+-- What undo goes back to: the state before a rollback, replace, trim or clear. At most ten a session.
+CREATE TABLE everturn.undo_steps (
+    session  bigint   NOT NULL,
+    version  bigint   NOT NULL,
+    kind     text     COLLATE "C" NOT NULL,
+    moved_to bigint   NOT NULL,  -- the head right after the change
+    hidden   bigint   NOT NULL,  -- how many messages the change hid
+    head     bigint   NOT NULL,
+    cleared  bigint   NOT NULL,
+    floor    bigint   NOT NULL,
+    kept     bigint[] NOT NULL,
+    messages bigint   NOT NULL,
+    PRIMARY KEY (session, version)
+);
+
+-- The change log: what makes a retry find its first attempt, and a version a state that can be read.
+CREATE TABLE everturn.changes (
+    session     bigint           NOT NULL,
+    version     bigint           NOT NULL,
+    first_seq   bigint           NOT NULL,
+    count       bigint           NOT NULL,
+    head        bigint,                      -- NULL once compact has reclaimed entries that this state shows
+    cleared     bigint           NOT NULL,
+    floor       bigint           NOT NULL,
+    messages    bigint           NOT NULL,
+    created_at  double precision NOT NULL,
+    kept        bigint[]         NOT NULL,
+    kind        text             COLLATE "C" NOT NULL,
+    call        bytea            NOT NULL,
+    key         bytea,
+    content     bytea,                       -- digest of what the key was used with
+    snapshot_id text             COLLATE "C",
+    label       text             COLLATE "C",
+    PRIMARY KEY (session, version)
+);
+
+CREATE INDEX changes_by_key ON everturn.changes (session, key) WHERE key IS NOT NULL;

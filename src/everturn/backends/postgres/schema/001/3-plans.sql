@@ -1,0 +1,158 @@
+-- Plans: what a change needs, and what it will write. A plan reads and decides; it writes nothing (4-changes.sql does).
+
+CREATE TYPE everturn.request_v1 AS (
+    session_id       text,
+    kind             text,
+    call             bytea,
+    ttl              double precision,
+    key              bytea,
+    content          bytea,
+    expected_version bigint,
+    expected_life    text,
+    retry            boolean,
+    entries          integer,           -- append, replace: how many bodies are its own
+    kinds            text[],            -- NULL: all are messages
+    checksums        bigint[],
+    messages         integer,
+    dimension        integer,
+    after            bigint,
+    floor            bigint,            -- trim: NULL if there is nothing to hide
+    kept             bigint[],
+    hidden           bigint,
+    seen_life        text,
+    seen_head        bigint,
+    seen_cleared     bigint,
+    seen_floor       bigint,
+    seen_kept        bigint[],
+    snapshot_id      text,              -- snapshot, delete_snapshot, rollback
+    label            text,
+    drop_turns       boolean,           -- undo
+    seconds          double precision   -- ttl
+);
+
+CREATE TYPE everturn.plan_v1 AS (
+    refusal  text,      -- why it cannot be had; then nothing else is set
+    head     bigint,    -- the state after the change
+    cleared  bigint,
+    floor    bigint,
+    kept     bigint[],
+    messages bigint,
+    follows  bigint,    -- the entry before the first new one, where that is not the last of the log
+    undoable boolean,
+    undone   bigint     -- the undo step that is taken back
+);
+
+-- The plan for a request on a session (s.no IS NULL: there is none), or why it cannot be had.
+CREATE FUNCTION everturn.plan_v1(s everturn.sessions, r everturn.request_v1) RETURNS everturn.plan_v1
+LANGUAGE plpgsql AS $$
+DECLARE
+    p    everturn.plan_v1;
+    path int8multirange;
+    step everturn.undo_steps;
+BEGIN
+    p.head := coalesce(s.head, 0);
+    p.cleared := coalesce(s.cleared, 0);
+    p.floor := coalesce(s.floor, 0);
+    p.kept := coalesce(s.kept, '{}');
+    p.messages := coalesce(s.messages, 0);
+    p.undoable := false;
+    IF s.no IS NULL AND r.kind IN ('delete_snapshot', 'rollback', 'undo', 'ttl') THEN
+        p.refusal := 'no_session';
+        RETURN p;
+    END IF;
+    CASE r.kind
+    WHEN 'append', 'replace' THEN
+        IF s.dimension <> r.dimension THEN
+            p.refusal := 'dimension';
+        ELSIF r.after <> p.head THEN
+            path := everturn.path_v1(s.no, p.head);
+            IF s.no IS NULL OR (r.after <> 0 AND NOT path @> r.after) THEN
+                p.refusal := 'not_on_path';
+                RETURN p;
+            END IF;
+            p.kept := ARRAY(SELECT seq FROM unnest(s.kept) AS seq WHERE seq <= r.after ORDER BY seq);
+            p.messages := s.messages - cardinality(s.kept) + cardinality(p.kept) - (
+                SELECT count(*)
+                  FROM unnest(path * everturn.span_v1(greatest(r.after, s.floor) + 1, s.head)) AS part
+                  JOIN everturn.entries e ON e.session = s.no AND e.seq >= lower(part) AND e.seq < upper(part)
+                 WHERE e.kind = 'message');
+            -- What is hidden never lies past the head: else it would hide what is appended there in a fork.
+            p.head := r.after;
+            p.cleared := least(r.after, s.cleared);
+            p.floor := least(r.after, s.floor);
+        ELSIF r.entries = 0 THEN
+            p.refusal := 'unchanged';
+        END IF;
+        p.undoable := r.after IS NOT NULL;
+        p.messages := p.messages + r.messages;
+        IF r.entries > 0 THEN
+            IF p.head <> coalesce(s.last_seq, 0) THEN
+                p.follows := p.head;
+            END IF;
+            p.head := coalesce(s.last_seq, 0) + r.entries;
+        END IF;
+    WHEN 'trim' THEN
+        IF s.no IS NULL OR r.floor IS NULL THEN
+            p.refusal := 'unchanged';
+        ELSIF (s.life, s.cleared, s.floor, s.kept)
+              IS DISTINCT FROM (r.seen_life, r.seen_cleared, r.seen_floor, r.seen_kept)
+              OR (s.head <> r.seen_head AND NOT everturn.path_v1(s.no, s.head) @> r.seen_head) THEN
+            p.refusal := 'moved';
+        ELSE
+            p.floor := r.floor;
+            p.kept := r.kept;
+            p.messages := s.messages - r.hidden;
+            p.undoable := true;
+        END IF;
+    WHEN 'clear' THEN
+        IF s.no IS NULL OR NOT (s.floor < s.head OR cardinality(s.kept) > 0 OR EXISTS (
+            SELECT FROM unnest(everturn.trimmed_v1(everturn.path_v1(s.no, s.head), s.cleared, s.floor)) AS part
+              JOIN everturn.entries e ON e.session = s.no AND e.seq >= lower(part) AND e.seq < upper(part)
+             WHERE e.kind = 'summary' AND e.kind <> 'message')) THEN
+            p.refusal := 'unchanged';
+        ELSE
+            p.cleared := s.head;
+            p.floor := s.head;
+            p.kept := '{}';
+            p.messages := 0;
+            p.undoable := true;
+        END IF;
+    WHEN 'snapshot', 'ttl' THEN
+        NULL;  -- the state stays
+    WHEN 'delete_snapshot' THEN
+        IF NOT EXISTS (SELECT FROM everturn.snapshots n WHERE n.session = s.no AND n.snapshot_id = r.snapshot_id) THEN
+            p.refusal := 'no_snapshot';
+        END IF;
+    WHEN 'rollback' THEN
+        SELECT n.head, n.cleared, n.floor, n.kept, n.messages INTO p.head, p.cleared, p.floor, p.kept, p.messages
+          FROM everturn.snapshots n WHERE n.session = s.no AND n.snapshot_id = r.snapshot_id;
+        IF NOT FOUND THEN
+            p.refusal := 'no_snapshot';
+        ELSIF (p.head, p.cleared, p.floor, p.kept, p.messages) = (s.head, s.cleared, s.floor, s.kept, s.messages) THEN
+            p.refusal := 'unchanged';
+        END IF;
+        p.undoable := true;
+    WHEN 'undo' THEN
+        SELECT * INTO step FROM everturn.undo_steps u WHERE u.session = s.no ORDER BY u.version DESC LIMIT 1;
+        p.undone := step.version;
+        IF NOT FOUND THEN
+            p.refusal := 'nothing_to_undo';
+        ELSIF step.kind IN ('trim', 'clear') THEN
+            -- What was hidden is shown again; what came later is not touched.
+            p.cleared := step.cleared;
+            p.floor := step.floor;
+            p.kept := step.kept;
+            p.messages := s.messages + step.hidden;
+        ELSIF s.head <> step.moved_to AND r.drop_turns IS NOT TRUE THEN
+            p.refusal := 'followed';
+        ELSE
+            p.head := step.head;
+            p.cleared := step.cleared;
+            p.floor := step.floor;
+            p.kept := step.kept;
+            p.messages := step.messages;
+        END IF;
+    END CASE;
+    RETURN p;
+END
+$$;

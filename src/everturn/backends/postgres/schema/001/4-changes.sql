@@ -1,0 +1,208 @@
+-- Every change to a session: was it made before, may it be made (3-plans.sql), and the writing.
+
+CREATE TYPE everturn.outcome_v1 AS (
+    status      text,
+    life        text,
+    version     bigint,
+    first_seq   bigint,
+    count       bigint,
+    detail      integer,
+    snapshot_id text,              -- of the change in question, as the log has it
+    label       text,
+    messages    bigint,
+    created_at  double precision
+);
+
+-- The first receipt of this call or key; NULL if neither is known.
+CREATE FUNCTION everturn.recall_v1(s everturn.sessions, r everturn.request_v1) RETURNS everturn.outcome_v1
+LANGUAGE plpgsql AS $$
+DECLARE
+    c everturn.changes;
+    o everturn.outcome_v1;
+BEGIN
+    IF r.retry THEN
+        SELECT * INTO c FROM everturn.changes g
+         WHERE g.session = s.no AND g.version > s.version - 2048 AND g.call = r.call;
+    END IF;
+    IF c.version IS NULL AND r.key IS NOT NULL THEN
+        FOR c IN SELECT * FROM everturn.changes g WHERE g.session = s.no AND g.key = r.key ORDER BY g.version DESC LOOP
+            -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
+            IF c.count = 0 OR everturn.path_v1(s.no, s.head) @> c.first_seq + c.count - 1 THEN
+                IF c.content IS DISTINCT FROM r.content THEN
+                    RETURN ('key_reused', s.life, s.version, 0, 0, 0, NULL, NULL, NULL, NULL)::everturn.outcome_v1;
+                END IF;
+                EXIT;
+            END IF;
+            c := NULL;
+        END LOOP;
+    END IF;
+    IF c.version IS NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN ('replayed', s.life, c.version, c.first_seq, c.count, 0, c.snapshot_id, c.label, c.messages, c.created_at)
+           ::everturn.outcome_v1;
+END
+$$;
+
+-- Apply one change, or say why not. The session's row is locked from the first look to the end of the transaction.
+CREATE FUNCTION everturn.apply_v1(p_namespace text, r everturn.request_v1, p_bodies text[], p_now double precision)
+RETURNS everturn.outcome_v1 LANGUAGE plpgsql AS $$
+DECLARE
+    s     everturn.sessions;
+    was   everturn.sessions;
+    p     everturn.plan_v1;
+    o     everturn.outcome_v1;
+    at    double precision;
+    first bigint;
+    size  bigint;
+BEGIN
+    LOOP
+        SELECT * INTO s FROM everturn.sessions n
+         WHERE n.namespace = p_namespace AND n.session_id = r.session_id AND NOT n.ended FOR UPDATE;
+        at := everturn.now_v1(p_now);  -- after the lock: however long it was waited for
+        was := s;
+        IF everturn.is_over_v1(s.expires_at, at) THEN
+            s := NULL;
+        END IF;
+        at := greatest(at, s.changed_at);  -- a clock that was set back does not make a session younger
+        IF s.no IS NOT NULL AND (r.retry OR r.key IS NOT NULL) THEN
+            o := everturn.recall_v1(s, r);
+            IF o.status IS NOT NULL THEN
+                RETURN o;
+            END IF;
+        END IF;
+        IF coalesce(s.version, 0) <> r.expected_version OR coalesce(s.life, '') <> r.expected_life THEN
+            p.refusal := 'conflict';
+        ELSE
+            p := everturn.plan_v1(s, r);
+        END IF;
+        IF p.refusal IS NOT NULL THEN
+            o.status := p.refusal;
+            o.life := coalesce(s.life, '');
+            o.version := coalesce(s.version, 0);
+            o.first_seq := 0;
+            o.count := 0;
+            o.detail := coalesce(s.dimension, 0);
+            RETURN o;
+        END IF;
+        EXIT WHEN s.no IS NOT NULL;
+        IF was.no IS NOT NULL THEN
+            UPDATE everturn.sessions SET ended = true WHERE no = was.no;
+        END IF;
+        INSERT INTO everturn.sessions (namespace, session_id, life, version, last_seq, head, messages, bytes, ttl,
+                                       created_at, changed_at)
+        VALUES (p_namespace, r.session_id, everturn.life_v1(r.call), 0, 0, 0, 0, 0, r.ttl, at, at)
+            ON CONFLICT (namespace, session_id) WHERE NOT ended DO NOTHING
+        RETURNING * INTO s;
+        EXIT WHEN s.no IS NOT NULL;  -- else another worker began it meanwhile: look again
+    END LOOP;
+    was := s;
+    r.entries := coalesce(r.entries, 0);
+    first := CASE WHEN r.entries > 0 THEN s.last_seq + 1 ELSE 0 END;
+    SELECT coalesce(sum(octet_length(body)), 0) INTO size FROM unnest(p_bodies) AS body;
+    s.version := s.version + 1;
+    s.last_seq := s.last_seq + r.entries;
+    s.head := p.head;
+    s.cleared := p.cleared;
+    s.floor := p.floor;
+    s.kept := p.kept;
+    s.messages := p.messages;
+    s.dimension := coalesce(s.dimension, r.dimension);
+    IF r.kind = 'ttl' THEN
+        s.ttl := r.seconds;
+    END IF;
+    s.changed_at := at;
+    UPDATE everturn.sessions
+       SET version = s.version, last_seq = s.last_seq, head = s.head, cleared = s.cleared, floor = s.floor,
+           kept = s.kept, messages = s.messages, bytes = s.bytes + size, dimension = s.dimension,
+           ttl = s.ttl, expires_at = at + s.ttl, changed_at = at
+     WHERE no = s.no;
+    IF r.entries > 0 THEN
+        INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
+        SELECT s.no, first + e.place - 1, first, at, e.checksum, coalesce(e.kind, 'message'), e.body
+          FROM unnest(p_bodies, r.checksums, r.kinds) WITH ORDINALITY AS e (body, checksum, kind, place);
+    END IF;
+    INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
+                                  kind, call, key, content, snapshot_id, label)
+    VALUES (s.no, s.version, first, r.entries, s.head, s.cleared, s.floor, s.messages, at, s.kept,
+            r.kind, r.call, r.key, r.content, r.snapshot_id, r.label);
+    IF p.follows IS NOT NULL THEN
+        INSERT INTO everturn.jumps (session, seq, after) VALUES (s.no, first, p.follows);
+    END IF;
+    IF p.undoable THEN
+        INSERT INTO everturn.undo_steps (session, version, kind, moved_to, hidden, head, cleared, floor, kept, messages)
+        VALUES (s.no, s.version, r.kind, s.head, was.messages - s.messages,
+                was.head, was.cleared, was.floor, was.kept, was.messages);
+        DELETE FROM everturn.undo_steps u
+         WHERE u.session = s.no AND u.version <= (
+            SELECT k.version FROM everturn.undo_steps k WHERE k.session = s.no ORDER BY k.version DESC OFFSET 10 LIMIT 1);
+    ELSIF p.undone IS NOT NULL THEN
+        DELETE FROM everturn.undo_steps u WHERE u.session = s.no AND u.version = p.undone;
+    ELSIF r.kind = 'snapshot' THEN
+        INSERT INTO everturn.snapshots (session, snapshot_id, label, version, head, cleared, floor, kept, messages, created_at)
+        VALUES (s.no, r.snapshot_id, r.label, s.version, s.head, s.cleared, s.floor, s.kept, s.messages, at);
+    ELSIF r.kind = 'delete_snapshot' THEN
+        DELETE FROM everturn.snapshots n WHERE n.session = s.no AND n.snapshot_id = r.snapshot_id;
+    END IF;
+    RETURN ('applied', s.life, s.version, first, r.entries, 0, r.snapshot_id, r.label, s.messages, at)
+           ::everturn.outcome_v1;
+END
+$$;
+
+-- Apply changes, each all or nothing, and commit them together. `p_bodies` are those of all their entries, in order; no
+-- lock is waited for longer than `p_patience` milliseconds. An error (there is none by design) undoes them all.
+CREATE FUNCTION everturn.change_v1(
+    p_namespace text, p_requests json, p_bodies text[], p_patience integer, p_now double precision
+) RETURNS SETOF everturn.outcome_v1 LANGUAGE plpgsql AS $$
+DECLARE
+    r     everturn.request_v1;
+    taken integer := 0;
+BEGIN
+    PERFORM set_config('lock_timeout', p_patience::text, true);
+    FOR r IN SELECT * FROM json_populate_recordset(NULL::everturn.request_v1, p_requests) LOOP
+        RETURN NEXT everturn.apply_v1(p_namespace, r, p_bodies[taken + 1 : taken + r.entries], p_now);
+        taken := taken + coalesce(r.entries, 0);
+    END LOOP;
+END
+$$;
+
+-- The change that nearly all are, with nothing to look up first: append one turn of messages, without a key or an
+-- expectation. Where the session is not there, has expired, or its head was moved, it is a change like any other.
+-- Returns outcome_v1 as text: one value is quicker to plan and to read than a row.
+CREATE FUNCTION everturn.append_v1(
+    p_namespace text, p_session_id text, p_call bytea, p_ttl double precision, p_bodies text[], p_checksums text,
+    p_patience integer, p_now double precision
+) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    at    double precision := everturn.now_v1(p_now);
+    n     bigint           := cardinality(p_bodies);
+    s     everturn.sessions;
+    r     everturn.request_v1;
+BEGIN
+    PERFORM set_config('lock_timeout', p_patience::text, true);
+    UPDATE everturn.sessions t
+       SET version = t.version + 1, last_seq = t.last_seq + n, head = t.last_seq + n, messages = t.messages + n,
+           bytes = t.bytes + octet_length(array_to_string(p_bodies, '')),
+           changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl
+     WHERE t.namespace = p_namespace AND t.session_id = p_session_id AND NOT t.ended AND t.head = t.last_seq
+       AND NOT everturn.is_over_v1(t.expires_at, at)
+    RETURNING t.* INTO s;
+    IF NOT FOUND THEN
+        r.session_id := p_session_id;
+        r.kind := 'append';
+        r.call := p_call;
+        r.ttl := p_ttl;
+        r.entries := n;
+        r.messages := n;
+        r.checksums := p_checksums;
+        RETURN everturn.apply_v1(p_namespace, r, p_bodies, p_now)::text;
+    END IF;
+    INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
+    SELECT s.no, s.head - n + e.place, s.head - n + 1, s.changed_at, e.checksum, 'message', e.body
+      FROM unnest(p_bodies, p_checksums::bigint[]) WITH ORDINALITY AS e (body, checksum, place);
+    INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
+                                  kind, call)
+    VALUES (s.no, s.version, s.head - n + 1, n, s.head, s.cleared, s.floor, s.messages, s.changed_at, s.kept, 'append', p_call);
+    RETURN '(applied,' || s.life || ',' || s.version || ',' || s.head - n + 1 || ',' || n || ',0,,,,)';
+END
+$$;

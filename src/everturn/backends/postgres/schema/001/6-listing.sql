@@ -1,0 +1,107 @@
+-- Reads across sessions: pages of them, and text search.
+
+CREATE TYPE everturn.facts_v1 AS (
+    session_id  text,
+    life        text,
+    version     bigint,
+    messages    bigint,
+    last_seq    bigint,
+    bytes       bigint,
+    snapshots   bigint,
+    undo_steps  bigint,
+    created_at  double precision,
+    changed_at  double precision,
+    ttl         double precision,
+    expires_at  double precision,
+    forked_from text
+);
+
+-- A page in byte order of the names.
+CREATE FUNCTION everturn.sessions_by_name_v1(
+    p_namespace text, p_prefix text, p_beyond text, p_past text, p_since double precision, p_limit bigint,
+    p_now double precision
+) RETURNS SETOF everturn.facts_v1 LANGUAGE sql STABLE AS $$
+    SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
+           (SELECT count(*) FROM everturn.snapshots n WHERE n.session = s.no),
+           (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no),
+           s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from
+      FROM everturn.sessions s
+     WHERE s.namespace = p_namespace AND NOT s.ended AND s.session_id > p_past AND s.session_id >= p_prefix
+       AND (p_beyond IS NULL OR s.session_id < p_beyond)
+       AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now)) AND s.changed_at >= p_since
+     ORDER BY s.session_id LIMIT p_limit
+$$;
+
+-- A page with the latest changed first: five minutes from the index at a time, sorted.
+CREATE FUNCTION everturn.sessions_by_change_v1(
+    p_namespace text, p_prefix text, p_beyond text, p_past text, p_before double precision, p_limit bigint,
+    p_now double precision
+) RETURNS SETOF everturn.facts_v1 LANGUAGE sql STABLE AS $$
+    SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
+           (SELECT count(*) FROM everturn.snapshots n WHERE n.session = s.no),
+           (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no),
+           s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from
+      FROM everturn.sessions s
+     WHERE s.namespace = p_namespace AND NOT s.ended AND (s.changed_at, s.session_id) < (p_before, p_past)
+       AND s.session_id >= p_prefix AND (p_beyond IS NULL OR s.session_id < p_beyond)
+       AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now))
+       AND s.changed_in <= floor(least(p_before, 1e15) / 300)::bigint
+     ORDER BY s.changed_in DESC, s.changed_at DESC, s.session_id DESC LIMIT p_limit
+$$;
+
+-- A time before which no change is still under way: whatever is committed after this was asked has a later one.
+CREATE FUNCTION everturn.began_v1(p_now double precision) RETURNS double precision
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN coalesce(p_now, least(everturn.now_v1(NULL), (
+        SELECT extract(epoch FROM min(a.xact_start))::double precision FROM pg_stat_activity a
+         WHERE a.datname = current_database() AND a.pid <> pg_backend_pid() AND a.backend_type = 'client backend')));
+END
+$$;
+
+CREATE TYPE everturn.match_v1 AS (
+    session    bigint,
+    session_id text,
+    seq        bigint,
+    created_at double precision,
+    checksum   bigint,
+    body       bytea,
+    kind       text,
+    turn       bigint
+);
+
+-- Visible entries whose body is like the pattern, newest first, before (p_session, p_seq): at most p_limit of them.
+-- ILIKE on a column that is COLLATE "C" folds the ASCII letters and no others, as rules.fold does.
+CREATE FUNCTION everturn.find_v1(
+    p_namespace text, p_session_id text, p_pattern text, p_session bigint, p_seq bigint, p_limit integer,
+    p_now double precision
+) RETURNS SETOF everturn.match_v1 LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    s     everturn.sessions;
+    path  int8multirange;
+    m     everturn.match_v1;
+    found integer := 0;
+BEGIN
+    FOR m IN
+        SELECT e.session, n.session_id, e.seq, e.created_at, e.checksum, convert_to(e.body, 'UTF8'), e.kind, e.turn
+          FROM everturn.entries e JOIN everturn.sessions n ON n.no = e.session
+         WHERE n.namespace = p_namespace AND NOT n.ended
+           AND NOT everturn.is_over_v1(n.expires_at, everturn.now_v1(p_now))
+           AND (p_session_id IS NULL OR n.session_id = p_session_id)
+           AND (e.session, e.seq) < (p_session, p_seq)
+           AND e.body ILIKE p_pattern
+         ORDER BY e.session DESC, e.seq DESC
+    LOOP
+        IF s.no IS DISTINCT FROM m.session THEN
+            SELECT * INTO s FROM everturn.sessions n WHERE n.no = m.session;
+            path := everturn.path_v1(s.no, s.head);
+        END IF;
+        IF path @> m.seq
+           AND (m.seq > s.floor OR m.seq = ANY (s.kept) OR (m.kind = 'summary' AND m.seq > s.cleared)) THEN
+            RETURN NEXT m;
+            found := found + 1;
+            EXIT WHEN found = p_limit;
+        END IF;
+    END LOOP;
+END
+$$;

@@ -1,0 +1,41 @@
+"""Reads the .sql files beside it, for the schema a store was opened with. It holds no SQL of its own.
+
+The files are written for the schema `everturn`; for another one, its name takes that place.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from everturn.errors import InvalidInput
+
+_HEADING = re.compile(r"^-- (\w+): .+$", re.MULTILINE)
+_NAMED = re.compile(r"\beverturn(?=\.)|(?<=CREATE SCHEMA )everturn\b")
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+
+def checked_schema(value: object) -> str:
+    """The name of a schema. Raises InvalidInput unless it can stand in SQL as it is."""
+    if not isinstance(value, str) or not _SCHEMA.fullmatch(value) or value.startswith("pg_"):
+        raise InvalidInput(
+            f"is up to 63 lower-case letters, digits and _, beginning with a letter, not {value!r}", path="schema"
+        )
+    return value
+
+
+def load(filename: str, schema: str) -> dict[str, str]:
+    """The statements of one file by name: `-- name: purpose` lines, each followed by one statement."""
+    _, *parts = _HEADING.split(_read(files(__package__).joinpath(filename), schema))
+    return {name: " ".join(sql.split()) for name, sql in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def migration(number: int, schema: str) -> list[str]:
+    """The scripts that make schema version `number` out of the one before, in order."""
+    folder = files(__package__).joinpath(f"schema/{number:03}")
+    return [_read(script, schema) for script in sorted(folder.iterdir(), key=lambda script: script.name)]
+
+
+def _read(file: Traversable, schema: str) -> str:
+    return _NAMED.sub(f'"{schema}"', file.read_text("utf-8"))
