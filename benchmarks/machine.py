@@ -13,17 +13,42 @@ import apsw
 from benchmarks.contenders import EVERTURN, PEERS
 
 
-def facts(directory: Path) -> dict[str, str | int | float]:
-    """Versions, cores, how busy it was already, and what a small synced write costs where the databases go."""
+def facts(directory: Path) -> dict[str, str | float | None]:
+    """Versions, cores, and what one small synced write costs in the directory that holds the databases."""
     return {
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "sqlite (apsw)": apsw.sqlite_lib_version(),
         "sqlite (Python's own, used by the peers)": sqlite3.sqlite_version,
         "system": f"{platform.system()} {platform.machine()}",
         "cpus": os.cpu_count() or 0,
-        "load before the run": round(os.getloadavg()[0], 2),
         "synced 4 KiB write, us": round(_synced_write(directory) * 1e6),
     }
+
+
+class OtherWork:
+    """How many processors other programs kept busy since this was made. Known on Linux only."""
+
+    def __init__(self) -> None:
+        """Start to watch."""
+        self._start, self._elsewhere = time.monotonic(), _seconds_elsewhere()
+
+    def processors(self) -> float | None:
+        """The mean since the start; None where the system does not say."""
+        now = _seconds_elsewhere()
+        if now is None or self._elsewhere is None:
+            return None
+        return round(max(0.0, now - self._elsewhere) / (time.monotonic() - self._start), 2)
+
+
+def _seconds_elsewhere() -> float | None:
+    """Processor seconds of everybody but us and the children we have waited for."""
+    try:
+        _, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
+    except OSError:
+        return None
+    user, nice, system, _idle, _waiting, *interrupts_and_stolen = map(int, ticks[:8])
+    busy = (user + nice + system + sum(interrupts_and_stolen)) / os.sysconf("SC_CLK_TCK")
+    return busy - sum(os.times()[:4])
 
 
 def versions() -> dict[str, str]:

@@ -27,7 +27,7 @@ def line(row: Row) -> str:
 
 
 def write_json(
-    path: Path, rows: Sequence[Row], machine: dict[str, str | int | float], versions: dict[str, str]
+    path: Path, rows: Sequence[Row], machine: dict[str, str | float | None], versions: dict[str, str]
 ) -> None:
     """Everything the table shows and the extremes it does not."""
     document = {

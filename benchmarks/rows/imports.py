@@ -18,9 +18,9 @@ DRIVERS = ("apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "asy
 def measure(plan: Plan) -> Iterator[Row]:
     """Baseline: the same interpreter with `pass` for a program.
 
-    Whole processes are timed, from start to exit, with the byte code compiled already. Because everturn loads its
-    names when they are asked for, the import alone says little: the second row asks for all of them, which is the
-    most a program can pay before it opens a store.
+    Whole processes are timed, from start to exit, with the byte code compiled already. Because everturn
+    loads its names when they are asked for, the import alone says little: the second row asks for all of
+    them, which is the most a program can pay before it opens a store.
     """
     figures = interleave({program: _process(program) for program in (IMPORT, ALL, BARE)}, rounds=plan.pick(25, 10))
     bare = figures[BARE]
