@@ -43,10 +43,14 @@ def _namespace(value: object) -> str:
     raise InvalidInput(f"is a string of up to 512 bytes without NUL, not {value!a}", path="namespace")
 
 
+def _vfs(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
 OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "namespace": _namespace,
     "synchronous": _synchronous,
-    "vfs": str,
+    "vfs": _vfs,
 }
 
 

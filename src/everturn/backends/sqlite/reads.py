@@ -59,17 +59,16 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     window = clip(path_to(db, found.no, state.head), query.after + 1, before - 1)
     cut = False
     if query.limit is not None:
-        start = _window_start(db, found.base, _must_be_there(window, state), query.limit)
+        start = _window_start(db, found.base, _visible(window, state).must, query.limit)
         if start is not None:
             window, cut = clip(window, start, state.head), True
-    rows = _rows(db, found.base, state, window, query.kind)
-    must = _must_be_there(window, state)
-    whole = query.after == 0 and query.before is None and query.limit is None
-    handed = _hand_over(rows, take)
-    if query.kind == MESSAGE and handed == size(must):
+    visible = _visible(window, state)
+    handed = _hand_over(_rows(db, found.base, visible, query.kind), take)
+    if query.kind == MESSAGE and handed == size(visible.must):
         missing = 0  # the common case: all that must be there is a message, and was counted
     else:
-        missing = _first_missing(db, found.base, must, state.messages if whole else None)
+        whole = query.after == 0 and query.before is None and query.limit is None
+        missing = _first_missing(db, found.base, visible.must, state.messages if whole else None)
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
@@ -108,10 +107,19 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
 # --- which rows ------------------------------------------------------------------------------------------------------
 
 
-def _must_be_there(window: Sequence[Range], state: State) -> list[Range]:
-    """The seqs in the window that are visible whatever their kind: kept ones, and all above the floor."""
+class Visible(msgspec.Struct, frozen=True, gc=False):
+    """What a state shows of a window: all of `must`, and the summaries in `below`, which a trim hid the rest of."""
+
+    must: list[Range]
+    below: list[Range]
+
+
+def _visible(window: Sequence[Range], state: State) -> Visible:
+    if state.floor == 0:
+        return Visible(list(window), [])
     below = clip(window, state.cleared + 1, state.floor)
-    return [(seq, seq) for seq in state.kept if contains(below, seq)] + clip(window, state.floor + 1, state.head)
+    kept = [(seq, seq) for seq in state.kept if contains(below, seq)]
+    return Visible(kept + clip(window, state.floor + 1, state.head), below)
 
 
 def _window_start(db: Connection, base: int, shown: Sequence[Range], limit: int) -> int | None:
@@ -125,18 +133,17 @@ def _window_start(db: Connection, base: int, shown: Sequence[Range], limit: int)
     return None
 
 
-def _rows(db: Connection, base: int, state: State, window: Sequence[Range], kind: str | None) -> Iterable[Any]:
-    """The rows that are visible in the window, in order."""
-    must = _must_be_there(window, state)
-    below = clip(window, state.cleared + 1, state.floor)
+def _rows(db: Connection, base: int, visible: Visible, kind: str | None) -> Iterable[Any]:
+    """The rows that are visible, in order."""
+    must, below = visible.must, visible.below
     if kind == MESSAGE:
         if len(must) == 1:
             ((first, last),) = must
             return db.execute(SQL["messages_in_range"], (base + first, base + last))
         return db.execute(SQL["messages_in_ranges"], (_json(must), base))
     if kind == SUMMARY:
-        above = clip(window, state.floor + 1, state.head)
-        return db.execute(SQL["others_in_ranges"], (_json([*below, *above]), base, kind))
+        # Kept entries are messages, so that of `must` only what is above the floor matters.
+        return db.execute(SQL["others_in_ranges"], (_json(sorted([*below, *must])), base, kind))
     if kind is not None:
         return db.execute(SQL["others_in_ranges"], (_json(must), base, kind))
     rows = db.execute(SQL["all_in_ranges"], (_json(must), base))
