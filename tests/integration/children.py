@@ -46,17 +46,22 @@ class Child(subprocess.Popen[str]):
         try:
             said, complaint = self.communicate(last_word, timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            self.send_signal(signal.SIGABRT)
+            self.send_signal(signal.SIGABRT)  # faulthandler shows where its threads are
+            self.wait(PATIENCE)
+            self._end_group()  # what it forked holds the pipes open
             _, complaint = self.communicate()
             raise AssertionError(f"the child hangs:\n{complaint}") from None
         assert self.returncode == 0, f"the child failed ({self.returncode}):\n{complaint}"
         return said
 
-    def kill_all(self) -> None:
+    def _end_group(self) -> None:
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+    def kill_all(self) -> None:
+        self._end_group()
         self.wait()
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
