@@ -104,7 +104,7 @@ def lagging(where: str, wanted: int, got: int) -> MemoryStoreBackendError:
         f"{where}: {got} of the {wanted} replicas asked for have the change; it is on the master, and may be lost if "
         "that fails now. Retry with the same key"
     )
-    return MemoryStoreBackendError(text, outcome="unknown", transient=True)
+    return MemoryStoreBackendError(text, outcome="unknown")  # most of the time was spent waiting for them
 
 
 def _said(exc: BaseException) -> str:

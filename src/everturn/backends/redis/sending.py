@@ -17,6 +17,7 @@ from everturn.backends.redis.scripts import Script
 from everturn.backends.redis.topology import Topology
 from everturn.errors import MemoryStoreBackendError
 
+PATIENCE = 0.6  # of the time left, for one attempt at a change
 MOST_TURNS = 8  # redirections and reloads of one request
 MOVES = {"MOVED", "ASK"}
 GONE = {"READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING"}  # the node may no longer be the one to ask
@@ -96,9 +97,13 @@ class Sender:
 
     async def _exchange(self, node: Node, commands: Sequence[Command], deadline: float, *, change: bool) -> list[Any]:
         wait: Command | None = None
-        if change and self.replicas:
-            # Less than the time left, so that the answer "too few" still arrives.
-            wait = ("WAIT", self.replicas, max(1, int((deadline - time.monotonic()) * 800)))
+        if change:
+            # A reply that is lost in silence must not take all the time: the retry finds what the first attempt did.
+            now = time.monotonic()
+            deadline = now + (deadline - now) * PATIENCE
+            if self.replicas:
+                # Less than the time left, so that the answer "too few" still arrives.
+                wait = ("WAIT", self.replicas, max(1, int((deadline - now) * 800)))
         try:
             return await self.lines.exchange(node, commands, deadline, shared=change, wait=wait)
         except MemoryStoreBackendError as exc:
