@@ -291,17 +291,23 @@ def _decode_body(kind: str, body: bytes) -> Entry:
 
 
 def _split(body: bytes, struct: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, JSON] | None]:
-    fields: dict[str, Any] = _decode_any(body)
-    extra = {name: fields.pop(name) for name in fields.keys() - set(struct.__struct_encode_fields__)}
-    return fields, extra or None
+    fields = _decode_any(body)
+    if not isinstance(fields, dict):
+        raise ValueError("it is not an object")  # noqa: TRY004 - of the stored body, not of an argument
+    known = struct.__struct_encode_fields__
+    extra = {name: value for name, value in fields.items() if name not in known}
+    return {name: value for name, value in fields.items() if name in known}, extra or None
 
 
 def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> bytes:
     """The float32 bytes of a stored summary's embedding, without the rest. Raises CorruptEntry."""
     if checksum(SUMMARY, body) != check:
         raise _corrupt(session_id, seq, "its bytes do not match their checksum")
-    known, _ = _split(body, _StoredSummary)
-    return msgspec.convert(known, _StoredSummary).embedding
+    try:
+        known, _ = _split(body, _StoredSummary)
+        return msgspec.convert(known, _StoredSummary).embedding
+    except (msgspec.MsgspecError, ValueError) as exc:
+        raise _corrupt(session_id, seq, f"its body cannot be read: {exc}") from exc
 
 
 def missing(session_id: str, seq: int) -> CorruptEntry:

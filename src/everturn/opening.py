@@ -5,7 +5,6 @@ It knows no engine; which there are is decided by what is installed.
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +14,7 @@ from urllib.parse import parse_qsl
 from everturn.aio import AsyncMemoryStore
 from everturn.backend import Opener
 from everturn.engine import Settings
-from everturn.errors import InvalidInput, Unsupported
+from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 from everturn.store import MemoryStore
 
 if TYPE_CHECKING:
@@ -84,16 +83,34 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
     return engine, address, settings, own
 
 
-@functools.cache
+_known_engines: dict[str, EntryPoint] = {}  # looking for them takes longer than opening a file
+
+
 def _entry_points() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points  # 30 ms, which a program that only handles messages need not pay
 
-    return {entry_point.name: entry_point for entry_point in entry_points(group=GROUP)}
+    if not _known_engines:
+        try:
+            _known_engines.update((entry_point.name, entry_point) for entry_point in entry_points(group=GROUP))
+        except OSError as exc:
+            raise _no_list(exc) from exc
+        if not _known_engines:  # ours are always there: so they could not be read
+            raise _no_list("it came out empty")
+    return _known_engines
+
+
+def _no_list(why: object) -> MemoryStoreBackendError:
+    return MemoryStoreBackendError(
+        f"the list of installed engines could not be read ({why}); are there open files left?",
+        outcome="not_written",
+    )
 
 
 def _load(scheme: str, entry_point: EntryPoint) -> Opener:
     try:
         engine: Opener = entry_point.load()
+    except OSError as exc:
+        raise MemoryStoreBackendError(f"{scheme}:// could not be loaded: {exc}", outcome="not_written") from exc
     except ImportError as exc:
         raise Unsupported(f"{scheme}:// needs {exc.name}: pip install 'everturn[{scheme}]'") from exc
     return engine

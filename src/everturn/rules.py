@@ -5,6 +5,7 @@ No IO, no clock, no randomness; nothing here knows how or where entries are stor
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -226,8 +227,8 @@ def plan_trim(
     stay = {item.seq for item in messages if item.system and keep_system}
     count = len(stay)
     tokens = sum(item.tokens for item in messages if item.seq in stay)
-    all_calls = frozenset().union(*(item.calls for item in messages))
-    unmatched: set[str] = set()  # results seen whose call is further back
+    further_back = Counter(call for item in messages for call in item.calls)
+    unmatched: set[str] = set()  # results seen, whose call was not
     start: int | None = None  # the seq from which on everything stays
     for turn in _turns_backwards(messages):
         for item in turn:
@@ -238,9 +239,10 @@ def plan_trim(
         if over and start is not None:
             break
         for item in turn:  # backwards: some models use an id again, and the nearest call before a result is its own
+            further_back.subtract(item.calls)
             unmatched -= item.calls
             unmatched |= item.results
-        if unmatched.isdisjoint(all_calls):
+        if not any(further_back[call] for call in unmatched):
             start = turn[-1].turn
     if start is None:
         return None

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from everturn.backends.sqlite.backend import Operations, Work
-from everturn.backends.sqlite.commit import Job, Stage, kept_busy
+from everturn.backends.sqlite.commit import Job, kept_busy
 from everturn.backends.sqlite.connections import Database
 from everturn.errors import MemoryStoreBackendError
 
@@ -28,21 +28,22 @@ class _AsyncJob(Job):
 
     __slots__ = ("_backend", "waiter")
 
-    leads_itself = False  # the writer thread leads, whichever jobs there are
-
     def __init__(self, work: Work[Any], deadline: float, backend: AsyncSqliteBackend) -> None:
         super().__init__(work, deadline)
         self._backend = backend
         self.waiter: asyncio.Future[None] | None = backend.loop.create_future()
 
-    def expect_call(self) -> None:
+    def wait_for_call(self) -> None:
         pass
 
+    def promote(self) -> int:
+        return 0  # the writer thread leads, whichever jobs there are; so it can still be withdrawn
+
+    def lead_on(self) -> None:
+        self._backend.want_lead()
+
     def call(self) -> None:
-        if self.stage is Stage.DONE:
-            self._backend.settle(self)
-        else:
-            self._backend.want_lead()
+        self._backend.settle(self)
 
 
 class AsyncSqliteBackend(Operations):

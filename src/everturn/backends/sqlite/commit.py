@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
+from itertools import islice
 from typing import Any
 
 import apsw
@@ -43,9 +44,6 @@ class Job(ABC):
 
     __slots__ = ("deadline", "error", "result", "stage", "work")
 
-    leads_itself = True
-    """Whoever waits for it will lead when asked, so that it can no longer be withdrawn then."""
-
     def __init__(self, work: Work, deadline: float) -> None:
         self.work = work
         self.deadline = deadline
@@ -54,12 +52,20 @@ class Job(ABC):
         self.error: BaseException | None = None
 
     @abstractmethod
-    def expect_call(self) -> None:
-        """Someone else leads: `call` will come from another thread."""
+    def wait_for_call(self) -> None:
+        """Someone else leads: `lead_on` or `call` will come from another thread."""
+
+    @abstractmethod
+    def promote(self) -> int:
+        """It is first in line: whoever waits for it is to lead. Returns the thread that will, 0 for one of our own."""
+
+    @abstractmethod
+    def lead_on(self) -> None:
+        """Wake whoever is to lead."""
 
     @abstractmethod
     def call(self) -> None:
-        """The job is to lead, or it is done."""
+        """It is done: wake whoever waits for it."""
 
     def outcome(self) -> Any:
         if self.error is not None:
@@ -70,14 +76,22 @@ class Job(ABC):
 class _ThreadJob(Job):
     """A change that a thread waits for. The thread that leads at once needs no event to wait for itself."""
 
-    __slots__ = ("gone_on",)
+    __slots__ = ("gone_on", "thread")
 
     def __init__(self, work: Work, deadline: float) -> None:
         super().__init__(work, deadline)
         self.gone_on: threading.Event | None = None
+        self.thread = threading.get_ident()
 
-    def expect_call(self) -> None:
+    def wait_for_call(self) -> None:
         self.gone_on = threading.Event()
+
+    def promote(self) -> int:
+        self.stage = Stage.LEADING
+        return self.thread
+
+    def lead_on(self) -> None:
+        self.call()
 
     def call(self) -> None:
         if self.gone_on is not None:
@@ -96,15 +110,18 @@ class GroupCommit:
         self._mutex = threading.Lock()
         self._queue: deque[Job] = deque()
         self._led = False  # whether someone leads, or has been asked to
+        self._leader = 0  # the caller's thread that does; 0 for a thread of our own, or nobody
 
     # --- for whoever has a change ------------------------------------------------------------------------------------
 
     def enqueue(self, job: Job) -> bool:
         """Add a job to the queue. True: nobody leads, so the caller must see to it that `lead` is called."""
         with self._mutex:
-            if self._led:
-                job.expect_call()
-            must_lead, self._led = not self._led, True
+            # A thread that comes with a change does not lead: if it should, an interrupt took it out of there.
+            must_lead = not self._led or self._leader == threading.get_ident()
+            if not must_lead:
+                job.wait_for_call()
+            self._led = True
             self._queue.append(job)
             return must_lead
 
@@ -138,7 +155,7 @@ class GroupCommit:
             # Interrupted. The job must not be left in the queue, nor the lead with a thread that has gone.
             if not self.withdraw(job) and job.stage is Stage.LEADING:
                 self._fail(job, KeyboardInterrupt())
-                self._pass_on()
+                self._settle()
             raise
         if job.stage is Stage.LEADING:
             self.lead()
@@ -150,84 +167,77 @@ class GroupCommit:
         first = self._first()
         if first is None:
             return
-        batch: list[Job] = []
+        name = self._database.name
         try:
-            with translated(self._database.name):
+            with translated(name):
                 db = self._database.borrow_writer(first.deadline)
                 try:
+                    _roll_back(db)  # what an interrupt may have left open
                     db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
-                    batch = self._claim()
-                    _run(db, self._database.name, batch)
+                    _run(db, name, self._claim())
                 finally:
+                    _roll_back(db)
                     self._database.return_writer()
         except BaseException as exc:
-            if not batch:  # no lock in the first job's time; the next may have more of it
-                batch = self._fail(first, exc)
+            self._fail(first, exc)  # no lock in the first job's time; the next may have more of it
             if not isinstance(exc, Exception):
                 raise
         finally:
-            self._pass_on()
-            for job in batch:
-                if job.stage is not Stage.DONE:  # interrupted between the commit and its answer
-                    job.error = MemoryStoreBackendError("interrupted", outcome="unknown")
-                    job.stage = Stage.DONE
-                job.call()
+            self._settle()
 
     def _first(self) -> Job | None:
         """The job on whose time the lock is waited for. None: all were withdrawn, and nobody needs to lead."""
         with self._mutex:
             if self._queue:
                 return self._queue[0]
-            self._led = False
+            self._led, self._leader = False, 0
             return None
 
     def _claim(self) -> list[Job]:
+        """The batch. It stays in the queue until it is settled, so that an interrupt cannot lose it."""
         # Only now, with the lock in hand: what came while we waited for it is in, and what was withdrawn is out.
         with self._mutex:
-            batch = [self._queue.popleft() for _ in range(min(len(self._queue), LARGEST_BATCH))]
+            batch = list(islice(self._queue, LARGEST_BATCH))
             for job in batch:
                 job.stage = Stage.RUNNING
             return batch
 
-    def _fail(self, job: Job, error: BaseException) -> list[Job]:
-        """End a job that still waits with an error. Returns it, unless it was withdrawn meanwhile."""
+    def _fail(self, job: Job, error: BaseException) -> None:
+        """End a job that still waits with an error."""
         with self._mutex:
-            if job.stage is Stage.DONE:
-                return []
-            self._queue.remove(job)
-            job.error = error
-            job.stage = Stage.DONE
-            return [job]
+            if job.stage in (Stage.WAITING, Stage.LEADING):
+                job.error = error
+                job.stage = Stage.DONE
 
-    def _pass_on(self) -> None:
+    def _settle(self) -> None:
+        """Pass the lead on, and tell those whose jobs are done."""
         with self._mutex:
-            if not self._queue:
-                self._led = False
-                return
-            heir = self._queue[0]
-            if heir.leads_itself:
-                heir.stage = Stage.LEADING
-        heir.call()
+            settled: list[Job] = []
+            while self._queue and self._queue[0].stage in (Stage.RUNNING, Stage.DONE):
+                settled.append(self._queue.popleft())
+            heir = self._queue[0] if self._queue else None
+            self._led, self._leader = heir is not None, heir.promote() if heir is not None else 0
+        if heir is not None:
+            heir.lead_on()
+        for job in settled:
+            if job.stage is Stage.RUNNING:  # interrupted between the commit and its answer
+                job.error = MemoryStoreBackendError("interrupted", outcome="unknown")
+                job.stage = Stage.DONE
+            job.call()
 
     def forget(self) -> None:
         """In the child of a fork: the threads whose changes wait here are in the parent."""
         self._mutex = threading.Lock()
         self._queue.clear()
-        self._led = False
+        self._led, self._leader = False, 0
 
 
 def _run(db: Connection, name: str, batch: list[Job]) -> None:
     """Run the batch in the open transaction. Afterwards every job is done, with a result or an error."""
-    if not batch:
-        _roll_back(db)
-    try:
-        if len(batch) > 1 and _together(db, name, batch):
-            return
-        for job in batch:
-            _alone(db, name, job)
-    except BaseException:
-        _roll_back(db)
-        raise
+    if len(batch) > 1 and _together(db, name, batch):
+        return
+    for job in batch:
+        _alone(db, name, job)
 
 
 def _together(db: Connection, name: str, batch: list[Job]) -> bool:

@@ -22,18 +22,37 @@ from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 
 Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
 
+LONGEST_LOAN = 60.0  # seconds; every call has a time-out of its own, far below
 IDLE_READERS = 8  # connections kept open for the next read; more are opened under load, and closed after it
 
 
-class Connection(apsw.Connection):
-    """A connection that waits for locks until its deadline.
+class Patience:
+    """How long a connection waits for locks: until the call's deadline.
 
     SQLite's own busy handler backs off, so whoever has waited longest polls least, and starves. This one polls at the
     same short random interval however long it has waited, so every waiter is equally likely to be next.
     """
 
-    namespace: str = ""
-    deadline: float = 0.0
+    # Not a part of Connection: a connection that its own handlers refer to is never closed by the garbage collector.
+
+    def __init__(self) -> None:
+        self.deadline = 0.0
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.deadline
+
+    def wait(self, _attempts: int) -> bool:
+        if self.is_over():
+            return False
+        time.sleep(random.uniform(0.0001, 0.001))  # noqa: S311 - it keeps waiters apart, it guards no secret
+        return True
+
+
+class Connection(apsw.Connection):
+    """A connection of ours: it knows the store's namespace and how long it may wait."""
+
+    namespace: str
+    patience: Patience
 
     def row(self, sql: str, bindings: Bindings = ()) -> Any:
         """The first row, as a tuple, or None. (Any, here and below: a statement and its reader know its columns.)"""
@@ -47,15 +66,6 @@ class Connection(apsw.Connection):
         """The first column of the first row, or None."""
         row = self.execute(sql, bindings).fetchone()
         return None if row is None else row[0]
-
-    def is_late(self) -> bool:
-        return time.monotonic() >= self.deadline
-
-    def wait(self, _attempts: int) -> bool:
-        if self.is_late():
-            return False
-        time.sleep(random.uniform(0.0001, 0.001))  # noqa: S311 - it keeps waiters apart, it guards no secret
-        return True
 
 
 class Database:
@@ -88,7 +98,7 @@ class Database:
             raise
         if not self.path:
             self._memory.acquire()
-        self._writer.deadline = deadline
+        self._writer.patience.deadline = deadline
         return self._writer
 
     def return_writer(self) -> None:
@@ -135,8 +145,8 @@ class Database:
             db = self._idle.pop()
         except IndexError:
             db = self._connect(deadline)
-            db.set_progress_handler(db.is_late, 50_000)  # a long scan ends with the call's time, too
-        db.deadline = deadline
+            db.set_progress_handler(db.patience.is_over, 50_000)  # a long scan ends with the call's time, too
+        db.patience.deadline = deadline
         return db
 
     def _take_back(self, db: Connection) -> None:
@@ -164,6 +174,10 @@ class Database:
             self._lent -= 1
             if self._lent == 0 and (self._shut or self._closed):
                 self._gate.notify_all()
+
+    def _await_returns(self) -> None:
+        # Bounded: a thread that was interrupted between two instructions may have borrowed for good.
+        self._gate.wait_for(lambda: not self._lent, timeout=LONGEST_LOAN)
 
     def closed_error(self) -> MemoryStoreBackendError:
         return MemoryStoreBackendError(f"the store on {self.name} is closed", outcome="not_written")
@@ -194,8 +208,9 @@ class Database:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
         db = Connection(self.path or ":memory:", flags=flags, vfs=self._vfs)
         db.namespace = self._namespace
-        db.deadline = deadline
-        db.set_busy_handler(db.wait)
+        db.patience = Patience()
+        db.patience.deadline = deadline
+        db.set_busy_handler(db.patience.wait)
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
         db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten: erase means it
         db.execute("PRAGMA temp_store = MEMORY")
@@ -206,8 +221,7 @@ class Database:
         """Wait for what is under way, then close every connection."""
         with self._gate:
             self._closed = True
-            while self._lent:
-                self._gate.wait()
+            self._await_returns()
             self._close_connections()
         with _fork_lock:
             _open_files.discard(self)
@@ -225,8 +239,7 @@ class Database:
         """SQLite keeps its lock table in the process, and a fork copies it: nothing may be open across one."""
         self._gate.acquire()
         self._shut = True
-        while self._lent:
-            self._gate.wait()
+        self._await_returns()
         if self.path:
             self._close_connections()
 
@@ -281,7 +294,8 @@ def _refuse_unusable(path: str) -> None:
 
 
 def _make_wal(db: Connection, path: str) -> None:
-    db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # has an effect on a new file only
+    if db.value("PRAGMA page_count") == 0:  # on any other file it would be a write, and without effect
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
     mode = db.execute("PRAGMA journal_mode = WAL").get
     if path and mode != "wal":
         raise Unsupported(

@@ -152,7 +152,8 @@ def scrub(receipt: ErasureReceipt, db: Connection) -> ErasureReceipt:
     try:
         db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than memory; of what is erased it has nothing
         db.execute("VACUUM")
-        db.deadline = min(db.deadline, time.monotonic() + PATIENCE)  # writers wait while this waits for readers
+        # Writers wait while this waits for readers.
+        db.patience.deadline = min(db.patience.deadline, time.monotonic() + PATIENCE)
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
     except apsw.Error:
         return receipt
