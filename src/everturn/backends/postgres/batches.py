@@ -96,47 +96,58 @@ class Batches:
 
     async def _run(self) -> None:
         while self._queue:
-            batch = self._claim()
-            if len(batch) == 1:
-                await self._alone(batch[0])
+            batch: list[_Waiting] = []
+            # Claimed only with a connection in hand: what came meanwhile is in, what was withdrawn is out.
+            error = await self._send(lambda: self._claim(batch), max(waiting.deadline for waiting in self._queue))  # noqa: B023 - called within this turn
+            if error is None:
+                continue
+            if not batch:  # there is no connection to be had
+                self._fail(list(self._queue), error)
+                self._queue.clear()
+            elif len(batch) == 1 or getattr(error, "outcome", "unknown") == "unknown":
+                self._fail(batch, error)
             else:
-                await self._together(batch)
+                for waiting in batch:
+                    await self._alone(waiting)
 
-    def _claim(self) -> list[_Waiting]:
-        batch = [self._queue.popleft() for _ in range(min(len(self._queue), LARGEST))]
+    def _claim(self, batch: list[_Waiting]) -> list[_Waiting]:
+        batch += (self._queue.popleft() for _ in range(min(len(self._queue), LARGEST)))
         # In one order for all workers: two statements that lock the same sessions never wait for each other in a ring.
         batch.sort(key=lambda waiting: waiting.request.session_id)
         return batch
 
-    async def _together(self, batch: list[_Waiting]) -> None:
-        try:
-            await self._send(batch, PATIENCE)
-        except MemoryStoreBackendError as exc:
-            if exc.outcome == "unknown":
-                for waiting in batch:
-                    waiting.fail(MemoryStoreBackendError(str(exc), outcome="unknown", transient=exc.transient))
-                return
-            for waiting in batch:
-                await self._alone(waiting)
-
     async def _alone(self, waiting: _Waiting) -> None:
-        if waiting.answer.done():
-            return
-        try:
-            await self._send([waiting], None)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, it is this change's, and raised to its caller
-            waiting.fail(exc)
+        if not waiting.answer.done():
+            error = await self._send(lambda: [waiting], waiting.deadline)
+            if error is not None:
+                waiting.fail(error)
 
-    async def _send(self, batch: list[_Waiting], patience: float | None) -> None:
-        deadline = max(waiting.deadline for waiting in batch)
-        left = deadline - time.monotonic()
-        call = self._new_call([waiting.request for waiting in batch], left if patience is None else min(left, patience))
-        for waiting in batch:
-            waiting.sent = True
-        rows = await self._port.send(call, deadline)
+    async def _send(self, choose: Callable[[], list[_Waiting]], deadline: float) -> Exception | None:
+        """Send those that are chosen once a connection is in hand, and deliver their outcomes; or say why not."""
+        batch: list[_Waiting] = []
+
+        def call() -> Call | None:
+            batch.extend(choose())
+            for waiting in batch:
+                waiting.sent = True
+            left = deadline - time.monotonic()
+            patience = left if len(batch) == 1 else min(left, PATIENCE)
+            return self._new_call([waiting.request for waiting in batch], patience) if batch else None
+
+        try:
+            rows = await self._port.send(call, deadline)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            return exc
         for waiting, row in zip(batch, rows, strict=True):
             if not waiting.answer.done():
                 waiting.answer.set_result(requests.outcome(waiting.request, row))
+        return None
+
+    def _fail(self, batch: list[_Waiting], error: Exception) -> None:
+        for waiting in batch:
+            if isinstance(error, MemoryStoreBackendError):  # each gets its own: whoever catches it may write on it
+                error = MemoryStoreBackendError(str(error), outcome=error.outcome, transient=error.transient)
+            waiting.fail(error)
 
     async def close(self) -> None:
         """Wait for what is under way."""

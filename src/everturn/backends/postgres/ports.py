@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
 from typing import Any, Protocol, TypeAlias
 
@@ -181,14 +181,17 @@ class AsyncPort:
 
     async def run(self, call: Call, deadline: float) -> Rows:
         if call.writes:
-            rows: Rows = await until_done(asyncio.create_task(self.send(call, deadline)))
+            rows: Rows = await until_done(asyncio.create_task(self.send(lambda: call, deadline)))
             return rows
-        return await self.send(call, deadline)
+        return await self.send(lambda: call, deadline)
 
-    async def send(self, call: Call, deadline: float) -> Rows:
-        """The same without a care for cancellation: a read may just be dropped."""
+    async def send(self, choose: Callable[[], Call | None], deadline: float) -> Rows:
+        """Send the call that is chosen once a connection is in hand, if any. Cancelled, it is just dropped."""
         with faults.translated(self.name) as fault:
             async with self._lender.lend(deadline) as connection:
+                call = choose()
+                if call is None:
+                    return []
                 cursor = async_cursor_on(connection)
                 fault.sent = call.writes
                 await cursor.execute(call.statement, call.parameters, prepare=False)

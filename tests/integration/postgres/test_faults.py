@@ -1,0 +1,258 @@
+"""Faults of a real server, with writers under way: nothing acknowledged is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import everturn
+from everturn import MemoryStoreBackendError
+from everturn.testing.proxy import FaultProxy
+from everturn.testing.servers import PostgresServer, postgres_server, wait_until
+from tests.integration.postgres.writers import Ledger, Tasks, Threads, turn
+
+SLACK = 1.5  # seconds that a busy machine may add to a time-out
+
+
+def progress(ledger: Ledger, more: int) -> None:
+    before = len(ledger.acknowledged)
+    wait_until(lambda: len(ledger.acknowledged) >= before + more, "the writers to go on", 30)
+
+
+# --- connections that end --------------------------------------------------------------------------------------------
+
+TERMINATE = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+     WHERE application_name = 'everturn' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 3
+"""
+
+
+@pytest.mark.parametrize("face", ["threads", "tasks"])
+def test_terminated_connections_are_nobodys_business(face: str, url: str, beside: psycopg.Connection[Any]) -> None:
+    ledger = Ledger()
+    with everturn.open(url, timeout=20) as store:
+        writers = Threads(store, ledger) if face == "threads" else Tasks(url, ledger, timeout=20)
+        progress(ledger, 5)
+        for _ in range(60):
+            beside.execute(TERMINATE)
+            time.sleep(0.02)
+        progress(ledger, 5)
+        writers.stop()
+        assert ledger.errors == []
+        ledger.check(store)
+
+
+@pytest.mark.parametrize("face", ["threads", "tasks"])
+def test_a_killed_server_loses_nothing_it_acknowledged(face: str) -> None:
+    ledger = Ledger()
+    with postgres_server() as server:
+        with everturn.open(server.url, timeout=2) as store:
+            writers = Threads(store, ledger) if face == "threads" else Tasks(server.url, ledger, timeout=2)
+            progress(ledger, 20)
+            server.kill()
+            server.restart()
+            progress(ledger, 20)
+            writers.stop()
+        with everturn.open(server.url, timeout=10) as store:
+            ledger.check(store)
+
+
+def test_a_server_that_restarts_within_the_time_out_goes_unnoticed() -> None:
+    ledger = Ledger()
+    with postgres_server() as server, everturn.open(server.url, timeout=30) as store:
+        writers = Threads(store, ledger)
+        progress(ledger, 10)
+        server.restart()
+        progress(ledger, 10)
+        writers.stop()
+        assert ledger.errors == []
+        ledger.check(store)
+
+
+# --- a server that says nothing --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pausable() -> Iterator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
+        server.resume()
+
+
+def test_every_call_on_a_paused_server_ends_in_time_with_a_doubt(pausable: PostgresServer) -> None:
+    with everturn.open(pausable.url, timeout=1) as store, everturn.open(pausable.url, timeout=10) as patient:
+        store.add_messages("a", turn("first"))
+        pausable.pause()
+        began = time.monotonic()
+        with pytest.raises(MemoryStoreBackendError, match="did not answer") as caught:
+            store.add_messages("a", turn("k"), key="k")
+        assert time.monotonic() - began < 1 + SLACK
+        assert caught.value.outcome == "unknown"
+        for call in (store.get_history, store.clear, store.undo, store.erase, store.info, store.save_snapshot):
+            began = time.monotonic()
+            with pytest.raises(MemoryStoreBackendError):
+                call("a")
+            assert time.monotonic() - began < 1 + SLACK, call
+        began = time.monotonic()
+        with pytest.raises(MemoryStoreBackendError):
+            everturn.open(pausable.url, timeout=1)
+        assert time.monotonic() - began < 1 + SLACK
+        pausable.resume()
+        wait_until(lambda: not lingering(pausable), "what was sent to be carried out", 20)
+        patient.add_messages("b", turn("k"), key="k")
+        patient.add_messages("b", turn("k"), key="k")
+        assert len(patient.get_history("b")) == 2
+
+
+def lingering(server: PostgresServer) -> bool:
+    """Whether the server still works on something that a store asked for."""
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        ask = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'everturn' AND state = 'active'"
+        return bool(connection.execute(ask).fetchone()[0])  # type: ignore[index]
+
+
+def test_a_paused_server_leaves_exactly_one_copy_behind(pausable: PostgresServer) -> None:
+    with everturn.open(pausable.url, timeout=1) as store:
+        store.add_messages("a", turn("first"))
+        pausable.pause()
+        with pytest.raises(MemoryStoreBackendError) as caught:
+            store.add_messages("a", turn("k"), key="k")
+        assert caught.value.outcome == "unknown"
+        pausable.resume()
+    with everturn.open(pausable.url, timeout=10) as store:
+        for _ in range(3):
+            store.add_messages("a", turn("k"), key="k")
+        assert [message.content for message in store.get_history("a")] == ["first", "first", "k", "k"]
+
+
+def test_tasks_on_a_paused_server_end_in_time_too(pausable: PostgresServer) -> None:
+    async def main() -> None:
+        async with await everturn.open_async(pausable.url, timeout=1) as store:
+            await store.add_messages("a", turn("first"))
+            pausable.pause()
+            began = time.monotonic()
+            calls = [store.add_messages(f"s{number}", turn("k"), key="k") for number in range(20)]
+            calls += [store.get_history("a"), store.info("a"), store.clear("a")]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            assert time.monotonic() - began < 1 + SLACK
+            assert all(isinstance(outcome, MemoryStoreBackendError) for outcome in outcomes)
+            pausable.resume()
+        async with await everturn.open_async(pausable.url, timeout=10) as store:
+            for number in range(20):
+                await store.add_messages(f"s{number}", turn("k"), key="k")
+                assert len(await store.get_history(f"s{number}")) == 2
+
+    asyncio.run(main())
+
+
+# --- replies that are lost -------------------------------------------------------------------------------------------
+
+
+def after_undoable(store: Any) -> Any:
+    store.add_messages("a", turn("1"))
+    snapshot = store.save_snapshot("a")
+    store.add_messages("a", turn("2"))
+    return snapshot
+
+
+CHANGES = {
+    "append": lambda store, _, **key: store.add_messages("a", turn("3"), **key),
+    "replace": lambda store, _, **key: store.replace("a", turn("3"), after=2, **key),
+    "clear": lambda store, _, **key: store.clear("a", **key),
+    "trim": lambda store, _, **key: store.trim("a", max_messages=2, **key),
+    "rollback": lambda store, snapshot, **key: store.rollback_to_snapshot("a", snapshot, **key),
+    "snapshot": lambda store, _, **key: store.save_snapshot("a", **key),
+    "delete_snapshot": lambda store, snapshot, **key: store.delete_snapshot("a", snapshot, **key),
+    "set_ttl": lambda store, _, **key: store.set_ttl("a", 1000, **key),
+    "fork": lambda store, _, **key: store.fork("a", "b", **key),
+    "undo": lambda store, _, **key: store.undo("a", **key),
+}
+MATCHING = {"append": b"append_v1", "fork": b"fork_v1"}
+
+
+@pytest.mark.parametrize("change", list(CHANGES))
+def test_a_change_whose_reply_is_lost_is_made_once(change: str, server: PostgresServer, schema: str) -> None:
+    with (
+        FaultProxy(server.url) as proxy,
+        everturn.open(f"{proxy.url}?schema={schema}", timeout=20) as store,
+        everturn.open(f"{server.url}?schema={schema}") as other,
+    ):
+        snapshot = after_undoable(store)
+        if change == "undo":
+            store.clear("a")
+            store.clear("a")
+            store.trim("a", max_messages=0)
+            store.add_messages("a", turn("x"))
+            store.trim("a", max_messages=1)
+        before = other.state("a").version
+        proxy.swallow_next_reply(matching=MATCHING.get(change, b"change_v1"), then="close")
+        outcome = CHANGES[change](store, snapshot)
+        assert proxy.swallowed == 1
+        if change == "fork":
+            assert (outcome.replayed, outcome.version, other.state("b").version) == (True, 1, 1)
+            return
+        assert change == "snapshot" or outcome.replayed
+        assert outcome.version == before + 1 == other.state("a").version
+        assert len(other.changes("a")) == before + 1
+        assert other.verify().ok
+
+
+@pytest.mark.parametrize("change", ["append", "undo", "clear", "rollback"])
+def test_a_retry_with_its_key_after_silence_finds_the_first(change: str, server: PostgresServer, schema: str) -> None:
+    with (
+        FaultProxy(server.url) as proxy,
+        everturn.open(f"{proxy.url}?schema={schema}", timeout=1) as store,
+    ):
+        snapshot = after_undoable(store)
+        if change == "undo":
+            store.clear("a")
+        before = store.state("a").version
+        proxy.swallow_next_reply(matching=b"change_v1")
+        with pytest.raises(MemoryStoreBackendError) as caught:
+            CHANGES[change](store, snapshot, key="k")
+        assert caught.value.outcome == "unknown"
+        again = CHANGES[change](store, snapshot, key="k")
+        assert (again.replayed, again.version, store.state("a").version) == (True, before + 1, before + 1)
+
+
+def test_replies_lost_to_a_batch_of_tasks_double_nothing(server: PostgresServer, schema: str) -> None:
+    async def main() -> None:
+        with FaultProxy(server.url) as proxy:
+            async with await everturn.open_async(f"{proxy.url}?schema={schema}", timeout=20) as store:
+                for round_number in range(4):
+                    proxy.swallow_next_reply(matching=b"_v1", then="close")
+                    calls = (store.add_messages(f"s{n}", turn(str(round_number))) for n in range(30))
+                    await asyncio.gather(*calls)
+                for n in range(30):
+                    assert [m.content for m in await store.get_history(f"s{n}")] == list("00112233")
+            assert proxy.swallowed == 4
+
+    asyncio.run(main())
+
+
+def test_a_cut_network_is_retried_until_it_is_back(server: PostgresServer, schema: str) -> None:
+    with FaultProxy(server.url) as proxy, everturn.open(f"{proxy.url}?schema={schema}", timeout=20) as store:
+        store.add_messages("a", turn("1"))
+        proxy.refuse()
+        proxy.cut()
+        back = threading.Timer(0.5, proxy.restore)
+        back.start()
+        assert store.add_messages("a", turn("2")).version == 2
+        back.join()
+
+
+def test_a_server_that_is_gone_is_not_written(server: PostgresServer, schema: str) -> None:
+    with FaultProxy(server.url) as proxy, everturn.open(f"{proxy.url}?schema={schema}", timeout=0.5) as store:
+        store.add_messages("a", turn("1"))
+        proxy.refuse()
+        proxy.cut()
+        time.sleep(0.05)  # the idle connection hears of it
+        with pytest.raises(MemoryStoreBackendError, match="cannot be reached") as caught:
+            store.add_messages("a", turn("2"))
+        assert caught.value.outcome == "not_written"

@@ -1,0 +1,240 @@
+"""Opening: ten workers at once, schemas, refusals, warnings, and clients that are given to us."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+import everturn
+from everturn import InvalidInput, MemoryStoreBackendError, SchemaTooNew, Unsupported
+from everturn.backends.postgres.checks import HostileSetting, judge
+from everturn.testing.servers import PostgresServer
+from tests.integration.postgres.writers import turn
+
+
+def test_ten_workers_that_start_at_once_make_one_schema(url: str) -> None:
+    gate = threading.Barrier(10)
+    failures: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            gate.wait()
+            with everturn.open(url, timeout=20) as store:
+                store.add_messages("a", turn(str(number)))
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the test tells
+            failures.append(exc)
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(10)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert failures == []
+    with everturn.open(url) as store:
+        assert len(store.get_history("a")) == 20
+
+
+def test_schemas_share_nothing(server: PostgresServer) -> None:
+    with everturn.open(server.url, schema="one") as one, everturn.open(f"{server.url}?schema=two") as two:
+        one.add_messages("a", turn("1"))
+        assert two.get_history("a") == []
+        assert two.sessions().sessions == ()
+
+
+def test_namespaces_share_nothing(url: str) -> None:
+    with everturn.open(url, namespace="x") as one, everturn.open(url, namespace="y") as two, everturn.open(url) as none:
+        one.add_messages("a", turn("1"))
+        assert (two.get_history("a"), none.get_history("a")) == ([], [])
+        assert (two.find("1"), none.find("1")) == ([], [])
+
+
+@pytest.mark.parametrize("schema", ["", "A", "a b", 'a"b', "a;drop", "pg_x", "x" * 64, "1a", None])
+def test_a_schema_that_needs_quoting_is_refused(server: PostgresServer, schema: Any) -> None:
+    with pytest.raises(InvalidInput, match="schema"):
+        everturn.open(server.url, schema=schema)
+
+
+def test_a_schema_of_another_program_is_refused_untouched(
+    server: PostgresServer, schema: str, beside: psycopg.Connection[Any]
+) -> None:
+    beside.execute(f"CREATE SCHEMA {schema} CREATE TABLE sessions (x int)")
+    with pytest.raises(InvalidInput, match="not everturn's"):
+        everturn.open(server.url, schema=schema)
+    found = beside.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+    assert found == [("sessions",)]
+
+
+def test_an_empty_schema_is_filled(server: PostgresServer, schema: str, beside: psycopg.Connection[Any]) -> None:
+    beside.execute(f"CREATE SCHEMA {schema}")
+    with everturn.open(server.url, schema=schema) as store:
+        store.add_messages("a", turn("1"))
+
+
+def test_a_newer_schema_is_refused(url: str, schema: str, beside: psycopg.Connection[Any]) -> None:
+    everturn.open(url).close()
+    beside.execute(f"INSERT INTO {schema}.schema_versions (version, everturn) VALUES (2, 'later')")
+    with pytest.raises(SchemaTooNew) as caught:
+        everturn.open(url)
+    assert (caught.value.found, caught.value.supported) == (2, 1)
+
+
+def test_options_of_libpq_pass_and_unknown_ones_do_not(server: PostgresServer) -> None:
+    everturn.open(server.url, application_name="me", sslmode="disable").close()
+    with pytest.raises(InvalidInput, match="nonsense"):
+        everturn.open(server.url, nonsense=1)
+    with pytest.raises(InvalidInput, match="pool_size"):
+        everturn.open(server.url, pool_size=0)
+
+
+def test_a_wrong_name_fails_at_once_and_says_so(server: PostgresServer) -> None:
+    began = time.monotonic()
+    with pytest.raises(MemoryStoreBackendError, match="does not exist") as caught:
+        everturn.open(server.url.removesuffix("postgres") + "nowhere", timeout=20)
+    assert (caught.value.outcome, caught.value.transient) == ("not_written", False)
+    assert time.monotonic() - began < 10
+
+
+def test_a_password_is_in_no_error(server: PostgresServer) -> None:
+    url = server.url.removesuffix("postgres").replace("postgres@", "postgres:geheim@") + "nowhere"
+    with pytest.raises(MemoryStoreBackendError) as caught:
+        everturn.open(url)
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(
+    server: PostgresServer, beside: psycopg.Connection[Any]
+) -> None:
+    beside.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(Unsupported, match="LATIN1"):
+        everturn.open(server.url.removesuffix("postgres") + "latin")
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def test_commits_that_do_not_wait_for_the_disk_are_warned_of(url: str) -> None:
+    with pytest.warns(HostileSetting, match="synchronous_commit=off.*Set synchronous_commit = on"):
+        everturn.open(url, options="-c synchronous_commit=off").close()
+
+
+def test_a_sound_server_is_not_warned_of(url: str) -> None:
+    everturn.open(url).close()  # warnings are errors here
+
+
+def test_each_hostile_setting_has_a_fix() -> None:
+    assert judge(["on", "on", "on", False, "off"]) == []
+    found = judge(["off", "off", "off", True, "on"])
+    assert [finding.setting for finding in found] == [
+        "fsync",
+        "synchronous_commit",
+        "full_page_writes",
+        "transaction_read_only",
+    ]
+    assert all(finding.fix for finding in found)
+
+
+def test_a_read_only_server_is_named_as_such(url: str) -> None:
+    everturn.open(url).close()
+    with pytest.warns(HostileSetting, match="every change will be refused"):
+        store = everturn.open(url, options="-c default_transaction_read_only=on")
+    with store, pytest.raises(MemoryStoreBackendError, match=r"read-only.*address the primary") as caught:
+        store.add_messages("a", turn("1"))
+    assert (caught.value.outcome, caught.value.transient) == ("not_written", False)
+
+
+# --- clients that are given to us ------------------------------------------------------------------------------------
+
+
+def test_a_given_pool_serves_and_stays_open(server: PostgresServer, schema: str) -> None:
+    with ConnectionPool(server.url, min_size=1, max_size=3, kwargs={"autocommit": True}) as pool:
+        with everturn.from_client(pool, schema=schema) as store:
+            store.add_messages("a", turn("1\0é"))
+            assert len(store.get_history("a")) == 2
+        with pool.connection() as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(MemoryStoreBackendError, match="closed"):
+            store.get_history("a")
+
+
+def test_a_given_connection_serves_and_stays_open(server: PostgresServer, schema: str) -> None:
+    from psycopg.rows import dict_row
+
+    with psycopg.connect(
+        server.url, autocommit=True, row_factory=dict_row, cursor_factory=psycopg.ClientCursor
+    ) as connection:
+        with everturn.from_client(connection, schema=schema) as store:
+            store.add_messages("a", turn("1"))
+            assert len(store.get_history("a")) == 2
+        assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
+
+
+def test_given_asynchronous_clients_serve(server: PostgresServer, schema: str) -> None:
+    async def main() -> None:
+        async with AsyncConnectionPool(server.url, open=False, kwargs={"autocommit": True}) as pool:
+            store = everturn.from_client(pool, schema=schema)
+            await asyncio.gather(*(store.add_messages(f"s{n}", turn("1")) for n in range(20)))
+            await store.close()
+            async with pool.connection() as connection:
+                other = everturn.from_client(connection, schema=schema)
+                assert len(await other.get_history("s7")) == 2
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_is_not_autocommit_is_refused(server: PostgresServer, schema: str) -> None:
+    with psycopg.connect(server.url) as connection, pytest.raises(InvalidInput, match="autocommit"):
+        everturn.from_client(connection, schema=schema)
+    with (
+        ConnectionPool(server.url, min_size=1, max_size=1) as pool,
+        pytest.raises(InvalidInput, match="kwargs="),
+    ):
+        everturn.from_client(pool, schema=schema)
+
+
+def test_a_connection_with_a_transaction_open_is_refused(server: PostgresServer, schema: str) -> None:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("BEGIN")
+        with pytest.raises(InvalidInput, match="idle"):
+            everturn.from_client(connection, schema=schema)
+        connection.execute("ROLLBACK")
+        everturn.from_client(connection, schema=schema).add_messages("a", turn("1"))
+
+
+def test_options_of_a_client_are_set_on_the_client(server: PostgresServer) -> None:
+    with psycopg.connect(server.url, autocommit=True) as connection, pytest.raises(InvalidInput, match="pool_size"):
+        everturn.from_client(connection, pool_size=3)
+
+
+def test_an_exhausted_given_pool_is_not_written(server: PostgresServer, schema: str) -> None:
+    with ConnectionPool(server.url, min_size=1, max_size=1, kwargs={"autocommit": True}) as pool:
+        store = everturn.from_client(pool, schema=schema, timeout=0.3)
+        with pool.connection(), pytest.raises(MemoryStoreBackendError, match="no connection was free") as caught:
+            store.add_messages("a", turn("1"))
+        assert caught.value.outcome == "not_written"
+
+
+# --- forks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_store_crosses_a_fork(url: str) -> None:
+    with everturn.open(url) as store:
+        store.add_messages("a", turn("before"))
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                store.add_messages("a", turn("child"))
+                status = 0
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        store.add_messages("a", turn("parent"))
+        assert [message.content for message in store.get_history("a")][::2] == ["before", "child", "parent"]
