@@ -47,7 +47,7 @@ def head_of(request: ChangeRequest, now: str, *, waits: bool) -> list[Any]:
         "" if version is None else version,
         "-" if life is None else life,
         now,
-        "1" if waits else "",
+        ("r" if request.retry else "") + ("w" if waits else ""),
     ]
 
 

@@ -203,8 +203,19 @@ class BlockingLines:
             lender.close()
 
 
+def packed(commands: Sequence[Command]) -> list[bytes]:
+    """The commands as they go over the wire, in one piece."""
+    pieces: list[bytes] = []
+    for command in commands:
+        pieces.append(b"*%d\r\n" % len(command))
+        for part in command:
+            piece = part if type(part) is bytes else str(part).encode() if type(part) is not str else part.encode()
+            pieces.append(b"$%d\r\n%b\r\n" % (len(piece), piece))
+    return [b"".join(pieces)]
+
+
 def _converse(connection: Any, commands: Sequence[Command], deadline: float) -> list[Any]:
-    connection.send_packed_command(connection.pack_commands(commands), check_health=False)
+    connection.send_packed_command(packed(commands), check_health=False)
     replies = []
     for number in range(len(commands)):
         if number and hasattr(connection, "ready"):

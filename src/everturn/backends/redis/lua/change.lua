@@ -1,9 +1,8 @@
 -- Before every change: what the session is, whether the change was made before, whether it is expected.
--- ARGV: call, life, ttl, key, content, expected version, expected life, now, whether replicas are waited for.
+-- ARGV: call, life, ttl, key, content, expected version, expected life, now, and letters: r for a retry, w if replicas
+-- are waited for.
 -- Nothing is written here. What the effect needs follows in a file of its own, which ends in `commit` or `refused`.
--- Meta also knows calls (c..id) and keys (k..digest) by the version they made: one lookup for all.
-local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at',
-                   'c' .. ARGV[1], 'k' .. ARGV[4])
+local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at')
 local time = call('TIME')
 local clock = time[1] * 1000000 + time[2]
 local now = ARGV[8] == '' and clock or tonumber(ARGV[8])
@@ -23,41 +22,43 @@ local function refused(status)
   return {status, life or '', version, 0, 0, dimension}
 end
 
--- The change that made a version: kind, first seq, count, time, state, and the other fields by name.
-local function change_at(number)
-  local row = call('XRANGE', CHANGES, number .. '-0', number .. '-0')[1]
+-- A change from its line in the stream: version, first seq, count, time, state, and the other fields by name.
+local function change_in(row)
   if not row then return nil end
+  local number = tonumber(string.match(row[1], '^%d+'))
   local fields, others = row[2], {}
   local first, count, made, after = string.match(fields[2], '^(%d+) (%d+) (%d+) (.*)$')
   for i = 3, #fields, 2 do others[fields[i]] = fields[i + 1] end
-  return {first = tonumber(first), count = tonumber(count), at = made, state = after, others = others}
+  return {version = number, first = tonumber(first), count = tonumber(count), at = made, state = after, others = others}
 end
 
-local function replayed(number, change, field, value)
+local function replayed(change)
   -- WAIT counts replicas that have all this connection wrote: a replay that writes nothing would prove nothing.
-  if ARGV[9] ~= '' then call('HSET', META, field, value) end
+  if string.find(ARGV[9], 'w', 1, true) then call('HSET', META, 'life', life) end
   local _, _, _, messages = unpacked(change.state)
   local others = change.others
-  return {'replayed', life, number, change.first, change.count, others.snapshot or '', change.at, messages,
+  return {'replayed', life, change.version, change.first, change.count, others.snapshot or '', change.at, messages,
           others.label or false}
 end
 
 local keyed = ''
 if life then
-  if facts[9] then
-    local change = change_at(tonumber(facts[9]))
-    if change then return replayed(tonumber(facts[9]), change, 'c' .. ARGV[1], facts[9]) end
+  if string.find(ARGV[9], 'r', 1, true) then
+    for _, row in ipairs(call('XREVRANGE', CHANGES, '+', '-')) do
+      if row[2][4] == ARGV[1] then return replayed(change_in(row)) end
+    end
   end
-  if facts[10] then
-    keyed = facts[10] .. ','
+  local used = ARGV[4] ~= '' and call('HGET', META, 'k' .. ARGV[4])
+  if used then
+    keyed = used .. ','
     local numbers = {}
-    for number in string.gmatch(facts[10], '%d+') do numbers[#numbers + 1] = tonumber(number) end
+    for number in string.gmatch(used, '%d+') do numbers[#numbers + 1] = tonumber(number) end
     for i = #numbers, 1, -1 do
-      local change = change_at(numbers[i])
+      local change = change_in(call('XRANGE', CHANGES, numbers[i] .. '-0', numbers[i] .. '-0')[1])
       -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
       if change and (change.count == 0 or on_path(unpacked(state), change.first + change.count - 1)) then
         if change.others.content ~= ARGV[5] then return refused('key_reused') end
-        return replayed(numbers[i], change, 'k' .. ARGV[4], facts[10])
+        return replayed(change)
       end
     end
   end
@@ -73,7 +74,6 @@ local function forget_old_changes()
   for _, row in ipairs(call('XRANGE', CHANGES, '-', last .. '-0')) do
     local fields, key = row[2], nil
     for i = 3, #fields, 2 do
-      if fields[i] == 'call' then call('HDEL', META, 'c' .. fields[i + 1]) end
       if fields[i] == 'key' then key = 'k' .. fields[i + 1] end
     end
     if key then
@@ -139,7 +139,6 @@ local function commit(kind, after, plan)
   if plan.jumps then set('jumps', plan.jumps) end
   if plan.undo then set('undo', plan.undo) elseif plan.undoable then set('undo', with_undo_step(kind, after)) end
   if plan.ttl then set('ttl', ttl) end
-  set('c' .. ARGV[1], version)
   if ARGV[4] ~= '' then set('k' .. ARGV[4], keyed .. version) end
   if ttl ~= '' then set('expires_at', string.format('%.0f', now + tonumber(ttl) * 1000000)) elseif plan.ttl then set('expires_at', '') end
   call('HSET', META, unpack(fields))
