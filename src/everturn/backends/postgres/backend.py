@@ -38,6 +38,7 @@ class PostgresBackend:
         self._clock: Callable[[], float] | None = None  # None: the server's; tests bring their own
         self._latest = 0.0
         self._until_reaping = REAP_EVERY
+        self._reaping = False
         self._ready = False
         self._closed = False
 
@@ -67,7 +68,7 @@ class PostgresBackend:
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         outcome = await self._changed(request, deadline)
         self._until_reaping -= 1
-        if self._until_reaping <= 0:
+        if self._until_reaping <= 0 and not self._reaping:
             self._until_reaping = REAP_EVERY
             await self._reap_quietly(deadline)
         return outcome
@@ -82,15 +83,21 @@ class PostgresBackend:
         if len(changes) == 1 and requests.is_plain(changes[0]):
             plain = (self._namespace, *requests.encode_plain(changes[0]), _lock_timeout(patience), self._now())
             return Call(self._sql["append"], plain, writes=True)
+        if len(changes) > 1 and requests.are_plain(changes):
+            many = (self._namespace, *requests.encode_many(changes), _lock_timeout(patience), self._now())
+            return Call(self._sql["append_many"], many, writes=True)
         wire, bodies = requests.encode(changes)
         parameters = (self._namespace, wire, bodies, _lock_timeout(patience), self._now())
         return Call(self._sql["change"], parameters, writes=True)
 
     async def _reap_quietly(self, deadline: float) -> None:
+        self._reaping = True  # one at a time: it is a favour, and must not crowd out those who asked for something
         try:
             await self._ask("reap", (STEP, self._now()), deadline, writes=True)
         except MemoryStoreBackendError:
             pass  # the change itself is kept; the next writer tries again
+        finally:
+            self._reaping = False
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
         at = request.at

@@ -2,7 +2,8 @@
 
 It decides what travels together, and delivers outcomes; what a change does is decided in the database.
 
-Up to LANES statements are under way at a time; what comes meanwhile waits for the next. A lone change goes at once.
+One statement is under way at a time, and what comes meanwhile waits for the next; a lone change goes at once. Only
+where a statement is slow (a lock, a dead connection) another one is sent beside it, up to LANES of them.
 Each change is all or nothing on its own: the database refuses one without the others. If the statement itself fails, it
 has undone them all, and each is sent again by itself, so that only the one at fault fails.
 """
@@ -13,13 +14,15 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from everturn.backend import ChangeOutcome, ChangeRequest
 from everturn.backends.postgres import faults, requests
 from everturn.backends.postgres.ports import AsyncPort, Call
 from everturn.errors import MemoryStoreBackendError
 
-LANES = 2
+LANES = 4
+SLOW = 0.05  # seconds after which those who wait open another lane: a statement of many does not take that long
 LARGEST = 256
 PATIENCE = 0.25  # seconds that a shared statement waits for one session's lock, while others wait for the statement
 
@@ -52,6 +55,8 @@ class Batches:
         self._new_call = new_call
         self._queue: deque[_Waiting] = deque()
         self._lanes: set[asyncio.Task[None]] = set()
+        self._turns = 0  # statements begun
+        self._watch: asyncio.TimerHandle | None = None
 
     async def send(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         """Have a change made, with whatever else waits. Cancelled before it was sent, it is not made."""
@@ -59,10 +64,10 @@ class Batches:
         waiting = _Waiting(request, deadline, loop)
         waiting.timer = loop.call_later(deadline - time.monotonic(), self._expire, waiting)
         self._queue.append(waiting)
-        if len(self._lanes) < LANES:
-            lane = loop.create_task(self._run())
-            self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
+        if not self._lanes:
+            self._open_lane()
+        elif self._watch is None:
+            self._watch = loop.call_later(SLOW, self._look, self._turns)
         try:
             return await asyncio.shield(waiting.answer)
         except asyncio.CancelledError:
@@ -70,6 +75,18 @@ class Batches:
             raise
         finally:
             waiting.timer.cancel()
+
+    def _open_lane(self) -> None:
+        self._lanes.add(asyncio.get_running_loop().create_task(self._run()))
+
+    def _look(self, turns: int) -> None:
+        """Open another lane if none has moved since."""
+        self._watch = None
+        if not self._queue:
+            return
+        if turns == self._turns and len(self._lanes) < LANES:
+            self._open_lane()
+        self._watch = asyncio.get_running_loop().call_later(SLOW, self._look, self._turns)
 
     async def _settle(self, waiting: _Waiting) -> None:
         """The caller has gone: take the change back, or wait until it is known what became of it."""
@@ -95,7 +112,15 @@ class Batches:
             waiting.fail(faults.exhausted(self._port.name))
 
     async def _run(self) -> None:
+        try:
+            await self._empty_queue()
+        finally:
+            # In the same step as the last look at the queue: nobody can wait for a lane that has ended.
+            self._lanes.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    async def _empty_queue(self) -> None:
         while self._queue:
+            self._turns += 1
             batch: list[_Waiting] = []
             # Claimed only with a connection in hand: what came meanwhile is in, what was withdrawn is out.
             error = await self._send(lambda: self._claim(batch), max(waiting.deadline for waiting in self._queue))  # noqa: B023 - called within this turn
@@ -107,8 +132,7 @@ class Batches:
             elif len(batch) == 1 or getattr(error, "outcome", "unknown") == "unknown":
                 self._fail(batch, error)
             else:
-                for waiting in batch:
-                    await self._alone(waiting)
+                await asyncio.gather(*map(self._alone, batch))
 
     def _claim(self, batch: list[_Waiting]) -> list[_Waiting]:
         batch += (self._queue.popleft() for _ in range(min(len(self._queue), LARGEST)))
@@ -153,3 +177,5 @@ class Batches:
         """Wait for what is under way."""
         while self._lanes:
             await asyncio.wait(list(self._lanes))
+        if self._watch is not None:
+            self._watch.cancel()

@@ -45,3 +45,6 @@ SELECT * FROM everturn.orphans_v1()
 
 -- append: the change that nearly all are
 SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s)
+
+-- append_many: the same for many sessions at once, answered in the order they were named
+SELECT outcome FROM everturn.append_many_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ORDER BY place

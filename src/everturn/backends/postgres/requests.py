@@ -5,7 +5,7 @@ The bodies of entries travel beside the JSON, as texts: they are stored byte for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -87,8 +87,33 @@ def is_plain(request: ChangeRequest) -> bool:
 def encode_plain(request: ChangeRequest) -> tuple[Any, ...]:
     """The parameters of append_v1, behind the namespace and before the patience."""
     drafts = request.effect.drafts  # type: ignore[union-attr]  # is_plain said that it is an Append
-    checksums = "{" + ",".join([str(draft.checksum) for draft in drafts]) + "}"
-    return request.session_id, request.call, request.ttl, Texts([draft.body for draft in drafts]), checksums
+    bodies, checksums = Texts([draft.body for draft in drafts]), _array(draft.checksum for draft in drafts)
+    return request.session_id, request.call, request.ttl, bodies, checksums
+
+
+def are_plain(requests: Sequence[ChangeRequest]) -> bool:
+    """Whether all are such changes, each of another session: see append_many_v1."""
+    return all(map(is_plain, requests)) and len({request.session_id for request in requests}) == len(requests)
+
+
+def encode_many(requests: Sequence[ChangeRequest]) -> tuple[Any, ...]:
+    """The parameters of append_many_v1, behind the namespace and before the patience."""
+    turns = [request.effect.drafts for request in requests]  # type: ignore[union-attr]  # as above
+    drafts = [draft for turn in turns for draft in turn]
+    return (
+        Texts([request.session_id.encode() for request in requests]),
+        Texts([request.call.hex().encode() for request in requests]),
+        _array(map(len, turns)),
+        _array(sum([len(draft.body) for draft in turn]) for turn in turns),
+        requests[0].ttl,  # the store's, for all
+        Texts([draft.body for draft in drafts]),
+        _array(draft.checksum for draft in drafts),
+        _array(place for place, turn in enumerate(turns, 1) for _ in turn),
+    )
+
+
+def _array(numbers: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, numbers)) + "}"
 
 
 def plain_outcome(row: Any) -> ChangeOutcome:

@@ -206,3 +206,79 @@ BEGIN
     RETURN '(applied,' || s.life || ',' || s.version || ',' || s.head - n + 1 || ',' || n || ',0,,,,)';
 END
 $$;
+
+CREATE TYPE everturn.placed_v1 AS (
+    place   bigint,
+    outcome text    -- outcome_v1
+);
+
+-- The same for many different sessions, named in byte order, in one go: rows are written as sets, not one after the other.
+-- `p_owners` says for each body whose it is. Those that are no such change are made like any other.
+CREATE FUNCTION everturn.append_many_v1(
+    p_namespace text, p_session_ids text[], p_calls text[], p_counts text, p_sizes text, p_ttl double precision,
+    p_bodies text[], p_checksums text, p_owners text, p_patience integer, p_now double precision
+) RETURNS SETOF everturn.placed_v1 LANGUAGE plpgsql AS $$
+DECLARE
+    at       double precision;
+    places   bigint[];
+    outcomes text[];
+    other    record;
+    r        everturn.request_v1;
+BEGIN
+    PERFORM set_config('lock_timeout', p_patience::text, true);
+    -- In order, so that two of these never wait for each other in a ring.
+    PERFORM FROM everturn.sessions t
+      WHERE t.namespace = p_namespace AND t.session_id = ANY (p_session_ids) AND NOT t.ended
+      ORDER BY t.session_id FOR UPDATE;
+    at := everturn.now_v1(p_now);
+    WITH asked AS (
+        SELECT * FROM unnest(p_session_ids, p_calls, p_counts::bigint[], p_sizes::bigint[]) WITH ORDINALITY
+            AS a (session_id, call, count, size, place)
+    ), written AS (
+        UPDATE everturn.sessions t
+           SET version = t.version + 1, last_seq = t.last_seq + a.count, head = t.last_seq + a.count,
+               messages = t.messages + a.count, bytes = t.bytes + a.size,
+               changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl
+          FROM asked a
+         WHERE t.namespace = p_namespace AND t.session_id = a.session_id AND NOT t.ended AND t.head = t.last_seq
+           AND NOT everturn.is_over_v1(t.expires_at, at)
+        RETURNING a.place, a.call, a.count, t.head - a.count + 1 AS first, t.*
+    ), turns AS (
+        INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
+        SELECT w.no, w.first + row_number() OVER (PARTITION BY w.no ORDER BY b.place) - 1, w.first, w.changed_at,
+               b.checksum, 'message', b.body
+          FROM written w
+          JOIN unnest(p_bodies, p_checksums::bigint[], p_owners::bigint[]) WITH ORDINALITY
+               AS b (body, checksum, owner, place) ON b.owner = w.place
+    ), records AS (
+        INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at,
+                                      kept, kind, call)
+        SELECT w.no, w.version, w.first, w.count, w.head, w.cleared, w.floor, w.messages, w.changed_at,
+               w.kept, 'append', decode(w.call, 'hex')
+          FROM written w
+    )
+    SELECT coalesce(array_agg(w.place), '{}'),
+           array_agg('(applied,' || w.life || ',' || w.version || ',' || w.first || ',' || w.count || ',0,,,,)')
+      INTO places, outcomes FROM written w;
+    RETURN QUERY SELECT * FROM unnest(places, outcomes);
+    FOR other IN
+        SELECT a.session_id, a.call, a.place, array_agg(b.body ORDER BY b.place) AS bodies,
+               array_agg(b.checksum ORDER BY b.place) AS checksums
+          FROM unnest(p_session_ids, p_calls) WITH ORDINALITY AS a (session_id, call, place)
+          JOIN unnest(p_bodies, p_checksums::bigint[], p_owners::bigint[]) WITH ORDINALITY
+               AS b (body, checksum, owner, place) ON b.owner = a.place
+         WHERE a.place <> ALL (places)
+         GROUP BY a.session_id, a.call, a.place
+         ORDER BY a.place
+    LOOP
+        r.session_id := other.session_id;
+        r.kind := 'append';
+        r.call := decode(other.call, 'hex');
+        r.ttl := p_ttl;
+        r.entries := cardinality(other.bodies);
+        r.messages := r.entries;
+        r.checksums := other.checksums;
+        RETURN NEXT (other.place, everturn.apply_v1(p_namespace, r, other.bodies, p_now)::text)::everturn.placed_v1;
+    END LOOP;
+END
+$$;
