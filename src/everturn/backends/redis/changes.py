@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from typing import Any
 
 from everturn.backend import (
@@ -46,8 +47,8 @@ def head_of(request: ChangeRequest, now: str, *, waits: bool) -> list[Any]:
         request.content or b"",
         "" if version is None else version,
         "-" if life is None else life,
-        now,
-        ("r" if request.retry else "") + ("w" if waits else ""),
+        now or time.time_ns() // 1000,
+        ("r" if request.retry else "") + ("w" if waits else "") + ("t" if now else ""),
     ]
 
 
@@ -112,22 +113,22 @@ _EFFECTS: dict[type[Effect], Callable[[Any], tuple[Script, list[Any]]]] = {
 }
 
 
-def outcome_of(reply: Sequence[Any], session_id: str, effect: Effect) -> ChangeOutcome:
+def outcome_of(reply: bytes, session_id: str, effect: Effect) -> ChangeOutcome:
     """What became of a change. Raises CorruptEntry if the session has lost its meta."""
-    word, life, version, first, count, *rest = reply
+    line, newline, label = reply.partition(b"\n")
+    word, life_named, version_named, first, count, *rest = line.split(b" ")
     if word == b"headless":
         raise headless(session_id)
     status = _STATUSES[word]
+    life, version = life_named.decode(), int(version_named)
     if status not in _APPLIED:
-        return ChangeOutcome(status, life.decode(), version, detail=int(rest[0] or 0))
+        return ChangeOutcome(status, "" if life == "-" else life, version, detail=int(rest[0] or 0))
     snapshot = None
     if isinstance(effect, TakeSnapshot):
-        name, at, messages = rest[:3]
-        label: str | None = effect.label
-        if status is Status.REPLAYED:
-            label = None if rest[3] is None else rest[3].decode()
-        snapshot = Snapshot(name.decode(), session_id, life.decode(), label, version, messages, int(at) / MICROSECONDS)
-    return ChangeOutcome(status, life.decode(), version, first, count, snapshot)
+        name, at, messages = rest
+        named = label.decode() if newline else None
+        snapshot = Snapshot(name.decode(), session_id, life, named, version, int(messages), int(at) / MICROSECONDS)
+    return ChangeOutcome(status, life, version, int(first), int(count), snapshot)
 
 
 def headless(session_id: str) -> CorruptEntry:

@@ -23,7 +23,9 @@ FORGOTTEN = 600_000  # milliseconds after which a copy that was never made visib
 async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, deadline: float) -> ChangeOutcome:
     """Make the target visible in one step. See Backend.fork."""
     keys = names.keys(request.target) + names.staged(request.target, request.call)
-    birth = ChangeRequest(request.target, Fork(), request.call, request.ttl, request.key, request.content, retry=request.retry)
+    birth = ChangeRequest(
+        request.target, Fork(), request.call, request.ttl, request.key, request.content, retry=request.retry
+    )
     head = head_of(birth, now, waits=bool(sender.replicas))
     known = await _ask(sender, keys, head, [""], request, deadline)
     if known.status is not Status.UNCHANGED:

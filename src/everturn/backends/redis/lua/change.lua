@@ -1,25 +1,35 @@
 -- Before every change: what the session is, whether the change was made before, whether it is expected.
--- ARGV: call, life, ttl, key, content, expected version, expected life, now, and letters: r for a retry, w if replicas
--- are waited for.
+-- ARGV: call, life, ttl, key, content, expected version, expected life, the caller's time, and letters: r for a retry,
+-- w if replicas are waited for, t to go by the caller's time. (Else its time is only noted; expiry is by the server's.)
 -- Nothing is written here. What the effect needs follows in a file of its own, which ends in `commit` or `refused`.
+-- The answer is one line, "status life version first count ...": the server takes far longer to send a table.
 local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at')
-local time = call('TIME')
-local clock = time[1] * 1000000 + time[2]
-local now = ARGV[8] == '' and clock or tonumber(ARGV[8])
-local at = string.format('%.0f', now)
+local at, letters = ARGV[8], ARGV[9]
 local life, ended = facts[1], false
-if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return {'headless', '', 0, 0, 0} end
-if life and facts[8] ~= '' and tonumber(facts[8]) <= now then life, ended = false, true end
+
+local function server_time()
+  local time = call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+local function has(letter)
+  return letters ~= '' and string.find(letters, letter, 1, true)
+end
+
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return 'headless - 0 0 0' end
+if life and facts[8] ~= '' and tonumber(facts[8]) <= (has('t') and tonumber(at) or server_time()) then
+  life, ended = false, true
+end
 
 local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], ''
 if life then
   version, last_seq, state = tonumber(facts[2]), tonumber(facts[3]), facts[4]
   size, dimension, ttl = tonumber(facts[5]), facts[6], facts[7]
-  if not (version and last_seq and size and unpacked(state)) then return {'headless', '', 0, 0, 0} end
+  if not (version and last_seq and size and unpacked(state)) then return 'headless - 0 0 0' end
 end
 
 local function refused(status)
-  return {status, life or '', version, 0, 0, dimension}
+  return status .. ' ' .. (life or '-') .. ' ' .. version .. ' 0 0 ' .. dimension
 end
 
 -- A change from its line in the stream: version, first seq, count, time, state, and the other fields by name.
@@ -34,16 +44,16 @@ end
 
 local function replayed(change)
   -- WAIT counts replicas that have all this connection wrote: a replay that writes nothing would prove nothing.
-  if string.find(ARGV[9], 'w', 1, true) then call('HSET', META, 'life', life) end
+  if has('w') then call('HSET', META, 'life', life) end
   local _, _, _, messages = unpacked(change.state)
   local others = change.others
-  return {'replayed', life, change.version, change.first, change.count, others.snapshot or '', change.at, messages,
-          others.label or false}
+  return 'replayed ' .. life .. ' ' .. change.version .. ' ' .. change.first .. ' ' .. change.count .. ' '
+    .. (others.snapshot or '-') .. ' ' .. change.at .. ' ' .. messages .. (others.label and '\n' .. others.label or '')
 end
 
 local keyed = ''
 if life then
-  if string.find(ARGV[9], 'r', 1, true) then
+  if has('r') then
     for _, row in ipairs(call('XREVRANGE', CHANGES, '+', '-')) do
       if row[2][4] == ARGV[1] then return replayed(change_in(row)) end
     end
@@ -140,7 +150,14 @@ local function commit(kind, after, plan)
   if plan.undo then set('undo', plan.undo) elseif plan.undoable then set('undo', with_undo_step(kind, after)) end
   if plan.ttl then set('ttl', ttl) end
   if ARGV[4] ~= '' then set('k' .. ARGV[4], keyed .. version) end
-  if ttl ~= '' then set('expires_at', string.format('%.0f', now + tonumber(ttl) * 1000000)) elseif plan.ttl then set('expires_at', '') end
+  local clock
+  if ttl ~= '' then
+    clock = server_time()
+    local now = has('t') and tonumber(at) or clock
+    set('expires_at', string.format('%.0f', now + tonumber(ttl) * 1000000))
+  elseif plan.ttl then
+    set('expires_at', '')
+  end
   call('HSET', META, unpack(fields))
   if version % PRUNED == 0 and version > REMEMBERED then forget_old_changes() end
   if ttl ~= '' and tonumber(ttl) < 1e10 then
@@ -150,6 +167,8 @@ local function commit(kind, after, plan)
   elseif plan.ttl then
     for i = 1, 5 do call('PERSIST', KEYS[i]) end
   end
+  local receipt = 'applied ' .. life .. ' ' .. version .. ' ' .. first .. ' ' .. count
+  if not plan.snapshot then return receipt end
   local _, _, _, messages = unpacked(after)
-  return {'applied', life, version, first, count, plan.snapshot or '', at, messages}
+  return receipt .. ' ' .. plan.snapshot .. ' ' .. at .. ' ' .. messages .. (plan.label and '\n' .. plan.label or '')
 end
