@@ -87,16 +87,20 @@ def test_an_exhausted_pool_is_not_written(url: str) -> None:
 @contextmanager
 def held(store: Any) -> Iterator[None]:
     """Somebody has the pool's only connection."""
-    with store._engine.backend._port._lender.lend(time.monotonic() + 5):
-        yield
+    pool = store._engine.backend._port._lender
+    connection = pool.take(time.monotonic() + 5)
+    yield
+    pool.give_back(connection)
 
 
 def test_tasks_find_an_exhausted_pool_too(url: str) -> None:
     async def main() -> None:
         async with await everturn.open_async(url, timeout=0.3, pool_size=1) as store:
-            async with store._engine.backend._port._lender.lend(time.monotonic() + 5):  # type: ignore[attr-defined]
-                calls = [store.add_messages("a", turn("2")), store.add_messages("b", turn("2")), store.get_history("a")]
-                outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            pool: Any = store._engine.backend._port._lender  # type: ignore[attr-defined]
+            connection = await pool.take(time.monotonic() + 5)
+            calls = [store.add_messages("a", turn("2")), store.add_messages("b", turn("2")), store.get_history("a")]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            await pool.give_back(connection)
             assert [getattr(outcome, "outcome", outcome) for outcome in outcomes] == ["not_written"] * 3
             assert await store.get_history("a") == []
 

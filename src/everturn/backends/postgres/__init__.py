@@ -71,11 +71,11 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBacke
     from everturn.backend import drive
     from everturn.backends.postgres.backend import PostgresBackend
     from everturn.backends.postgres.connections import Pool
-    from everturn.backends.postgres.ports import BlockingPort, Own
+    from everturn.backends.postgres.ports import BlockingPort
 
     conninfo, name = _conninfo(url, options)
     pool = Pool(conninfo, options.get("pool_size", POOL_SIZE), name)
-    backend = PostgresBackend(BlockingPort(Own(pool), name), **_names(options))
+    backend = PostgresBackend(BlockingPort(pool, name), **_names(options))
     try:
         drive(backend.prepare(deadline))
     except BaseException:
@@ -88,11 +88,11 @@ async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> A
     """The same in the running event loop."""
     from everturn.backends.postgres.backend import AsyncPostgresBackend
     from everturn.backends.postgres.connections import AsyncPool
-    from everturn.backends.postgres.ports import AsyncOwn, AsyncPort
+    from everturn.backends.postgres.ports import AsyncPort
 
     conninfo, name = _conninfo(url, options)
     pool = AsyncPool(conninfo, options.get("pool_size", POOL_SIZE), name)
-    backend = AsyncPostgresBackend(AsyncPort(AsyncOwn(pool), name), **_names(options))
+    backend = AsyncPostgresBackend(AsyncPort(pool, name), **_names(options))
     try:
         await backend.prepare(deadline)
     except BaseException:

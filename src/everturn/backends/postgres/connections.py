@@ -52,6 +52,7 @@ class TimedConnection(psycopg.Connection[Any]):
     """A blocking connection. Past `deadline` it is closed: whatever the server does, the caller goes on."""
 
     deadline: float = math.inf
+    kept_cursor: psycopg.Cursor[Any] | None = None
 
     @classmethod
     def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
@@ -109,9 +110,11 @@ def prepare(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) 
 
 
 def cursor_on(connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
-    """A cursor as we need it, whatever an injected connection makes by default."""
-    cursor = psycopg.Cursor(connection, row_factory=tuple_row)
-    cursor.format = pq.Format.BINARY
+    """A cursor as we need it, whatever an injected connection makes by default. Our own connections keep theirs."""
+    cursor = getattr(connection, "kept_cursor", None)
+    if cursor is None:
+        cursor = psycopg.Cursor(connection, row_factory=tuple_row)
+        cursor.format = pq.Format.BINARY
     return cursor
 
 
@@ -176,6 +179,7 @@ class Pool:
         finally:
             _connect_by.reset(token)
         prepare(connection)
+        connection.kept_cursor = cursor_on(connection)
         return connection
 
     def give_back(self, connection: TimedConnection) -> None:

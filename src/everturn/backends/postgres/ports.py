@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
 from psycopg import pq
 
 from everturn.backends.postgres import faults
-from everturn.backends.postgres.connections import AsyncPool, Pool, async_cursor_on, cursor_on, prepare
+from everturn.backends.postgres.connections import async_cursor_on, cursor_on, prepare
 from everturn.errors import InvalidInput
 
 Rows: TypeAlias = list[Any]  # tuples; a statement and its reader know the columns
@@ -49,9 +48,11 @@ class Port(Protocol):
 
 
 class Lender(Protocol):
-    """Who has blocking connections."""
+    """Who has blocking connections: connections.Pool, or Given."""
 
-    def lend(self, deadline: float) -> AbstractContextManager[Any]: ...
+    def take(self, deadline: float) -> Any: ...
+
+    def give_back(self, connection: Any) -> None: ...
 
     def close(self) -> None: ...
 
@@ -64,79 +65,66 @@ class BlockingPort:
         self.name = name
 
     async def run(self, call: Call, deadline: float) -> Rows:
-        with faults.translated(self.name) as fault, self._lender.lend(deadline) as connection:
-            cursor = cursor_on(connection)
-            fault.sent = call.writes
-            cursor.execute(call.statement, call.parameters, prepare=False)
-            return cursor.fetchall()
+        with faults.translated(self.name) as fault:
+            connection = self._lender.take(deadline)
+            try:
+                cursor = cursor_on(connection)
+                fault.sent = call.writes
+                cursor.execute(call.statement, call.parameters, prepare=False)
+                return cursor.fetchall()
+            finally:
+                self._lender.give_back(connection)
 
     async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
-        with faults.translated(self.name) as fault, self._lender.lend(deadline) as connection:
-            fault.sent = True
-            with connection.transaction():
-                cursor = cursor_on(connection)
-                for script in scripts:
-                    cursor.format = pq.Format.TEXT if not script.parameters else pq.Format.BINARY
-                    cursor.execute(script.statement, script.parameters or None, prepare=False)
-                return cursor.fetchall() if cursor.description else []
+        with faults.translated(self.name) as fault:
+            connection = self._lender.take(deadline)
+            try:
+                fault.sent = True
+                with connection.transaction():
+                    cursor = connection.cursor()
+                    for script in scripts:
+                        cursor.execute(script.statement, script.parameters or None, prepare=False)
+                    return cursor.fetchall() if cursor.description else []
+            finally:
+                self._lender.give_back(connection)
 
     async def close(self) -> None:
         self._lender.close()
 
 
-class Own:
-    """Lends from our pool."""
-
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
-
-    @contextmanager
-    def lend(self, deadline: float) -> Iterator[Any]:
-        connection = self._pool.take(deadline)
-        try:
-            yield connection
-        finally:
-            self._pool.give_back(connection)
-
-    def close(self) -> None:
-        self._pool.close()
-
-
 class Given:
-    """Lends from a pool or connection we were given. It keeps its own time, and stays open when the store is closed."""
+    """Lends a connection we were given, or those of a pool. They keep their own time, and stay open after the store."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
+        self._is_pool = hasattr(client, "getconn")
         self._name = name
         self._closed = False
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    @contextmanager
-    def lend(self, deadline: float) -> Iterator[Any]:
+    def take(self, deadline: float) -> Any:
         if self._closed:
             raise faults.closed(self._name)
-        if not hasattr(self._client, "getconn"):
-            yield _usable(self._client, self._known)
-            return
-        with _lent(self._client, self._name, deadline) as connection:
-            yield _usable(connection, self._known)
+        if not self._is_pool:
+            return _usable(self._client, self._known)
+        from psycopg_pool import PoolTimeout
+
+        try:
+            connection = self._client.getconn(timeout=max(0.0, deadline - time.monotonic()))
+        except PoolTimeout as exc:
+            raise faults.exhausted(self._name) from exc
+        try:
+            return _usable(connection, self._known)
+        except BaseException:
+            self._client.putconn(connection)
+            raise
+
+    def give_back(self, connection: Any) -> None:
+        if self._is_pool:
+            self._client.putconn(connection)
 
     def close(self) -> None:
         self._closed = True
-
-
-@contextmanager
-def _lent(pool: Any, name: str, deadline: float) -> Iterator[Any]:
-    from psycopg_pool import PoolTimeout
-
-    try:
-        connection = pool.getconn(timeout=max(0.0, deadline - time.monotonic()))
-    except PoolTimeout as exc:
-        raise faults.exhausted(name) from exc
-    try:
-        yield connection
-    finally:
-        pool.putconn(connection)
 
 
 def _usable(connection: Any, known: weakref.WeakSet[Any]) -> Any:
@@ -165,9 +153,11 @@ def checked_connection(connection: Any) -> None:
 
 
 class AsyncLender(Protocol):
-    """Who has connections of an event loop."""
+    """Who has connections of an event loop: connections.AsyncPool, or AsyncGiven."""
 
-    def lend(self, deadline: float) -> AbstractAsyncContextManager[Any]: ...
+    async def take(self, deadline: float) -> Any: ...
+
+    async def give_back(self, connection: Any) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -188,7 +178,8 @@ class AsyncPort:
     async def send(self, choose: Callable[[], Call | None], deadline: float) -> Rows:
         """Send the call that is chosen once a connection is in hand, if any. Cancelled, it is just dropped."""
         with faults.translated(self.name) as fault:
-            async with self._lender.lend(deadline) as connection:
+            connection = await self._lender.take(deadline)
+            try:
                 call = choose()
                 if call is None:
                     return []
@@ -196,17 +187,21 @@ class AsyncPort:
                 fault.sent = call.writes
                 await cursor.execute(call.statement, call.parameters, prepare=False)
                 return await cursor.fetchall()
+            finally:
+                await self._lender.give_back(connection)
 
     async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
         with faults.translated(self.name) as fault:
-            async with self._lender.lend(deadline) as connection:
+            connection = await self._lender.take(deadline)
+            try:
                 fault.sent = True
                 async with connection.transaction():
-                    cursor = async_cursor_on(connection)
+                    cursor = connection.cursor()
                     for script in scripts:
-                        cursor.format = pq.Format.TEXT if not script.parameters else pq.Format.BINARY
                         await cursor.execute(script.statement, script.parameters or None, prepare=False)
                     return await cursor.fetchall() if cursor.description else []
+            finally:
+                await self._lender.give_back(connection)
 
     async def close(self) -> None:
         await self._lender.close()
@@ -232,40 +227,21 @@ async def until_done(task: asyncio.Task[Any]) -> Any:
     return task.result()
 
 
-class AsyncOwn:
-    """Lends from our pool."""
-
-    def __init__(self, pool: AsyncPool) -> None:
-        self._pool = pool
-
-    @asynccontextmanager
-    async def lend(self, deadline: float) -> AsyncIterator[Any]:
-        connection = await self._pool.take(deadline)
-        try:
-            yield connection
-        finally:
-            await self._pool.give_back(connection)
-
-    async def close(self) -> None:
-        await self._pool.close()
-
-
 class AsyncGiven:
-    """Lends from a pool or connection we were given; see Given."""
+    """Lends a connection we were given, or those of a pool; see Given."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
+        self._is_pool = hasattr(client, "getconn")
         self._name = name
         self._closed = False
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    @asynccontextmanager
-    async def lend(self, deadline: float) -> AsyncIterator[Any]:
+    async def take(self, deadline: float) -> Any:
         if self._closed:
             raise faults.closed(self._name)
-        if not hasattr(self._client, "getconn"):
-            yield _usable(self._client, self._known)
-            return
+        if not self._is_pool:
+            return _usable(self._client, self._known)
         from psycopg_pool import PoolTimeout
 
         try:
@@ -273,8 +249,13 @@ class AsyncGiven:
         except PoolTimeout as exc:
             raise faults.exhausted(self._name) from exc
         try:
-            yield _usable(connection, self._known)
-        finally:
+            return _usable(connection, self._known)
+        except BaseException:
+            await self._client.putconn(connection)
+            raise
+
+    async def give_back(self, connection: Any) -> None:
+        if self._is_pool:
             await self._client.putconn(connection)
 
     async def close(self) -> None:
