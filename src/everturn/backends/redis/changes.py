@@ -33,6 +33,8 @@ _APPLIED = Status.APPLIED, Status.REPLAYED
 def call_for(request: ChangeRequest, now: str, *, waits: bool) -> tuple[Script, list[Any]]:
     """The script that carries a change out, and its arguments."""
     script, own = _EFFECTS[type(request.effect)](request.effect)
+    if script is scripts.APPEND and _is_plain(request, request.effect):
+        script = scripts.TURN
     return script, head_of(request, now, waits=waits) + own
 
 
@@ -50,6 +52,18 @@ def head_of(request: ChangeRequest, now: str, *, waits: bool) -> list[Any]:
         now or time.time_ns() // 1000,
         ("r" if request.retry else "") + ("w" if waits else "") + ("t" if now else ""),
     ]
+
+
+def _is_plain(request: ChangeRequest, effect: Any) -> bool:
+    """Whether it is a turn of messages only, without a key or a condition, and the first attempt: turn.lua's case."""
+    return (
+        request.key is None
+        and not request.retry
+        and request.expected_version is None
+        and request.expected_life is None
+        and effect.after is None
+        and effect.messages == len(effect.drafts) > 0
+    )
 
 
 def _append(effect: Append) -> tuple[Script, list[Any]]:

@@ -205,13 +205,22 @@ class BlockingLines:
 
 def packed(commands: Sequence[Command]) -> list[bytes]:
     """The commands as they go over the wire, in one piece."""
-    pieces: list[bytes] = []
-    for command in commands:
-        pieces.append(b"*%d\r\n" % len(command))
-        for part in command:
-            piece = part if type(part) is bytes else str(part).encode() if type(part) is not str else part.encode()
-            pieces.append(b"$%d\r\n%b\r\n" % (len(piece), piece))
-    return [b"".join(pieces)]
+    return [b"".join([_pack(tuple(command)) for command in commands])]
+
+
+def _pack_slowly(command: tuple[Any, ...]) -> bytes:
+    pieces = [b"*%d\r\n" % len(command)]
+    for part in command:
+        piece = part if isinstance(part, bytes) else str(part).encode()
+        pieces.append(b"$%d\r\n%b\r\n" % (len(piece), piece))
+    return b"".join(pieces)
+
+
+_pack: Callable[[Any], bytes] = _pack_slowly
+try:
+    from hiredis import pack_command as _pack
+except ImportError:
+    pass
 
 
 def _converse(connection: Any, commands: Sequence[Command], deadline: float) -> list[Any]:

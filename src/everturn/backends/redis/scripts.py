@@ -23,6 +23,7 @@ def _load(*names: str) -> Script:
 
 
 APPEND = _load("state", "change", "append")
+TURN = _load("turn", "state", "change", "append")
 SET_FLOOR = _load("state", "change", "set_floor")
 CLEAR = _load("state", "change", "clear")
 SNAPSHOT = _load("state", "change", "snapshot")
