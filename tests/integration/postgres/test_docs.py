@@ -46,10 +46,10 @@ def test_the_python_runs(server: PostgresServer) -> None:
     code = code.replace("postgresql://user@host/db", f"{address}/postgres").replace("verify-full", "disable")
     with ConnectionPool(server.url, min_size=1, kwargs={"autocommit": True}) as pool, ExitStack() as stack:
 
-        def open(url: str, **options: Any) -> Any:
+        def opened(url: str, **options: Any) -> Any:
             return stack.enter_context(everturn.open(url, **options))
 
-        exec(compile(code, str(PAGE), "exec"), {"everturn": Names(open, everturn.from_client), "pool": pool})
+        exec(compile(code, str(PAGE), "exec"), {"everturn": Names(opened, everturn.from_client), "pool": pool})
 
 
 class Names(NamedTuple):
