@@ -87,14 +87,16 @@ _known_engines: dict[str, EntryPoint] = {}  # looking for them takes longer than
 
 
 def _entry_points() -> dict[str, EntryPoint]:
-    from importlib.metadata import entry_points  # 30 ms, which a program that only handles messages need not pay
+    # 30 ms to import, which a program that only handles messages need not pay.
+    from importlib.metadata import MetadataPathFinder, entry_points
 
     if not _known_engines:
         try:
             _known_engines.update((entry_point.name, entry_point) for entry_point in entry_points(group=GROUP))
         except OSError as exc:
             raise _no_list(exc) from exc
-        if not _known_engines:  # ours are always there: so they could not be read
+        if not _known_engines:  # ours are always there: so they could not be read, and the reader remembers none
+            MetadataPathFinder().invalidate_caches()
             raise _no_list("it came out empty")
     return _known_engines
 

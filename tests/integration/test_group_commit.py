@@ -24,6 +24,7 @@ from everturn import (
     Summary,
     VersionConflict,
 )
+from everturn.backends.sqlite.commit import Stage
 from tests.integration.children import eventually, eventually_async, locked, run
 from tests.integration.disks import HeldDisk
 from tests.integration.turns import (
@@ -83,8 +84,9 @@ class Attempt(threading.Thread):
         return self.result if self.error is None else self.error
 
 
-def queue(store: Any) -> Any:
-    return store._engine.backend._commits._queue
+def queue(store: Any) -> list[Any]:
+    """The changes that wait; those that run stay in the queue until they are settled."""
+    return [job for job in tuple(store._engine.backend._commits._queue) if job.stage is Stage.WAITING]
 
 
 def play(story: Callable[[], Any]) -> None:
