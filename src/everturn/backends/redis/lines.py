@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
 
+LONGEST = 86_400.0  # seconds that a socket is told to wait, where the deadline is no deadline
 Command = Sequence[bytes | str | int]
 
 
@@ -242,4 +243,4 @@ def _left(deadline: float) -> float:
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("the time is up")
-    return left
+    return min(left, LONGEST)
