@@ -741,14 +741,19 @@ class Walk(RuleBasedStateMachine):
     def page_through_sessions(self, namespace: str, limit: int, order: Any) -> None:
         model = self.models[namespace]
         live = sorted((name for name in model.sessions if model.live(name)), key=str.encode)
-        listed: list[str] = []
+        listed: list[everturn.SessionInfo] = []
         page = None
         while True:
             found = self.stores[namespace, 0].sessions(limit=limit, page=page, order=order)
-            listed += (session.session_id for session in found.sessions)
+            listed += found.sessions
             if (page := found.next) is None:
                 break
-        assert listed == live if order is None else sorted(listed, key=str.encode) == live
+        if order is None:
+            assert [session.session_id for session in listed] == live
+        else:  # at least once, the latest changed first
+            assert sorted({session.session_id for session in listed}, key=str.encode) == live
+            times = [session.changed_at for session in listed[: len(live)]]
+            assert times == sorted(times, reverse=True)
         with_prefix = [name for name in live if name.startswith("a")]
         assert [session.session_id for session in self.stores[namespace, 1].sessions("a").sessions] == with_prefix
 
