@@ -12,6 +12,10 @@ from everturn import ChatMessage, MemoryStoreError, Record, Summary, ToolCall
 
 STEPS = 120
 SESSIONS = ("a", "b", "c")
+KINDS = (
+    *("append", "append", "append", "append", "keyed", "expected", "replace", "trim", "clear", "undo", "force"),
+    *("snapshot", "rollback", "rollback", "delete", "ttl", "fork", "compact"),
+)
 
 
 class Walk:
@@ -56,28 +60,7 @@ class Walk:
 
     def step(self) -> None:
         choose, name = self.choose, self.choose.choice(SESSIONS)
-        kind = choose.choice(
-            [
-                "append",
-                "append",
-                "append",
-                "append",
-                "keyed",
-                "expected",
-                "replace",
-                "trim",
-                "clear",
-                "undo",
-                "force",
-                "snapshot",
-                "rollback",
-                "rollback",
-                "delete",
-                "ttl",
-                "fork",
-                "compact",
-            ]
-        )
+        kind = choose.choice(KINDS)
         entries, after, most = self.entries(), choose.randrange(0, 12), choose.randrange(0, 8)
         key, version = f"k{choose.randrange(6)}", choose.randrange(0, 30)
         pair = choose.choice(self.snapshots[name]) if self.snapshots[name] else ("none", "none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import threading
 import time
 from typing import Any
@@ -91,6 +92,16 @@ def test_options_of_libpq_pass_and_unknown_ones_do_not(server: PostgresServer) -
         everturn.open(server.url, nonsense=1)
     with pytest.raises(InvalidInput, match="pool_size"):
         everturn.open(server.url, pool_size=0)
+
+
+def test_of_several_hosts_the_one_that_answers_is_found(server: PostgresServer, schema: str) -> None:
+    host, _, port = server.address.partition(":")
+    with socket.create_server((host, 0)) as silent:
+        hosts, ports = f"{host},{host}", f"{silent.getsockname()[1]},{port}"
+        with everturn.open(
+            "postgresql://postgres@/postgres", host=hosts, port=ports, schema=schema, timeout=10
+        ) as store:
+            store.add_messages("a", turn("1"))
 
 
 def test_a_wrong_name_fails_at_once_and_says_so(server: PostgresServer) -> None:

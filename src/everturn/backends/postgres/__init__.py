@@ -50,6 +50,7 @@ def _pool_size(value: object) -> int:
 
 _OF_LIBPQ = (
     *("host", "port", "user", "password", "dbname", "passfile", "service", "application_name", "options"),
+    "connect_timeout",
     *("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "sslnegotiation", "channel_binding", "require_auth"),
     *("target_session_attrs", "load_balance_hosts", "gssencmode", "krbsrvname"),
     *("keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"),
@@ -111,8 +112,12 @@ def _conninfo(url: str, options: Mapping[str, Any]) -> tuple[str, str]:
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
     own = {name: value for name, value in options.items() if name in _OF_LIBPQ}
+    defaults = {"client_encoding": "utf8", "application_name": "everturn"}
     try:
-        conninfo = make_conninfo(url, **{"client_encoding": "utf8", "application_name": "everturn"} | own)
+        conninfo = make_conninfo(url, **defaults | own)
+        if "," in str(conninfo_to_dict(conninfo).get("host", "")):
+            # Of several hosts, one that is silent must not use up the time of the others.
+            conninfo = make_conninfo(conninfo, **{"connect_timeout": "2"} | own)
     except psycopg.Error as exc:
         raise InvalidInput(
             f"is not an address that libpq understands: {' '.join(str(exc).split())}", path="url"
