@@ -24,7 +24,7 @@ from everturn.backends.redis.records import (
 )
 from everturn.backends.redis.sending import Sender
 from everturn.model import Compaction, ErasureReceipt
-from everturn.rules import Jump, Range, clip, merge, minus
+from everturn.rules import Jump, Range, clip, contains, merge, minus
 
 STEP = 500  # entries deleted by one script: a millisecond or so
 NOTHING = Compaction(0, 0, 0)
@@ -32,14 +32,16 @@ NOTHING = Compaction(0, 0, 0)
 
 async def compact(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> Compaction:
     """One step: delete up to STEP entries that no root shows. (Old changes go as new ones come.)"""
-    seen, _ = await look(sender, keys, session_id, now, deadline, snapshots=True, others=True)
+    seen, _ = await look(sender, keys, session_id, now, deadline, snapshots=True)
     if seen.status is not Status.FOUND or seen.session is None:
         return NOTHING
     session = seen.session
     remembered = await changes(sender, keys, deadline)
     needed = reach((state for state, _ in roots(seen)), session.jumps)
     doomed = await _out_of_reach(sender, keys, session, needed, deadline)
-    forgotten = _forgotten(session, remembered, needed)
+    (others,) = await sender.send(keys[2], [("ZRANGE", keys[2], 0, -1)], deadline)
+    summaries = [int(member[1:]) for member in others if member[:1] == b"s"]
+    forgotten = _forgotten(session, remembered, needed, summaries)
     jumps = session.jumps if doomed else _jumps_needed(seen, session, remembered, forgotten)
     seen_texts = session.forgotten_text.decode(), session.jumps_text.decode()
     new_texts = ranges_text(forgotten), jumps_text(jumps)
@@ -71,8 +73,12 @@ async def _out_of_reach(
     return found
 
 
-def _forgotten(session: Session, remembered: Sequence[StoredChange], needed: Reach) -> list[Range]:
+def _forgotten(
+    session: Session, remembered: Sequence[StoredChange], needed: Reach, summaries: Sequence[int]
+) -> list[Range]:
     """The versions that show what has gone or is about to go, and can no longer be read."""
+    kept = needed.whole + needed.summaries
+    going = [seq for seq in summaries if not contains(kept, seq)]
     versions = [stored.change.version for stored in remembered]
     if not versions:
         return []
@@ -82,7 +88,7 @@ def _forgotten(session: Session, remembered: Sequence[StoredChange], needed: Rea
         if clip(lost, stored.change.version, stored.change.version):
             continue
         shown = reach([stored.state], jumps)
-        if minus(shown.whole, needed.whole) or minus(minus(shown.summaries, needed.whole), needed.summaries):
+        if minus(shown.whole, needed.whole) or any(contains(shown.summaries, seq) for seq in going):
             lost.append((stored.change.version, stored.change.version))
     return merge(lost)
 
