@@ -14,6 +14,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 from everturn.backend import ChangeOutcome, ChangeRequest
@@ -123,7 +124,8 @@ class Batches:
             self._turns += 1
             batch: list[_Waiting] = []
             # Claimed only with a connection in hand: what came meanwhile is in, what was withdrawn is out.
-            error = await self._send(lambda: self._claim(batch), max(waiting.deadline for waiting in self._queue))  # noqa: B023 - called within this turn
+            latest = max(waiting.deadline for waiting in self._queue)
+            error = await self._send(partial(self._claim, batch), latest)
             if error is None:
                 continue
             if not batch:  # there is no connection to be had
