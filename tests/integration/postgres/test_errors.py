@@ -11,8 +11,9 @@ from everturn.backends.postgres.faults import TimeUp, translated
 
 
 def told(exc: Exception, *, sent: bool = True) -> MemoryStoreBackendError:
-    with pytest.raises(MemoryStoreBackendError) as caught, translated("db") as fault:
-        fault.sent = sent
+    fault = translated("db")
+    fault.sent = sent
+    with pytest.raises(MemoryStoreBackendError) as caught, fault:
         raise exc
     assert caught.value.__cause__ is exc
     return caught.value

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import psycopg
@@ -14,6 +15,7 @@ import pytest
 import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStoreBackendError, Record, Summary, ToolCall
 from everturn.testing.servers import wait_until
+from tests.contract.places import Clock
 from tests.integration.postgres.writers import Ledger, Threads, turn
 
 ODD = ["\0", "a\0b", "\u2028", "é\u0301", "\U0001f600", "'; DROP TABLE x; --", "%s", "\\", '"', "{}", "\x7f", "\ufffe"]
@@ -258,3 +260,25 @@ def test_expired_sessions_are_reaped_by_many_at_once(url: str, schema: str, besi
         assert store.compact().entries == 40
         assert other.verify().ok
         assert beside.execute(f"SELECT count(*) FROM {schema}.changes").fetchone() == (0,)
+
+
+def test_writers_reap_what_expired_in_bounded_steps(url: str, schema: str, beside: psycopg.Connection[Any]) -> None:
+    clock = Clock()
+    with everturn.open(url, timeout=30) as store:
+        store._engine.backend._clock = clock  # type: ignore[attr-defined]
+        store.add_messages("gone", [ChatMessage("user", str(number)) for number in range(2500)])
+        store.set_ttl("gone", 1)
+        clock.advance(2)
+        left = [2500]
+        for written in range(64, 64 * 6, 64):
+            for _ in range(64):
+                store.add_messages("busy", [ChatMessage("user", "x")])
+            (count,) = beside.execute(f"SELECT count(*) FROM {schema}.entries").fetchone()  # type: ignore[misc]
+            left.append(count - written)
+            if len(left) == 2:
+                clock.advance(-2)  # what is reaped in part does not come back
+                assert store.get_history("gone") == []
+        assert left[-1] == 0
+        assert all(0 <= before - after <= 1000 for before, after in pairwise(left))
+        assert store.add_messages("gone", turn("new")).version == 1
+        assert store.verify().ok
