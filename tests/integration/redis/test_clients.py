@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -147,6 +148,61 @@ def test_hostile_settings_are_said_out_loud() -> None:
         assert any("maxmemory-policy noeviction" in text for text in texts)
         assert any("keeps nothing on disk" in text for text in texts)
         everturn.open(server.url, warnings="off").close()
+
+
+def test_a_store_may_cross_a_fork(server: ValkeyServer) -> None:
+    with everturn.open(server.url) as store:
+        say(store, "a", "parent")
+        child = os.fork()
+        if child == 0:
+            try:
+                for _ in range(50):
+                    say(store, "child", "x")
+            finally:
+                os._exit(0)
+        for _ in range(50):
+            say(store, "parent", "x")
+        assert os.waitpid(child, 0)[1] == 0
+        assert [len(words(store, name)) for name in ("child", "parent")] == [50, 50]
+
+
+def test_an_exhausted_pool_of_a_loop_is_an_error_in_time(server: ValkeyServer) -> None:
+    async def main() -> None:
+        async with await everturn.open_async(server.url, timeout=0.5, max_connections=1) as store:
+            await store.add_messages("a", [user("1")])
+            server.pause()
+            try:
+                ended = await asyncio.gather(*(store.get_history("a") for _ in range(3)), return_exceptions=True)
+            finally:
+                server.resume()
+            assert all(isinstance(error, MemoryStoreBackendError) for error in ended)
+            assert any("connections stayed busy" in str(error) for error in ended)
+            assert len(await store.get_history("a")) == 1
+
+    asyncio.run(main())
+
+
+def test_an_async_store_does_not_notice_killed_connections(server: ValkeyServer) -> None:
+    async def main() -> None:
+        client = redis.asyncio.Redis.from_url(server.url)
+        async with await everturn.open_async(server.url, timeout=20) as store:
+
+            async def harass() -> None:
+                while True:
+                    await client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+                    await client.script_flush()
+                    await asyncio.sleep(0.05)  # time enough to connect again
+
+            trouble = asyncio.create_task(harass())
+            for turn in range(20):
+                await asyncio.gather(*(store.add_messages("a", [user(f"{turn}.{n}")]) for n in range(10)))
+            trouble.cancel()
+            await asyncio.wait([trouble])
+            texts = [message.content for message in await store.get_history("a")]
+            assert len(texts) == len(set(texts)) == 200
+        await client.aclose()
+
+    asyncio.run(main())
 
 
 def test_what_redis_cannot_do_says_what_to_use_instead(store: Any) -> None:

@@ -190,6 +190,8 @@ class _Post:
             await converse(self._node, self._lender, batch, max(letter.deadline for letter in batch))
         except MemoryStoreBackendError as exc:
             error = exc
+        except Exception as exc:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            error = faults.unanswered(where(self._node), exc)
         except asyncio.CancelledError:
             error = faults.closed()
             raise

@@ -13,7 +13,7 @@ from everturn.backends.redis import scripts
 from everturn.backends.redis.looks import Seen, look
 from everturn.backends.redis.names import Keys
 from everturn.backends.redis.reach import Reach, reach, roots
-from everturn.backends.redis.reads import Log, changes
+from everturn.backends.redis.reads import changes
 from everturn.backends.redis.records import (
     Session,
     StoredChange,
@@ -21,12 +21,13 @@ from everturn.backends.redis.records import (
     message_row,
     ranges_of,
     ranges_text,
+    seq_of,
 )
 from everturn.backends.redis.sending import Sender
 from everturn.model import Compaction, ErasureReceipt
 from everturn.rules import Jump, Range, clip, contains, merge, minus
 
-STEP = 500  # entries deleted by one script: a millisecond or so
+STEP = 250  # entries deleted by one script: a millisecond or so
 NOTHING = Compaction(0, 0, 0)
 
 
@@ -61,16 +62,15 @@ async def _out_of_reach(
     everything = [(1, session.info.last_seq)] if session.info.last_seq else []
     found: list[tuple[int, int]] = []
     for first, last in minus(everything, needed.whole):
-        for low in range(first, last + 1, STEP):
-            log = Log(sender, keys[1], deadline)
-            await log.fetch([(low, min(low + STEP - 1, last))])
-            for seq, (kind, value) in sorted(log.entries.items()):
-                hidden = kind != b"summary" or not clip(needed.summaries, seq, seq)
-                if hidden:
+        low = first
+        while low <= last and len(found) < STEP:
+            (rows,) = await sender.send(keys[1], [("XRANGE", keys[1], low, last, "COUNT", STEP)], deadline)
+            for name, (kind, value, *_) in rows:
+                seq = seq_of(name)
+                if kind != b"summary" or not contains(needed.summaries, seq):
                     found.append((seq, len(message_row(seq, value)[3])))
-            if len(found) >= STEP:
-                return found[:STEP]
-    return found
+            low = seq_of(rows[-1][0]) + 1 if len(rows) == STEP else last + 1
+    return found[:STEP]
 
 
 def _forgotten(

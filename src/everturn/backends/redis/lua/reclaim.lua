@@ -9,11 +9,11 @@ local jumps = seen[3] or ''
 if ARGV[5] ~= ARGV[4] and string.sub(jumps, 1, #ARGV[4]) == ARGV[4] then
   call('HSET', META, 'jumps', ARGV[5] .. string.sub(jumps, #ARGV[4] + 1))
 end
-local count, size = 0, 0
+local count, size, others = 0, 0, call('EXISTS', OTHERS) == 1
 for i = 6, #ARGV, 2 do
   if call('XDEL', LOG, ARGV[i] .. '-0') == 1 then
     count, size = count + 1, size + tonumber(ARGV[i + 1])
-    call('ZREMRANGEBYSCORE', OTHERS, ARGV[i], ARGV[i])
+    if others then call('ZREMRANGEBYSCORE', OTHERS, ARGV[i], ARGV[i]) end
   end
 end
 if size > 0 then call('HINCRBY', META, 'bytes', -size) end
