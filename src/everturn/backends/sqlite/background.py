@@ -36,13 +36,13 @@ class _AsyncJob(Job):
     def wait_for_call(self) -> None:
         pass
 
-    def promote(self) -> int:
-        return 0  # the writer thread leads, whichever jobs there are; so it can still be withdrawn
+    def promote(self) -> None:
+        pass  # the writer thread leads, whichever jobs there are; so it can still be withdrawn
 
     def lead_on(self) -> None:
         self._backend.want_lead()
 
-    def call(self) -> None:
+    def wake(self) -> None:
         self._backend.settle(self)
 
 

@@ -26,6 +26,7 @@ from everturn.backends.sqlite.errors import translated
 from everturn.errors import MemoryStoreBackendError
 
 LARGEST_BATCH = 256
+BEAT = 0.05  # seconds after which whoever waits looks whether somebody leads
 
 Work = Callable[[Connection], Any]
 
@@ -53,18 +54,18 @@ class Job(ABC):
 
     @abstractmethod
     def wait_for_call(self) -> None:
-        """Someone else leads: `lead_on` or `call` will come from another thread."""
+        """Someone else leads: `lead_on` or `wake` will come from another thread."""
 
     @abstractmethod
-    def promote(self) -> int:
-        """It is first in line: whoever waits for it is to lead. Returns the thread that will, 0 for one of our own."""
+    def promote(self) -> None:
+        """It is first in line: whoever waits for it is to lead."""
 
     @abstractmethod
     def lead_on(self) -> None:
         """Wake whoever is to lead."""
 
     @abstractmethod
-    def call(self) -> None:
+    def wake(self) -> None:
         """It is done: wake whoever waits for it."""
 
     def outcome(self) -> Any:
@@ -74,28 +75,30 @@ class Job(ABC):
 
 
 class _ThreadJob(Job):
-    """A change that a thread waits for. The thread that leads at once needs no event to wait for itself."""
+    """A change that a thread waits for. The thread that leads at once need not wait for itself.
 
-    __slots__ = ("gone_on", "thread")
+    `asleep` is a lock held while it waits, not an Event: an interrupt cannot leave a bare lock in a state between.
+    """
+
+    __slots__ = ("asleep",)
 
     def __init__(self, work: Work, deadline: float) -> None:
         super().__init__(work, deadline)
-        self.gone_on: threading.Event | None = None
-        self.thread = threading.get_ident()
+        self.asleep: threading.Lock | None = None
 
     def wait_for_call(self) -> None:
-        self.gone_on = threading.Event()
+        self.asleep = threading.Lock()
+        self.asleep.acquire()
 
-    def promote(self) -> int:
+    def promote(self) -> None:
         self.stage = Stage.LEADING
-        return self.thread
 
     def lead_on(self) -> None:
-        self.call()
+        self.wake()
 
-    def call(self) -> None:
-        if self.gone_on is not None:
-            self.gone_on.set()
+    def wake(self) -> None:
+        if self.asleep is not None and self.asleep.locked():
+            self.asleep.release()
 
 
 def kept_busy(name: str) -> MemoryStoreBackendError:
@@ -110,94 +113,100 @@ class GroupCommit:
         self._mutex = threading.Lock()
         self._queue: deque[Job] = deque()
         self._led = False  # whether someone leads, or has been asked to
-        self._leader = 0  # the caller's thread that does; 0 for a thread of our own, or nobody
+        self._leading = threading.Lock()  # held by whoever does
 
     # --- for whoever has a change ------------------------------------------------------------------------------------
 
     def enqueue(self, job: Job) -> bool:
         """Add a job to the queue. True: nobody leads, so the caller must see to it that `lead` is called."""
         with self._mutex:
-            # A thread that comes with a change does not lead: if it should, an interrupt took it out of there.
-            must_lead = not self._led or self._leader == threading.get_ident()
+            must_lead, self._led = not self._led, True
             if not must_lead:
                 job.wait_for_call()
-            self._led = True
             self._queue.append(job)
             return must_lead
 
     def withdraw(self, job: Job) -> bool:
         """Take a job back. False: it is running or done, so its outcome has to be waited for."""
         with self._mutex:
-            if job.stage is Stage.WAITING:
+            if job.stage is not Stage.WAITING:
+                return False
+            job.stage = Stage.DONE
+            if job in self._queue:
                 self._queue.remove(job)
-                job.stage = Stage.DONE
-                return True
-            return False
+            return True
 
     def run(self, work: Work, deadline: float) -> Any:
         """Run a change in the calling thread, or have another thread's batch run it; return when it is committed."""
         job = _ThreadJob(work, deadline)
-        self.enqueue(job)
-        if job.gone_on is None:
-            self.lead()
-        else:
-            self._await(job, job.gone_on)
+        try:
+            self.enqueue(job)
+            if job.asleep is None:
+                self.lead()
+            else:
+                self._await(job, job.asleep)
+        except BaseException as exc:  # interrupted: what was not begun is not to be begun any more
+            if not self.withdraw(job):
+                self._fail(job, exc)
+            raise
         return job.outcome()
 
-    def _await(self, job: Job, gone_on: threading.Event) -> None:
-        try:
-            while not gone_on.wait(max(0.0, job.deadline - time.monotonic())):
-                if self.withdraw(job):
-                    job.error = kept_busy(self._database.name)
-                    return
-                gone_on.wait()  # it runs: its outcome is near, and must be known
-        except BaseException:
-            # Interrupted. The job must not be left in the queue, nor the lead with a thread that has gone.
-            if not self.withdraw(job) and job.stage is Stage.LEADING:
-                self._fail(job, KeyboardInterrupt())
-                self._settle()
-            raise
+    def _await(self, job: Job, asleep: threading.Lock) -> None:
+        while not asleep.acquire(timeout=min(BEAT, max(0.0, job.deadline - time.monotonic()))):
+            if time.monotonic() >= job.deadline and self.withdraw(job):
+                job.error = kept_busy(self._database.name)
+                return
+            if not self._leading.locked():
+                # Nobody leads. Most likely somebody is about to; but it may have been interrupted on the way, and to
+                # lead when there is nothing to do does no harm.
+                self.lead()
+            if job.stage is Stage.DONE:
+                return
         if job.stage is Stage.LEADING:
             self.lead()
 
     # --- for whoever leads -------------------------------------------------------------------------------------------
 
     def lead(self) -> None:
-        """Run one batch of what waits, and pass the lead on. Raises nothing of a job's own."""
-        first = self._first()
-        if first is None:
-            return
-        name = self._database.name
-        try:
-            with translated(name):
-                db = self._database.borrow_writer(first.deadline)
-                try:
-                    _roll_back(db)  # what an interrupt may have left open
-                    db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
-                    _run(db, name, self._claim())
-                finally:
-                    _roll_back(db)
-                    self._database.return_writer()
-        except BaseException as exc:
-            self._fail(first, exc)  # no lock in the first job's time; the next may have more of it
-            if not isinstance(exc, Exception):
-                raise
-        finally:
+        """Run one batch of what waits, and pass the lead on. Raises nothing of a job's own.
+
+        An interrupt (Ctrl-C, in the main thread) may end it between any two instructions. Hence jobs stay in the queue
+        until they are settled, the next to lead settles what was left behind, and those who wait look after the lead.
+        """
+        with self._leading:
             self._settle()
+            first = self._first()
+            if first is None:
+                return
+            name = self._database.name
+            try:
+                with translated(name):
+                    db = self._database.borrow_writer(first.deadline)
+                    try:
+                        _roll_back(db)
+                        db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
+                        _run(db, name, self._claim())
+                    finally:
+                        _roll_back(db)
+                        self._database.return_writer()
+            except BaseException as exc:
+                self._fail(first, exc)  # no lock in the first job's time; the next may have more of it
+                if not isinstance(exc, Exception):
+                    raise
+            finally:
+                self._settle()
+                self._pass_on()
 
     def _first(self) -> Job | None:
         """The job on whose time the lock is waited for. None: all were withdrawn, and nobody needs to lead."""
         with self._mutex:
-            if self._queue:
-                return self._queue[0]
-            self._led, self._leader = False, 0
-            return None
+            self._led = bool(self._queue)
+            return self._queue[0] if self._queue else None
 
     def _claim(self) -> list[Job]:
-        """The batch. It stays in the queue until it is settled, so that an interrupt cannot lose it."""
         # Only now, with the lock in hand: what came while we waited for it is in, and what was withdrawn is out.
         with self._mutex:
-            batch = list(islice(self._queue, LARGEST_BATCH))
+            batch = [job for job in islice(self._queue, LARGEST_BATCH) if job.stage is not Stage.DONE]
             for job in batch:
                 job.stage = Stage.RUNNING
             return batch
@@ -210,26 +219,32 @@ class GroupCommit:
                 job.stage = Stage.DONE
 
     def _settle(self) -> None:
-        """Pass the lead on, and tell those whose jobs are done."""
+        """Take those that were run out of the queue, and tell whoever waits for them."""
         with self._mutex:
             settled: list[Job] = []
             while self._queue and self._queue[0].stage in (Stage.RUNNING, Stage.DONE):
                 settled.append(self._queue.popleft())
-            heir = self._queue[0] if self._queue else None
-            self._led, self._leader = heir is not None, heir.promote() if heir is not None else 0
-        if heir is not None:
-            heir.lead_on()
         for job in settled:
             if job.stage is Stage.RUNNING:  # interrupted between the commit and its answer
-                job.error = MemoryStoreBackendError("interrupted", outcome="unknown")
+                job.error = MemoryStoreBackendError("interrupted", outcome="unknown", transient=True)
                 job.stage = Stage.DONE
-            job.call()
+            job.wake()
+
+    def _pass_on(self) -> None:
+        with self._mutex:
+            heir = self._queue[0] if self._queue else None
+            self._led = heir is not None
+            if heir is not None:
+                heir.promote()
+        if heir is not None:
+            heir.lead_on()
 
     def forget(self) -> None:
         """In the child of a fork: the threads whose changes wait here are in the parent."""
         self._mutex = threading.Lock()
+        self._leading = threading.Lock()
         self._queue.clear()
-        self._led, self._leader = False, 0
+        self._led = False
 
 
 def _run(db: Connection, name: str, batch: list[Job]) -> None:
@@ -246,6 +261,7 @@ def _together(db: Connection, name: str, batch: list[Job]) -> bool:
     Full disk, IO error, interrupt: these end the transaction whatever the savepoints say, and nobody says which change
     was the bad one. One by one, the good ones pass.
     """
+    db.patience.deadline = max(job.deadline for job in batch)
     try:
         for job in batch:
             _in_savepoint(db, name, job)
@@ -281,6 +297,7 @@ def _in_savepoint(db: Connection, name: str, job: Job) -> None:
 def _alone(db: Connection, name: str, job: Job) -> None:
     """Run one change as a transaction of its own."""
     job.result = job.error = None
+    db.patience.deadline = job.deadline
     try:
         with translated(name):
             if not db.in_transaction:

@@ -22,7 +22,7 @@ from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 
 Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
 
-LONGEST_LOAN = 60.0  # seconds; every call has a time-out of its own, far below
+LONGEST_LOAN = 60.0  # seconds that a fork or close waits for calls under way
 IDLE_READERS = 8  # connections kept open for the next read; more are opened under load, and closed after it
 
 
@@ -76,9 +76,8 @@ class Database:
         self._namespace = namespace
         self._synchronous = synchronous
         self._vfs = vfs
-        self._gate = threading.Condition(threading.RLock())
+        self._gate = threading.Lock()
         self._lent = 0
-        self._shut = False  # while a fork is under way
         self._closed = False
         self._writer: Connection | None = None
         self._idle: list[Connection] = []
@@ -145,7 +144,6 @@ class Database:
             db = self._idle.pop()
         except IndexError:
             db = self._connect(deadline)
-            db.set_progress_handler(db.patience.is_over, 50_000)  # a long scan ends with the call's time, too
         db.patience.deadline = deadline
         return db
 
@@ -162,9 +160,7 @@ class Database:
             db.close()
 
     def _enter(self) -> None:
-        with self._gate:
-            while self._shut:
-                self._gate.wait()
+        with self._gate:  # held across a fork, so that nothing is borrowed meanwhile
             if self._closed:
                 raise self.closed_error()
             self._lent += 1
@@ -172,12 +168,17 @@ class Database:
     def _leave(self) -> None:
         with self._gate:
             self._lent -= 1
-            if self._lent == 0 and (self._shut or self._closed):
-                self._gate.notify_all()
 
-    def _await_returns(self) -> None:
+    def _shut(self) -> None:
+        """Take the gate when all has been returned: nothing is lent until it is released."""
         # Bounded: a thread that was interrupted between two instructions may have borrowed for good.
-        self._gate.wait_for(lambda: not self._lent, timeout=LONGEST_LOAN)
+        given_up = time.monotonic() + LONGEST_LOAN
+        while True:
+            self._gate.acquire()
+            if not self._lent or time.monotonic() >= given_up:
+                return
+            self._gate.release()
+            time.sleep(0.0005)
 
     def closed_error(self) -> MemoryStoreBackendError:
         return MemoryStoreBackendError(f"the store on {self.name} is closed", outcome="not_written")
@@ -211,6 +212,7 @@ class Database:
         db.patience = Patience()
         db.patience.deadline = deadline
         db.set_busy_handler(db.patience.wait)
+        db.set_progress_handler(db.patience.is_over, 50_000)  # what takes long ends with the call's time, too
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
         db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten: erase means it
         db.execute("PRAGMA temp_store = MEMORY")
@@ -221,8 +223,11 @@ class Database:
         """Wait for what is under way, then close every connection."""
         with self._gate:
             self._closed = True
-            self._await_returns()
+        self._shut()
+        try:
             self._close_connections()
+        finally:
+            self._gate.release()
         with _fork_lock:
             _open_files.discard(self)
 
@@ -237,22 +242,18 @@ class Database:
 
     def shut_for_fork(self) -> None:
         """SQLite keeps its lock table in the process, and a fork copies it: nothing may be open across one."""
-        self._gate.acquire()
-        self._shut = True
-        self._await_returns()
+        self._shut()
         if self.path:
             self._close_connections()
 
     def open_in_parent(self) -> None:
         """Connections are opened again when they are needed."""
-        self._shut = False
-        self._gate.notify_all()
         self._gate.release()
 
     def open_in_child(self) -> None:
         """The same here; but the other threads, and what they held or waited for, stayed in the parent."""
-        self._shut = False
-        self._gate = threading.Condition(threading.RLock())
+        self._gate = threading.Lock()
+        self._lent = 0
         for reset in self.in_child:
             reset()
 
