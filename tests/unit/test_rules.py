@@ -255,6 +255,8 @@ def test_a_healed_result_stands_behind_its_call_with_only_results_between(messag
             assert results_of(healed[before]), "something else than results between a call and its healed result"
             before -= 1
             assert before >= 0
+        following = healed[index + 1 : index + 2]
+        assert all(m.content == rules.HEALED or not results_of(m) for m in following), "it stands before real results"
 
 
 @few
