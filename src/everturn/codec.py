@@ -10,6 +10,7 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import repeat
 from sys import byteorder
 from typing import Any, Literal, TypeAlias, cast
@@ -188,9 +189,12 @@ def _covers(covers: object, path: str) -> tuple[int, int]:
     raise InvalidInput("covers is (first_seq, last_seq)", path=path)
 
 
+_NO_VECTOR = (str, bytes, bytearray, memoryview, AbstractSet, Mapping)  # iterable, but not numbers in an order
+
+
 def float32(embedding: object, path: str) -> bytes:
     """The embedding as little-endian float32. Raises InvalidInput if it is empty or a number does not fit."""
-    if isinstance(embedding, str | bytes) or not (isinstance(embedding, Iterable) and hasattr(embedding, "__len__")):
+    if isinstance(embedding, _NO_VECTOR) or not (isinstance(embedding, Iterable) and hasattr(embedding, "__len__")):
         raise InvalidInput(f"an embedding is a sequence of numbers, not {name_of(embedding)}", path=path)
     try:
         vector = array("f", embedding)

@@ -40,6 +40,9 @@ class MemoryStoreBackendError(MemoryStoreError):
         self.outcome: Outcome = outcome
         self.transient = transient
 
+    def __str__(self) -> str:
+        return f"{super().__str__()} [{self.outcome}]"  # so that a log line tells, too
+
 
 class VersionConflict(MemoryStoreError):
     """The session is not at the version the caller named; nothing was changed."""

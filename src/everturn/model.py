@@ -82,10 +82,12 @@ class ChatMessage(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, f
     @classmethod
     def from_dict(cls, fields: Mapping[str, JSON]) -> ChatMessage:
         """From a dict with at least `role` and `content`; unknown fields go to `extra`. Raises InvalidInput."""
+        if not isinstance(fields, Mapping):
+            raise InvalidInput(f"a message is a dict or a ChatMessage, not {type(fields).__name__}", path="message")
         for name in ("role", "content"):
-            if name not in fields:
+            if name not in fields and not (name == "content" and fields.get("tool_calls")):
                 raise InvalidInput(f"a message needs {name!r}; it has {sorted(map(str, fields))}", path=name)
-        known = {name: fields[name] for name in MESSAGE_FIELDS if name in fields}
+        known = {"content": None} | {name: fields[name] for name in MESSAGE_FIELDS if name in fields}
         if known.get("metadata", {}) is None:
             del known["metadata"]
         extra = {name: value for name, value in fields.items() if name not in MESSAGE_FIELDS}

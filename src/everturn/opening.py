@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "everturn.backends"
+LONGEST = 10**9  # seconds: thirty years
 
 
 def open(url: str, **options: Any) -> MemoryStore:  # noqa: A001 - everturn.open is the public name
@@ -31,13 +33,15 @@ def open(url: str, **options: Any) -> MemoryStore:  # noqa: A001 - everturn.open
     not know, Unsupported if an engine is not installed, SchemaTooNew, MemoryStoreBackendError if it cannot be had.
     """
     engine, address, settings, own = _resolve(url, options)
-    return MemoryStore(engine.open(address, own, time.monotonic() + settings.timeout), settings)
+    with _drivers(address.partition(":")[0]):
+        return MemoryStore(engine.open(address, own, time.monotonic() + settings.timeout), settings)
 
 
 async def open_async(url: str, **options: Any) -> AsyncMemoryStore:
     """The same, as a store whose methods are awaited. It belongs to the running event loop."""
     engine, address, settings, own = _resolve(url, options)
-    backend = await engine.open_async(address, own, time.monotonic() + settings.timeout)
+    with _drivers(address.partition(":")[0]):
+        backend = await engine.open_async(address, own, time.monotonic() + settings.timeout)
     return AsyncMemoryStore(backend, settings)
 
 
@@ -74,7 +78,8 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
     if not colon or scheme not in known:
         raise InvalidInput(
             f"{url!r} does not begin with a scheme there is an engine for: "
-            + ", ".join(f"{name}://" for name in sorted(known)),
+            + ", ".join(f"{name}://" for name in sorted(known))
+            + ("" if "://" in url else f"; for a file, write sqlite:///{url.removeprefix('sqlite:')}"),
             path="url",
         )
     engine = _load(scheme, known[scheme])
@@ -109,13 +114,19 @@ def _no_list(why: object) -> MemoryStoreBackendError:
 
 
 def _load(scheme: str, entry_point: EntryPoint) -> Opener:
-    try:
+    with _drivers(scheme):
         engine: Opener = entry_point.load()
-    except OSError as exc:
-        raise MemoryStoreBackendError(f"{scheme}:// could not be loaded: {exc}", outcome="not_written") from exc
-    except ImportError as exc:
-        raise Unsupported(f"{scheme}:// needs {exc.name}: pip install 'everturn[{scheme}]'") from exc
     return engine
+
+
+@contextmanager
+def _drivers(scheme: str) -> Iterator[None]:
+    """Say which extra to install where an engine's driver is missing."""
+    try:
+        yield
+    except ImportError as exc:
+        extra = next((name for name in ("redis", "postgres") if scheme.startswith(name)), scheme)
+        raise Unsupported(f"{scheme}:// needs {exc.name}: pip install 'everturn[{extra}]'") from exc
 
 
 # --- options ---------------------------------------------------------------------------------------------------------
@@ -124,11 +135,11 @@ def _load(scheme: str, entry_point: EntryPoint) -> Opener:
 def _positive(path: str) -> Callable[[object], float]:
     def read(value: object) -> float:
         try:
-            number = float(value)  # type: ignore[arg-type]  # whatever it is, float says whether it is a number
-        except (TypeError, ValueError):
+            number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # whatever it is, float says whether it is a number
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
-        if not (number > 0 and math.isfinite(number)):
-            raise InvalidInput(f"is a number above 0, not {value!r}", path=path)
+        if not 0 < number <= LONGEST:
+            raise InvalidInput(f"is a number above 0 and up to {LONGEST:,}, not {value!r}", path=path)
         return number
 
     return read
@@ -139,7 +150,7 @@ def _ttl(value: object) -> float | None:
 
 
 def _bytes(value: object) -> int:
-    return int(_positive("max_message_bytes")(value))
+    return math.ceil(_positive("max_message_bytes")(value))
 
 
 _COMMON: Mapping[str, Callable[[Any], Any]] = {

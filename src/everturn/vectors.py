@@ -21,6 +21,6 @@ def nearest(wanted: bytes, embeddings: Sequence[bytes], k: int) -> list[tuple[fl
     lengths = np.linalg.norm(matrix, axis=1) * np.linalg.norm(vector)
     # Row by row rather than matrix @ vector: BLAS may round equal rows differently, and ties would not be ties.
     products = np.einsum("ij,j->i", matrix, vector)
-    scores = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0)
+    scores = np.divide(products, lengths, out=np.zeros_like(products), where=lengths > 0).clip(-1.0, 1.0)
     best = np.argsort(-scores, kind="stable")[:k]
     return [(float(scores[index]), int(index)) for index in best]

@@ -447,11 +447,12 @@ def use_all(path: Path) -> None:
 
 def test_a_failed_open_leaves_no_handle_and_no_lock(path: Path) -> None:
     make_someone_elses(path)
+    gc.collect()  # what other tests left may be closed at any moment: so there may be fewer handles, but not more
     handles = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else 0
     errors = [refusals(path) for _ in range(5)]
     assert errors
     if handles:
-        assert len(list(Path("/proc/self/fd").iterdir())) == handles
+        assert len(list(Path("/proc/self/fd").iterdir())) <= handles
     apsw.Connection(str(path)).execute("BEGIN EXCLUSIVE; ROLLBACK")
 
 

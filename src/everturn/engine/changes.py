@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Mapping
 from os import urandom
 from typing import Any, TypeAlias, cast
@@ -42,7 +41,7 @@ from everturn.engine.calls import (
     refuse,
 )
 from everturn.engine.rows import EntryReader
-from everturn.errors import InvalidInput
+from everturn.errors import InvalidInput, MemoryStoreBackendError
 from everturn.model import (
     JSON,
     MESSAGE,
@@ -58,6 +57,7 @@ from everturn.model import (
 Expected: TypeAlias = int | Receipt | SessionState | None
 """The version a session must be at: a number (0: it must not exist), or a receipt or state, whose life counts too."""
 
+LONGEST_TTL = 10**9  # seconds: thirty years
 _NO_TURN = (str, bytes, Mapping)  # iterable, but not what was meant
 _DONE = (Status.APPLIED, Status.REPLAYED, Status.UNCHANGED)
 
@@ -258,13 +258,19 @@ class Changes(Caller):
         )
         content = msgspec.json.encode([max_messages, max_tokens, keep_system])
         call = new_call()
+        deadline = self.face.clock() + self.settings.timeout
         while True:
             effect = await self._planned_cut(checked_id(session_id), fit, count_tokens)
             outcome = await self._outcome(
                 session_id, effect, key, expected_version, (content,), call=call, also=Status.MOVED
             )
-            if outcome.status is not Status.MOVED:  # else the head was moved meanwhile: look again
+            if outcome.status is not Status.MOVED:
                 return _receipt(session_id, outcome)
+            if self.face.clock() >= deadline:  # the head was moved meanwhile: look again, but not for ever
+                raise MemoryStoreBackendError(
+                    f"session {session_id!r}: its head was moved again and again while a trim was planned",
+                    outcome="not_written",
+                )
 
     async def _planned_cut(
         self, session_id: str, fit: Callable[..., rules.Cut | None], count: Callable[[ChatMessage], int] | None
@@ -298,7 +304,7 @@ class Changes(Caller):
         expected_version: Expected = None,
     ) -> Receipt:
         """Let the session expire this long after its latest change; None: never. Raises SessionNotFound."""
-        if seconds is not None and (type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds <= 0):
+        if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds <= LONGEST_TTL):
             raise InvalidInput(f"is a number of seconds above 0, or None for no limit, not {seconds!r}", path="seconds")
         effect = SetTTL(None if seconds is None else float(seconds))
         return await self._change(session_id, effect, key, expected_version, (repr(effect.seconds).encode(),))

@@ -55,7 +55,7 @@ class Upkeep(Changes):
         """Look for gaps, bad checksums and dangling pointers, in one session or in everything there is."""
         if session_id is not None:
             entries, problems = await self._verified(checked_id(session_id))
-            return VerifyReport(1, entries, tuple(problems))
+            return VerifyReport(1 if entries or problems else 0, entries, tuple(problems))
         sessions = 0
         entries, problems = await self._verified(None)
         async for session in self._every_session():

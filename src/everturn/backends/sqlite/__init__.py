@@ -94,6 +94,10 @@ def path_in(url: str) -> str:
             path="url",
         )
     path = unquote(rest[1:])
+    if "\0" in path:
+        raise InvalidInput("a path has no NUL", path="url")
+    if rest == "/":
+        raise InvalidInput("names no file; sqlite:// (two slashes) is in memory", path="url")
     return "" if path == ":memory:" else path
 
 

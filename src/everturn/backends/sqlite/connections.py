@@ -95,8 +95,9 @@ class Database:
         except BaseException:
             self._leave()
             raise
-        if not self.path:
-            self._memory.acquire()
+        if not self.path and not self._memory.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            self._leave()
+            raise MemoryStoreBackendError("memory: other calls kept it busy until the time-out", outcome="not_written")
         self._writer.patience.deadline = deadline
         return self._writer
 
@@ -198,9 +199,9 @@ class Database:
         try:
             with self.writer(deadline) as db:
                 # The first statements on a new file can be refused without the busy handler being asked.
-                _patiently(lambda: schema.refuse_foreign(db, self.name), deadline)
-                _patiently(lambda: _make_wal(db, self.path), deadline)
-                _patiently(lambda: schema.migrate(db, self.name), deadline)
+                patiently(lambda: schema.refuse_foreign(db, self.name), deadline)
+                patiently(lambda: _make_wal(db, self.path), deadline)
+                patiently(lambda: schema.migrate(db, self.name), deadline)
         except BaseException:
             self.close()
             raise
@@ -304,7 +305,8 @@ def _make_wal(db: Connection, path: str) -> None:
         )
 
 
-def _patiently(step: Callable[[], None], deadline: float) -> None:
+def patiently(step: Callable[[], object], deadline: float) -> None:
+    """Repeat a step that SQLite refuses without asking the busy handler, until the deadline."""
     while True:
         try:
             step()

@@ -60,7 +60,7 @@ def _found(db: apsw.Connection, path: str, current: int) -> int:
     if application_id not in (0, APPLICATION_ID):
         raise InvalidInput("is a SQLite database of another program; choose another path", path=path)
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if "schema_versions" not in tables:
+    if "schema_versions" not in tables or application_id != APPLICATION_ID:
         if tables:
             raise InvalidInput(
                 "is a SQLite database with tables that are not everturn's; choose another path", path=path

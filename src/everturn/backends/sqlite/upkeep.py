@@ -13,7 +13,7 @@ import msgspec
 
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.changes import REMEMBERED
-from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.connections import Connection, patiently
 from everturn.backends.sqlite.sessions import Session, jumps_to, load, span, state_from
 from everturn.model import Compaction, ErasureReceipt
 from everturn.rules import Jump, Range, State, clip, merge, minus, path
@@ -57,10 +57,11 @@ def compact(db: Connection, session_id: str, now: float) -> Compaction:
         return Compaction(1, 0, 0)
     jumps = jumps_to(db, session.no, session.last_seq)
     needed = reach((state for state, _ in roots(db, session.no)), jumps)
-    _forget_states(db, session, jumps, needed)
-    sizes: list[int] = []
     everything = [(1, session.last_seq)] if session.last_seq else []
     unreachable = minus(everything, needed.whole)
+    if unreachable:
+        _forget_states(db, session, jumps, needed)
+    sizes: list[int] = []
     for first, last in minus(unreachable, needed.summaries):
         sizes += _reclaim(db, "reclaim", session, first, last, STEP - len(sizes))
     for first, last in clip_all(unreachable, needed.summaries):
@@ -85,9 +86,15 @@ def clip_all(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
 
 def _forget_states(db: Connection, session: Session, jumps: Sequence[Jump], needed: Reach) -> None:
     """A remembered version that shows what is about to go can no longer be read: say so, in the same transaction."""
+    gone: dict[State, bool] = {}  # many versions share a state
     for *columns, _, row_id in db.rows(SQL["list_remembered"], session.span):
-        shown = reach([state_from(columns)], jumps)
-        if minus(shown.whole, needed.whole) or minus(minus(shown.summaries, needed.whole), needed.summaries):
+        state = state_from(columns)
+        if state not in gone:
+            shown = reach([state], jumps)
+            gone[state] = bool(
+                minus(shown.whole, needed.whole) or minus(minus(shown.summaries, needed.whole), needed.summaries)
+            )
+        if gone[state]:
             db.execute(SQL["forget_state"], (row_id,))
 
 
@@ -154,7 +161,7 @@ def scrub(receipt: ErasureReceipt, db: Connection) -> ErasureReceipt:
         db.execute("VACUUM")
         # Writers wait while this waits for readers.
         db.patience.deadline = min(db.patience.deadline, time.monotonic() + PATIENCE)
-        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        patiently(lambda: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE), db.patience.deadline)
     except apsw.Error:
         return receipt
     finally:

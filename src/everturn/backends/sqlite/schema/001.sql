@@ -124,4 +124,4 @@ SELECT s.namespace, s.session_id, e.seq, e.turn, e.kind, e.created_at, e.body
   JOIN entries e ON e.id BETWEEN (s.no << 32) + p.first AND (s.no << 32) + p.last
  WHERE e.seq > s.cleared
    AND (e.seq > s.floor OR e.kind = 'summary' OR e.seq IN (SELECT value FROM json_each(ifnull(s.kept, '[]'))))
-   AND (s.expires_at IS NULL OR s.expires_at > unixepoch('subsec'));
+   AND (s.expires_at IS NULL OR s.expires_at > (julianday('now') - 2440587.5) * 86400.0);
