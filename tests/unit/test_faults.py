@@ -329,9 +329,7 @@ def test_the_slow_disk_counts_the_sync_of_every_commit(tmp_path: Path) -> None:
         assert disk.syncs == before + ROWS
 
 
-def test_other_threads_work_while_the_slow_disk_syncs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_threads_work_while_the_slow_disk_syncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     syncing, worked = threading.Event(), threading.Event()
     waits = []
 
