@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from everturn.codec import Draft, EntryRow, MessageRow
+from everturn.codec import Draft, EntryRow
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem, SessionInfo, Snapshot
 from everturn.rules import State
 
@@ -223,7 +223,10 @@ Order: TypeAlias = Literal["recent"] | None
 
 
 class Backend(Protocol):
-    """An engine. Every method is one atomic request, and ends by `deadline` (on the face's clock, monotonic)."""
+    """An engine. Every method ends by `deadline` (on the face's clock, monotonic), and is one atomic request.
+
+    (`erase` may need another to remove the last copies, and `compact` is a step of many.)
+    """
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         """Apply all of the change or nothing, and record it.
@@ -297,6 +300,3 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
         return result
     coroutine.close()
     raise RuntimeError("a blocking backend suspended; use everturn.open_async for an asynchronous one")
-
-
-__all__ = ["Backend", "ChangeOutcome", "ChangeRequest", "MessageRow", "Opener", "Query", "Reading", "Status", "drive"]

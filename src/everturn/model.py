@@ -1,6 +1,6 @@
 """The values callers hand in and get back: entries, receipts, snapshots, facts. Frozen, and pure.
 
-It does not validate what is stored (codec.py does, at the door) and knows no engine.
+It does not say what may be stored (door.py does) and knows no engine.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from everturn import (
     Summary,
     VersionConflict,
 )
-from everturn.backends.sqlite.commit import Stage
+from everturn.backends.sqlite.batch import Stage
 from tests.integration.children import eventually, eventually_async, locked, run
 from tests.integration.disks import HeldDisk
 from tests.integration.turns import (

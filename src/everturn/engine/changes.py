@@ -100,7 +100,10 @@ class Changes(Caller):
         key: str | None = None,
         expected_version: Expected = None,
     ) -> Receipt:
-        """Append one turn of messages, tool calls, summaries and records, mixed: all or nothing, in this order."""
+        """Append one turn of messages, tool calls, summaries and records, mixed: all or nothing, in this order.
+
+        An empty turn changes nothing. Raises InvalidInput, naming the value, if it would not come back as it went in.
+        """
         return await self._append(session_id, self._encoded(entries, "entries"), None, key, expected_version)
 
     async def replace(
@@ -215,7 +218,7 @@ class Changes(Caller):
         """Return to the snapshot's state: messages, tool calls, summaries and records together, in one step.
 
         Moves a pointer and deletes nothing, so it can be undone, and a later snapshot can be returned to as well.
-        Raises SnapshotNotFound, also for another session's snapshot or an earlier life's.
+        Raises SessionNotFound, and SnapshotNotFound also for another session's snapshot or an earlier life's.
         """
         name = checked_snapshot(snapshot)
         return await self._change(session_id, Rollback(name), key, expected_version, (name.encode(),), named=name)

@@ -1,4 +1,7 @@
-"""The methods that read. Each is one request; what it returns is of one moment. An absent session reads as empty."""
+"""The methods that read. Each is one request (diff is two) and returns what was at one moment.
+
+An absent session reads as empty.
+"""
 
 from __future__ import annotations
 

@@ -2,13 +2,14 @@
 
     __init__.py     this: URLs and options
     backend.py      the protocol's operations; background.py runs them for an event loop
-    commit.py       group commit: who writes when
+    commit.py       group commit: who writes when; batch.py how
     changes.py      what a change does; forks.py, upkeep.py the larger ones
     reads.py        what a read does; listing.py and verify.py across sessions
     connections.py  connections, locks, forks; errors.py SQLite's errors as ours
     schema.py       schema/*.sql, the stored form by version
 
-The .sql files hold the statements of the module they are named after.
+The .sql files hold the statements of the module they are named after; listing.py shares reads.sql, forks.py and
+verify.py share upkeep.sql.
 """
 
 from __future__ import annotations

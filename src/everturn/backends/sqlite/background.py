@@ -14,7 +14,8 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from everturn.backends.sqlite.backend import Operations, Work
-from everturn.backends.sqlite.commit import Job, kept_busy
+from everturn.backends.sqlite.batch import Job
+from everturn.backends.sqlite.commit import kept_busy
 from everturn.backends.sqlite.connections import Database
 from everturn.errors import MemoryStoreBackendError
 

@@ -1,0 +1,147 @@
+"""How a batch of changes is run: together in one transaction, or one by one where that fails.
+
+Who runs it, and when, is commit.py's business; what a change does, changes.py's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum, auto
+from typing import Any
+
+import apsw
+
+from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.errors import translated
+from everturn.errors import MemoryStoreBackendError
+
+Work = Callable[[Connection], Any]
+
+
+class Stage(Enum):
+    """How far a change has come."""
+
+    WAITING = auto()
+    LEADING = auto()  # still waiting, and asked to lead the next batch
+    RUNNING = auto()  # too late to withdraw
+    DONE = auto()
+
+
+class Job(ABC):
+    """One change on its way through."""
+
+    __slots__ = ("deadline", "error", "result", "stage", "work")
+
+    def __init__(self, work: Work, deadline: float) -> None:
+        self.work = work
+        self.deadline = deadline
+        self.stage = Stage.WAITING
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    @abstractmethod
+    def wait_for_call(self) -> None:
+        """Someone else leads: `lead_on` or `wake` will come from another thread."""
+
+    @abstractmethod
+    def promote(self) -> None:
+        """It is first in line: whoever waits for it is to lead."""
+
+    @abstractmethod
+    def lead_on(self) -> None:
+        """Wake whoever is to lead."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """It is done: wake whoever waits for it."""
+
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def run_batch(db: Connection, name: str, batch: list[Job]) -> None:
+    """Run the batch in the open transaction. Afterwards every job is done, with a result or an error."""
+    if len(batch) > 1 and _together(db, name, batch):
+        return
+    for job in batch:
+        _alone(db, name, job)
+
+
+def _together(db: Connection, name: str, batch: list[Job]) -> bool:
+    """Run the batch as one transaction. False: SQLite dropped it as a whole, and each has to be run alone.
+
+    Full disk, IO error, interrupt: these end the transaction whatever the savepoints say, and nobody says which change
+    was the bad one. One by one, the good ones pass.
+    """
+    db.patience.deadline = max(job.deadline for job in batch)
+    try:
+        for job in batch:
+            _in_savepoint(db, name, job)
+        _commit(db, name)
+    except MemoryStoreBackendError as exc:
+        if exc.outcome == "not_written":
+            roll_back(db)
+            return False
+        for job in batch:
+            job.error = exc
+    _done(batch)
+    return True
+
+
+def _in_savepoint(db: Connection, name: str, job: Job) -> None:
+    """Run one change of several. Its own error is its own; raises if it took the transaction with it."""
+    job.result = job.error = None
+    with translated(name):
+        db.execute("SAVEPOINT change")
+    try:
+        with translated(name):
+            job.result = job.work(db)
+    except Exception as exc:
+        if not db.in_transaction:
+            raise
+        job.error = exc
+    with translated(name):
+        if job.error is not None:
+            db.execute("ROLLBACK TO change")
+        db.execute("RELEASE change")
+
+
+def _alone(db: Connection, name: str, job: Job) -> None:
+    """Run one change as a transaction of its own."""
+    job.result = job.error = None
+    db.patience.deadline = job.deadline
+    try:
+        with translated(name):
+            if not db.in_transaction:
+                db.execute("BEGIN IMMEDIATE")
+            job.result = job.work(db)
+        _commit(db, name)
+    except Exception as exc:  # noqa: BLE001 - whatever it is, it is this job's, and raised to its caller
+        roll_back(db)
+        job.error = exc
+    _done([job])
+
+
+def _commit(db: Connection, name: str) -> None:
+    try:
+        db.execute("COMMIT")
+    except apsw.Error as exc:
+        # Only a failed sync leaves a doubt: all was written by then, and a crash now could bring it back.
+        doubtful = isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", None) != apsw.SQLITE_IOERR_WRITE
+        with translated(name, "unknown" if doubtful else "not_written"):
+            raise
+
+
+def _done(batch: list[Job]) -> None:
+    for job in batch:
+        job.stage = Stage.DONE
+
+
+def roll_back(db: Connection) -> None:
+    if db.in_transaction:
+        with suppress(apsw.Error):
+            db.execute("ROLLBACK")
