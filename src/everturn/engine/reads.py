@@ -211,7 +211,7 @@ class Reads(Caller):
         return await self.call(lambda _, by: self.backend.sessions(prefix, min(limit, LARGEST_PAGE), page, order, by))
 
     async def find(self, text: str, *, session_id: str | None = None, limit: int = 50) -> list[Match]:
-        """Entries in the histories of one session, or of all, in which the text occurs; newest first.
+        """Entries in the histories of one session, or of all, in which the text occurs; newest first in each session.
 
         ASCII letters match in either case. Searches every string of an entry.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from everturn.backend import Clear, Status
 from everturn.engine.calls import checked_id
 from everturn.engine.changes import Changes
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
@@ -18,8 +19,8 @@ class Upkeep(Changes):
         """Clear every session, one after the other (each atomically, and undoable). Returns how many had something."""
         cleared = 0
         async for session in self._every_session():
-            receipt = await self.clear(session.session_id)
-            cleared += receipt.version > session.version
+            outcome = await self._outcome(session.session_id, Clear(), None, None, ())
+            cleared += outcome.status is Status.APPLIED
         return cleared
 
     async def erase(self, session_id: str) -> ErasureReceipt:

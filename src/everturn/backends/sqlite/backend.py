@@ -18,7 +18,7 @@ from everturn.backends.sqlite.commit import GroupCommit
 from everturn.backends.sqlite.connections import Connection, Database
 from everturn.backends.sqlite.errors import translated
 from everturn.codec import EntryRow
-from everturn.errors import MemoryStoreBackendError
+from everturn.errors import MemoryStoreBackendError, MemoryStoreError
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Operations(ABC):
     async def _reap_quietly(self, deadline: float) -> None:
         try:
             await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
-        except MemoryStoreBackendError:
+        except MemoryStoreError:
             pass  # the change itself is kept; the next writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:

@@ -130,9 +130,11 @@ def _commit(db: Connection, name: str) -> None:
     try:
         db.execute("COMMIT")
     except apsw.Error as exc:
-        # Only a failed sync leaves a doubt: all was written by then, and a crash now could bring it back.
-        doubtful = isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", None) != apsw.SQLITE_IOERR_WRITE
-        with translated(name, "unknown" if doubtful else "not_written"):
+        # Where writing failed there is no commit. After that, as when a sync fails, a crash could bring it back.
+        unwritten = isinstance(exc, (apsw.FullError, apsw.BusyError)) or (
+            isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_WRITE
+        )
+        with translated(name, "not_written" if unwritten else "unknown"):
             raise
 
 

@@ -26,9 +26,11 @@ from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.sessions import Session, path_to, snapshot_state, state_from
 from everturn.codec import Draft
+from everturn.errors import MemoryStoreBackendError
 from everturn.rules import State, clip, contains
 
 SQL = statements.load("plans.sql")
+LAST_SEQ = 2**32 - 1  # what fits into a row's id beside the session's number
 
 
 class UndoStep(msgspec.Struct, frozen=True, gc=False):
@@ -74,6 +76,8 @@ def _append(db: Connection, session: Session | None, effect: Append) -> Plan | S
     elif not effect.drafts:
         return Status.UNCHANGED
     count = len(effect.drafts)
+    if last_seq + count > LAST_SEQ:
+        raise MemoryStoreBackendError(f"a session takes {LAST_SEQ:,} entries at most; fork it", outcome="not_written")
     return Plan(
         State(
             last_seq + count if count else state.head,
