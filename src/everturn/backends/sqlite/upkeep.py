@@ -68,8 +68,6 @@ def compact(db: Connection, session_id: str, now: float) -> Compaction:
         sizes += _reclaim(db, "reclaim_but_summaries", session, first, last, STEP - len(sizes))
     if sizes:
         db.execute(SQL["shrink_session"], (sum(sizes), session.no))
-    else:
-        _drop_jumps(db, session, jumps)
     return Compaction(1 if sizes else 0, len(sizes), sum(sizes))
 
 
@@ -96,17 +94,6 @@ def _forget_states(db: Connection, session: Session, jumps: Sequence[Jump], need
             )
         if gone[state]:
             db.execute(SQL["forget_state"], (row_id,))
-
-
-def _drop_jumps(db: Connection, session: Session, jumps: Sequence[Jump]) -> None:
-    """Drop jumps that only lead to what every state hides, and no remembered change wrote."""
-    states = [state for state, _ in roots(db, session.no)]
-    states += (state_from(columns) for *columns, _, _ in db.rows(SQL["list_remembered"], session.span))
-    oldest = db.value(SQL["oldest_seq"], session.span)
-    horizon = min(state.cleared for state in states) + 1
-    for seq, _ in jumps:
-        if seq <= horizon and (oldest is None or seq <= oldest):
-            db.execute(SQL["drop_jump"], (session.base + seq,))
 
 
 def reap(db: Connection, now: float) -> Compaction:

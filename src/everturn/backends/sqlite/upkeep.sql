@@ -13,9 +13,6 @@ SELECT head, cleared, floor, kept, messages, 'version ' || version, id FROM chan
 -- forget_state: part of what this version shows is being reclaimed
 UPDATE changes SET head = NULL WHERE id = ?
 
--- oldest_seq: the first entry that a remembered change wrote
-SELECT min(first_seq) FROM changes WHERE id BETWEEN ? AND ? AND count > 0
-
 -- reclaim: delete some entries of a range
 DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 LIMIT ?3) RETURNING octet_length(body)
 
@@ -23,9 +20,6 @@ DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND 
 DELETE FROM entries
  WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND kind <> 'summary' LIMIT ?3)
 RETURNING octet_length(body)
-
--- drop_jump: it leads nowhere that is left
-DELETE FROM jumps WHERE id = ?
 
 -- shrink_session: entries were reclaimed
 UPDATE sessions SET bytes = bytes - ? WHERE no = ?
