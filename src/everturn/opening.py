@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "everturn.backends"
-LONGEST = 10**9  # seconds: thirty years
+LONGEST = 10**11  # seconds: three thousand years
 
 
 def open(url: str, **options: Any) -> MemoryStore:  # noqa: A001 - everturn.open is the public name

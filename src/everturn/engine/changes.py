@@ -57,7 +57,7 @@ from everturn.model import (
 Expected: TypeAlias = int | Receipt | SessionState | None
 """The version a session must be at: a number (0: it must not exist), or a receipt or state, whose life counts too."""
 
-LONGEST_TTL = 10**9  # seconds: thirty years
+LONGEST_TTL = 10**11  # seconds: three thousand years
 _NO_TURN = (str, bytes, Mapping)  # iterable, but not what was meant
 _DONE = (Status.APPLIED, Status.REPLAYED, Status.UNCHANGED)
 

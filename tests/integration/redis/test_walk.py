@@ -58,10 +58,10 @@ class ValkeyWalk(Walk):
         assert [session.session_id for session in self.stores[place[0], 0].sessions().sessions] == live
 
     @rule(place=places)
-    def erase(self, place: tuple[str, str]) -> None:
+    def erase(self, place: tuple[str, str], store: int = 0) -> None:
         self.touched.add(place)
         self.models[place[0]].erase(place[1])
-        self.stores[place[0], 0].erase(place[1])
+        self.stores[place[0], store].erase(place[1])
 
     @rule(place=places)
     def a_lost_row_is_noticed(self, place: tuple[str, str]) -> None:

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import get_ident
 from typing import Any, TypeAlias
 
 import apsw
@@ -77,7 +78,7 @@ class Database:
         self._synchronous = synchronous
         self._vfs = vfs
         self._gate = threading.Lock()
-        self._lent = 0
+        self._borrowers: set[int] = set()  # threads, each of which has one connection at a time
         self._closed = False
         self._writer: Connection | None = None
         self._idle: list[Connection] = []
@@ -164,19 +165,20 @@ class Database:
         with self._gate:  # held across a fork, so that nothing is borrowed meanwhile
             if self._closed:
                 raise self.closed_error()
-            self._lent += 1
+            self._borrowers.add(get_ident())
 
     def _leave(self) -> None:
         with self._gate:
-            self._lent -= 1
+            self._borrowers.discard(get_ident())
 
     def _shut(self) -> None:
         """Take the gate when all has been returned: nothing is lent until it is released."""
-        # Bounded: a thread that was interrupted between two instructions may have borrowed for good.
+        # Bounded: a thread that was interrupted between two instructions seems to borrow until it comes again.
         given_up = time.monotonic() + LONGEST_LOAN
         while True:
             self._gate.acquire()
-            if not self._lent or time.monotonic() >= given_up:
+            self._borrowers.discard(get_ident())
+            if not self._borrowers or time.monotonic() >= given_up:
                 return
             self._gate.release()
             time.sleep(0.0005)
@@ -254,7 +256,7 @@ class Database:
     def open_in_child(self) -> None:
         """The same here; but the other threads, and what they held or waited for, stayed in the parent."""
         self._gate = threading.Lock()
-        self._lent = 0
+        self._borrowers.clear()
         for reset in self.in_child:
             reset()
 
