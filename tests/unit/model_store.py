@@ -161,7 +161,8 @@ class ModelStore:
             session.stored |= {item.seq: item for item in turn}
             session.last_seq += len(turn)
             before = session.state
-            session.state = replace(before, path=path + turn)
+            hidden = before.hidden & {item.seq for item in path}
+            session.state = State(path + turn, hidden)
             if after is not None:
                 self._undoable(session, "replace", before)
             return tuple(item.seq for item in turn)
@@ -177,21 +178,18 @@ class ModelStore:
         max_tokens: int | None = None,
         count_tokens: Callable[[ChatMessage], int] | None = None,
         keep_system: bool = True,
-        meanwhile: Callable[[], object] | None = None,
+        planned: set[int] | None = None,
         **how: Any,
     ) -> Done:
-        """Promise 14. `meanwhile` is something that keeps what was seen on the path and visible: an append."""
-        session = self.live(name)
-        hide = set()
-        if session is not None:
-            hide = trimmed(session.state.visible, max_messages, max_tokens, count_tokens, keep_system=keep_system)
-        if meanwhile is not None:
-            meanwhile()
+        """Promise 14. `planned` is what to hide, if that was decided before something else happened."""
 
         def effect(session: Session) -> tuple[int, ...] | None:
+            before = session.state
+            hide = planned
+            if hide is None:
+                hide = trimmed(before.visible, max_messages, max_tokens, count_tokens, keep_system=keep_system)
             if not hide:
                 return None
-            before = session.state
             session.state = before.hiding(hide)
             self._undoable(session, "trim", before)
             return ()
