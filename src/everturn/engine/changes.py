@@ -177,16 +177,19 @@ class Changes(Caller):
         key: str | None,
         expected: Expected,
     ) -> Receipt:
-        dimensions = {draft.dimension for draft in drafts if draft.dimension is not None}
+        messages = sum([draft.kind == MESSAGE for draft in drafts])
+        others = drafts if messages < len(drafts) else ()
+        dimensions = {draft.dimension for draft in others if draft.dimension is not None}
         if len(dimensions) > 1:
             raise InvalidInput(f"embeddings of one session have one length, not {sorted(dimensions)}", path="entries")
         dimension = dimensions.pop() if dimensions else None
-        messages = sum([draft.kind == MESSAGE for draft in drafts])
         effect = Append(drafts, messages, dimension, after)
-        content: list[bytes] = [str(after).encode()]
+        content: tuple[bytes, ...] = ()
         if key is not None:
-            content += (part for draft in drafts for part in (draft.kind.encode(), codec.canonical(draft.body)))
-        return await self._change(session_id, effect, key, expected, tuple(content), named=after)
+            bodies = [part for draft in drafts for part in (draft.kind.encode(), codec.canonical(draft.body))]
+            content = (str(after).encode(), *bodies)
+        outcome = await self._outcome(session_id, effect, key, expected, content, named=after)
+        return _receipt(session_id, outcome)
 
     # --- the head ----------------------------------------------------------------------------------------------------
 

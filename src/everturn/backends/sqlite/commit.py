@@ -21,6 +21,7 @@ from everturn.backends.sqlite.errors import translated
 from everturn.errors import MemoryStoreBackendError
 
 LARGEST_BATCH = 256
+_RUN = (Stage.RUNNING, Stage.DONE)
 BEAT = 0.05  # seconds after which whoever waits looks whether somebody leads
 
 
@@ -124,7 +125,6 @@ class GroupCommit:
         until they are settled, the next to lead settles what was left behind, and those who wait look after the lead.
         """
         with self._leading:
-            self._settle()
             first = self._first()
             if first is None:
                 return
@@ -149,6 +149,8 @@ class GroupCommit:
 
     def _first(self) -> Job | None:
         """The job on whose time the lock is waited for. None: all were withdrawn, and nobody needs to lead."""
+        if self._queue and self._queue[0].stage in _RUN:
+            self._settle()  # what an interrupt left behind
         with self._mutex:
             self._led = bool(self._queue)
             return self._queue[0] if self._queue else None
@@ -164,7 +166,7 @@ class GroupCommit:
     def _fail(self, job: Job, error: BaseException) -> None:
         """End a job that still waits with an error."""
         with self._mutex:
-            if job.stage in (Stage.WAITING, Stage.LEADING):
+            if job.stage not in _RUN:
                 job.error = error
                 job.stage = Stage.DONE
 
@@ -172,7 +174,7 @@ class GroupCommit:
         """Take those that were run out of the queue, and tell whoever waits for them."""
         with self._mutex:
             settled: list[Job] = []
-            while self._queue and self._queue[0].stage in (Stage.RUNNING, Stage.DONE):
+            while self._queue and self._queue[0].stage in _RUN:
                 settled.append(self._queue.popleft())
         for job in settled:
             if job.stage is Stage.RUNNING:  # interrupted between the commit and its answer

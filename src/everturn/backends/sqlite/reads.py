@@ -49,7 +49,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     found = find_session(db, query.session_id, now)
     if found is None:
         return Reading(Status.NO_SESSION)
-    state = state_at(db, found, query)
+    state = found.state if query.at is None else state_at(db, found, query)
     if isinstance(state, Status):
         return Reading(state, found.info)
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
