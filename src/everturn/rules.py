@@ -95,6 +95,24 @@ def minus(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
     return left
 
 
+class Reach(msgspec.Struct, frozen=True, gc=False):
+    """What some states show: `whole` ranges of the log, and `summaries` in others."""
+
+    whole: list[Range]
+    summaries: list[Range]
+
+
+def reach(states: Iterable[State], jumps: Sequence[Jump]) -> Reach:
+    """All that any of these states shows."""
+    whole: list[Range] = []
+    summaries: list[Range] = []
+    for state in states:
+        ranges = path(state.head, jumps)
+        whole += [(seq, seq) for seq in state.kept] + clip(ranges, state.floor + 1, state.head)
+        summaries += clip(ranges, state.cleared + 1, state.floor)
+    return Reach(merge(whole), merge(summaries))
+
+
 # --- tool calls and their results ------------------------------------------------------------------------------------
 
 

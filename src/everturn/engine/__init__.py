@@ -1,7 +1,7 @@
 """What each method of a store does, once for both faces: arguments in, one request to the backend, a value out.
 
     calls.py    what all calls have in common: checked arguments, retries within the time-out, errors
-    changes.py  the methods that change a session
+    changes.py  the methods that change a session; trims.py the one that thinks first
     reads.py    the methods that read
     upkeep.py   the methods that keep house
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from os import urandom
 from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from everturn import codec, rules
+from everturn import codec
 from everturn.backend import (
     Append,
     ChangeOutcome,
@@ -19,10 +18,7 @@ from everturn.backend import (
     Effect,
     Fork,
     ForkRequest,
-    Query,
-    Reading,
     Rollback,
-    SetFloor,
     SetTTL,
     Status,
     TakeSnapshot,
@@ -31,7 +27,6 @@ from everturn.backend import (
 from everturn.engine.calls import (
     Caller,
     checked_at,
-    checked_bound,
     checked_count,
     checked_expectation,
     checked_id,
@@ -40,8 +35,7 @@ from everturn.engine.calls import (
     checked_snapshot,
     refuse,
 )
-from everturn.engine.rows import EntryReader
-from everturn.errors import InvalidInput, MemoryStoreBackendError
+from everturn.errors import InvalidInput
 from everturn.model import (
     JSON,
     MESSAGE,
@@ -189,7 +183,7 @@ class Changes(Caller):
             bodies = [part for draft in drafts for part in (draft.kind.encode(), codec.canonical(draft.body))]
             content = (str(after).encode(), *bodies)
         outcome = await self._outcome(session_id, effect, key, expected, content, named=after)
-        return _receipt(session_id, outcome)
+        return receipt_of(session_id, outcome)
 
     # --- the head ----------------------------------------------------------------------------------------------------
 
@@ -236,66 +230,6 @@ class Changes(Caller):
         return await self._change(session_id, effect, key, expected_version)
 
     # --- shortening --------------------------------------------------------------------------------------------------
-
-    async def trim(
-        self,
-        session_id: str,
-        *,
-        max_messages: int | None = None,
-        max_tokens: int | None = None,
-        count_tokens: Callable[[ChatMessage], int] | None = None,
-        keep_system: bool = True,
-        key: str | None = None,
-        expected_version: Expected = None,
-    ) -> Receipt:
-        """Hide the oldest turns, so that at most `max_messages` (or `max_tokens` by your counter) stay. Undoable.
-
-        Keeps system messages (they count) unless told otherwise, whole turns, always the last one, and a tool call
-        together with its result. Summaries stay. If all fits, or the session is absent, nothing changes.
-        """
-        max_messages = checked_bound(max_messages, "max_messages")
-        max_tokens = checked_bound(max_tokens, "max_tokens")
-        if max_messages is None and max_tokens is None:
-            raise InvalidInput("give max_messages or max_tokens", path="max_messages")
-        if (max_tokens is None) != (count_tokens is None):
-            raise InvalidInput("max_tokens needs count_tokens, and the other way round", path="count_tokens")
-        fit = functools.partial(
-            rules.plan_trim, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system
-        )
-        content = msgspec.json.encode([max_messages, max_tokens, keep_system])
-        call = new_call()
-        deadline = self.face.clock() + self.settings.timeout
-        while True:
-            effect = await self._planned_cut(checked_id(session_id), fit, count_tokens)
-            outcome = await self._outcome(
-                session_id, effect, key, expected_version, (content,), call=call, also=Status.MOVED
-            )
-            if outcome.status is not Status.MOVED:
-                return _receipt(session_id, outcome)
-            if self.face.clock() >= deadline:  # the head was moved meanwhile: look again, but not for ever
-                raise MemoryStoreBackendError(
-                    f"session {session_id!r}: its head was moved again and again while a trim was planned",
-                    outcome="not_written",
-                )
-
-    async def _planned_cut(
-        self, session_id: str, fit: Callable[..., rules.Cut | None], count: Callable[[ChatMessage], int] | None
-    ) -> SetFloor:
-        """Look at what is visible, and think about where to cut: the one change whose thinking is done in Python."""
-
-        async def send(_retry: object, by: float) -> tuple[Reading, EntryReader]:
-            reader = EntryReader(session_id)
-            return await self.backend.read(Query(session_id), reader.take, by), reader
-
-        reading, reader = await self.call(send)
-        if reading.first_missing:
-            raise codec.missing(session_id, reading.first_missing)
-        state = reading.state
-        cut = await self.face.offload(
-            lambda: fit([rules.header(entry, turn, count) for entry, turn in reader.with_turns()], floor=state.floor)
-        )
-        life = reading.session.life if reading.session else ""
-        return SetFloor(life, state, None) if cut is None else SetFloor(life, state, cut.floor, cut.kept, cut.hidden)
 
     async def clear(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
         """Empty the history; snapshots stay, and undo brings it back. An empty or absent session is left as it is."""
@@ -352,7 +286,7 @@ class Changes(Caller):
             refuse(outcome, new_session_id)
         if outcome.status not in _DONE:
             refuse(outcome, session_id, expected=version, named=checked_at(at))
-        return _receipt(new_session_id, outcome)
+        return receipt_of(new_session_id, outcome)
 
     # --- one change --------------------------------------------------------------------------------------------------
 
@@ -367,7 +301,7 @@ class Changes(Caller):
         named: Any = None,
     ) -> Receipt:
         """Send one change until it is answered. `content` is what the key stands for. Raises what a refusal means."""
-        return _receipt(session_id, await self._outcome(session_id, effect, key, expected, content, named=named))
+        return receipt_of(session_id, await self._outcome(session_id, effect, key, expected, content, named=named))
 
     async def _outcome(
         self,
@@ -411,6 +345,6 @@ def _digests(key: str | None, kind: str, content: tuple[bytes, ...]) -> tuple[by
     return codec.digest(checked), codec.digest(kind.encode(), *content)
 
 
-def _receipt(session_id: str, outcome: ChangeOutcome) -> Receipt:
+def receipt_of(session_id: str, outcome: ChangeOutcome) -> Receipt:
     seqs = tuple(range(outcome.first_seq, outcome.first_seq + outcome.count))
     return Receipt(session_id, outcome.life, outcome.version, seqs, outcome.status is Status.REPLAYED)

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 from everturn.backend import Clear, Status
 from everturn.engine.calls import checked_id
-from everturn.engine.changes import Changes
+from everturn.engine.trims import Trims
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
 
 PAGE = 500
 
 
-class Upkeep(Changes):
+class Upkeep(Trims):
     """Nothing here changes what a session shows, but for `clear_all` and `erase`, which say so in their names."""
 
     async def clear_all(self) -> int:

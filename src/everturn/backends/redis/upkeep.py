@@ -12,7 +12,6 @@ from everturn.backend import Status
 from everturn.backends.redis import scripts
 from everturn.backends.redis.looks import Seen, look
 from everturn.backends.redis.names import Keys
-from everturn.backends.redis.reach import Reach, reach, roots
 from everturn.backends.redis.reads import changes
 from everturn.backends.redis.records import (
     Session,
@@ -23,9 +22,10 @@ from everturn.backends.redis.records import (
     ranges_text,
     seq_of,
 )
+from everturn.backends.redis.roots import roots
 from everturn.backends.redis.sending import Sender
 from everturn.model import Compaction, ErasureReceipt
-from everturn.rules import Jump, Range, clip, contains, merge, minus
+from everturn.rules import Jump, Range, Reach, clip, contains, merge, minus, reach
 
 STEP = 250  # entries deleted by one script: a millisecond or so
 NOTHING = Compaction(0, 0, 0)

@@ -10,13 +10,13 @@ from everturn.backend import Status
 from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.looks import Seen, look
 from everturn.backends.redis.names import Keys, Names
-from everturn.backends.redis.reach import reach, roots
 from everturn.backends.redis.reads import Log, changes
 from everturn.backends.redis.records import Session, StoredChange, entry_row, ranges_of
+from everturn.backends.redis.roots import roots
 from everturn.backends.redis.sending import Sender
 from everturn.errors import CorruptEntry
 from everturn.model import MESSAGE, Problem
-from everturn.rules import Jump, State, clip, minus
+from everturn.rules import Jump, State, clip, minus, reach
 
 SCANNED = 1000  # keys looked at by one SCAN
 

@@ -8,8 +8,8 @@ from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Qu
 from everturn.backends.sqlite import changes, reads, sessions
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.plans import Plan
-from everturn.backends.sqlite.upkeep import SQL, reach
-from everturn.rules import State
+from everturn.backends.sqlite.upkeep import SQL
+from everturn.rules import State, reach
 
 
 def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:

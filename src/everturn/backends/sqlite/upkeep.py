@@ -16,29 +16,11 @@ from everturn.backends.sqlite.changes import REMEMBERED
 from everturn.backends.sqlite.connections import Connection, patiently
 from everturn.backends.sqlite.sessions import Session, jumps_to, load, span, state_from
 from everturn.model import Compaction, ErasureReceipt
-from everturn.rules import Jump, Range, State, clip, merge, minus, path
+from everturn.rules import Jump, Range, Reach, State, clip, minus, reach
 
 SQL = statements.load("upkeep.sql")
 STEP = 1000  # rows deleted in one transaction: other writers wait no longer than for that
 PATIENCE = 0.5  # seconds that erase waits for readers to leave the WAL
-
-
-class Reach(msgspec.Struct, frozen=True, gc=False):
-    """What some states show: `whole` ranges of the log, and `summaries` in others."""
-
-    whole: list[Range]
-    summaries: list[Range]
-
-
-def reach(states: Iterable[State], jumps: Sequence[Jump]) -> Reach:
-    """All that any of these states shows."""
-    whole: list[Range] = []
-    summaries: list[Range] = []
-    for state in states:
-        ranges = path(state.head, jumps)
-        whole += [(seq, seq) for seq in state.kept] + clip(ranges, state.floor + 1, state.head)
-        summaries += clip(ranges, state.cleared + 1, state.floor)
-    return Reach(merge(whole), merge(summaries))
 
 
 def roots(db: Connection, no: int) -> list[tuple[State, str]]:

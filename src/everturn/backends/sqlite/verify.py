@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from everturn import codec
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.sessions import Session, jumps_to, load, state_from
-from everturn.backends.sqlite.upkeep import SQL, reach, roots
+from everturn.backends.sqlite.upkeep import SQL, roots
 from everturn.errors import CorruptEntry
 from everturn.model import MESSAGE, Problem
-from everturn.rules import Jump, State, minus
+from everturn.rules import Jump, State, minus, reach
 
 
 def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, list[Problem]]:
