@@ -213,9 +213,10 @@ def test_an_exhausted_pool_is_an_error_in_time(own: ValkeyServer) -> None:
     with everturn.open(own.url, timeout=0.5, max_connections=1) as store:
         say(store, "a", "1")
         own.pause()
-        raised = several(3, lambda number: say(store, "a", str(number)))
+        # Twelve at once: three may come one after the other on a busy machine, and each find the connection free.
+        raised = several(12, lambda number: say(store, "a", str(number)))
         own.resume()
-        assert len(raised) == 3
+        assert len(raised) == 12
         assert any("connections stayed busy" in str(error) for error in raised)
 
 
