@@ -56,6 +56,11 @@ _INSERT_RECORD = "INSERT INTO schema_versions (version, applied_at, everturn) VA
 
 
 def _found(db: apsw.Connection, path: str, current: int) -> int:
+    with db:  # one transaction: else another process's migration may come between what is looked at
+        return _look(db, path, current)
+
+
+def _look(db: apsw.Connection, path: str, current: int) -> int:
     application_id = db.pragma("application_id")
     if application_id not in (0, APPLICATION_ID):
         raise InvalidInput("is a SQLite database of another program; choose another path", path=path)
