@@ -57,7 +57,8 @@ _INSERT_RECORD = "INSERT INTO schema_versions (version, applied_at, everturn) VA
 
 def _found(db: apsw.Connection, path: str, current: int) -> int:
     with db:  # one transaction: else another process's migration may come between what is looked at
-        return _look(db, path, current)
+        found = _look(db, path, current)
+    return found
 
 
 def _look(db: apsw.Connection, path: str, current: int) -> int:
