@@ -58,7 +58,7 @@ _INSERT_RECORD = "INSERT INTO schema_versions (version, applied_at, everturn) VA
 def _found(db: apsw.Connection, path: str, current: int) -> int:
     with db:  # one transaction: else another process's migration may come between what is looked at
         found = _look(db, path, current)
-    return found
+    return found  # noqa: RET504 - mypy cannot see that `with db` lets errors through
 
 
 def _look(db: apsw.Connection, path: str, current: int) -> int:
