@@ -1,0 +1,71 @@
+"""The list of commands, by what a person wants to do, and the first page of help.
+
+What a command does is in the module it comes from; this one only names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
+TITLE = "Agent memory that cannot lose a turn: look inside, take it back, prove it."
+
+
+class Commands(TyperGroup):
+    """The commands, shown by group and on one screen."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        lines = ["Usage: everturn COMMAND URL ...", "", TITLE, ""]
+        for group, commands in GROUPS.items():
+            for place, name in enumerate(commands):
+                command = self.get_command(ctx, name)
+                brief = command.get_short_help_str(limit=58) if command else ""
+                lines.append(f"  {'' if place else group:<6} {name:<10} {brief}")
+        lines += [
+            "",
+            "A URL names a store: sqlite:///memory.db, redis://host, redis+cluster://host, postgresql://host/db.",
+            "everturn COMMAND --help tells more, with examples. Completion: everturn --install-completion.",
+        ]
+        formatter.write("\n".join(lines) + "\n")
+
+
+app = typer.Typer(
+    cls=Commands,
+    rich_markup_mode=None,  # plain help, like a manual page: it can be piped, and examples keep their lines
+    pretty_exceptions_enable=False,  # the user's mistakes are one line; ours should show themselves whole
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        import apsw
+
+        typer.echo(f"everturn {version('everturn')} (SQLite {apsw.sqlite_lib_version()})")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def everturn(
+    ctx: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback does the work
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+def _register(group: str, **commands: Callable[..., Any]) -> None:
+    GROUPS[group] = {name.replace("_", "-"): command for name, command in commands.items()}
+    for name, command in GROUPS[group].items():
+        app.command(name)(command)
+
+
+# A new command: a function in a module beside this one, and its name in one of these lines.

@@ -1,0 +1,115 @@
+"""How the commands print: what a person reads, what a script reads, and text that cannot harm a terminal.
+
+It knows nothing of stores.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+# What moves a cursor, changes colours or the direction of writing: shown, never sent.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_ANY_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """The text on one line, its control characters as escapes: someone else wrote it, and a terminal obeys."""
+    return _ANY_CONTROL.sub(_escaped, text)
+
+
+def clean_lines(text: str) -> str:
+    """The same, but line ends and tabs stay."""
+    return _CONTROL.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode()
+
+
+def console() -> Console:
+    """Where people read. Without a terminal there are no colours, and nothing is folded at a width nobody has."""
+    if sys.stdout.isatty():
+        return Console(highlight=False, markup=False, emoji=False)
+    return Console(highlight=False, markup=False, emoji=False, width=_width_without_terminal(), no_color=True)
+
+
+def _width_without_terminal() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isdigit() and int(columns) >= 20 else 10_000
+
+
+def print_json(values: Iterable[Any]) -> None:
+    """One JSON value a line, as they come."""
+    out = sys.stdout
+    for value in values:
+        out.write(msgspec.json.encode(value).decode() + "\n")
+    out.flush()
+
+
+def print_paged(lines: Iterable[Text]) -> None:
+    """Print the lines, by way of `less` where they would not fit the terminal."""
+    screen = console()
+    less = shutil.which("less")
+    if not sys.stdout.isatty() or less is None:
+        for line in lines:
+            screen.print(line, soft_wrap=True)
+        return
+    # -F: less steps aside if all fits. -R: colours. -X: leave the text on the screen.
+    pager = subprocess.Popen([less, "-FRX"], stdin=subprocess.PIPE, text=True)  # noqa: S603 - the user's own pager
+    if pager.stdin is None:  # pragma: no cover - it was asked for
+        return
+    wide = Console(
+        file=pager.stdin, force_terminal=True, width=screen.width, highlight=False, markup=False, emoji=False
+    )
+    try:
+        for line in lines:
+            wide.print(line, soft_wrap=True)
+        pager.stdin.close()
+    except BrokenPipeError:
+        pass  # the reader has seen enough
+    pager.wait()
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def count(number: int, noun: str) -> str:
+    """`1 message`, `2,000 messages`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def size(octets: float) -> str:
+    """`17 B`, `1.2 KB`, `3.4 GB`."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if octets < 1000 or unit == "GB":
+            return f"{octets:.0f} {unit}" if unit == "B" else f"{octets:.1f} {unit}"
+        octets /= 1000
+    raise AssertionError  # pragma: no cover
+
+
+def lasting(seconds: float) -> str:
+    """`40 s`, `5 min`, `3 h`, `12 d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"
+
+
+def ago(moment: float) -> str:
+    return f"{lasting(time.time() - moment)} ago"
+
+
+def at_time(moment: float | None) -> str:
+    """The local date and time, to the second."""
+    return "" if moment is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
