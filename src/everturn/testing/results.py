@@ -1,0 +1,104 @@
+"""What a run of the contract kit says, as values: events, violations, clause results, the report. Frozen, and pure.
+
+It does not judge (history/ does), run (the runner does) or draw (report/ does). The JSON report is a `RunReport`
+encoded as it stands; docs/report-format.md describes it for readers in other languages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias, get_args
+
+import msgspec
+
+EventType: TypeAlias = Literal["invoke", "ok", "fail", "info"]
+Function: TypeAlias = Literal["append", "read", "replace", "trim", "clear", "snapshot", "rollback", "undo", "erase"]
+ViolationKind: TypeAlias = Literal[
+    "lost",  # acknowledged, and a later read does not have it
+    "duplicate",  # one call, two copies
+    "phantom",  # seen, and never written: nobody called, the call had failed for sure, or it was yet to come
+    "torn",  # part of a turn, or a turn with another's message inside it
+    "misordered",  # seen in an order in which it cannot have been written
+    "stale",  # a read that does not have what was there before it began, and comes later
+    "non_prefix",  # two reads of which neither continues the other, and nothing was taken away between them
+    "resurrected",  # cleared, trimmed, rolled back or erased, and back again
+    "other",  # what a clause found without a history; `story` tells
+]
+Status: TypeAlias = Literal["pass", "fail", "not_offered", "untested", "known"]
+Layer: TypeAlias = Literal["sequential", "concurrency", "persistence", "edge", "faults", "crash", "history"]
+
+FUNCTIONS: tuple[Function, ...] = get_args(Function)
+STATUSES: tuple[Status, ...] = get_args(Status)
+LAYERS: tuple[Layer, ...] = get_args(Layer)
+
+REPORT_FORMAT = 1
+
+
+class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """One line of a history: a call begins (invoke) or ends (ok, fail, info). See everturn.testing.history."""
+
+    type: EventType
+    worker: str
+    op: int
+    at: int
+    session: str = ""
+    f: Function | Literal[""] = ""
+    values: tuple[str, ...] | None = None
+    key: str | None = None
+    snapshot: str | None = None
+    limit: int | None = None
+    error: str | None = None
+
+
+class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that a store may not do, and did. `events` are the few that show it; `values` the ids it is about."""
+
+    kind: ViolationKind
+    story: str
+    events: tuple[Event, ...] = ()
+    session: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ClauseResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one clause. `replay` is the command that runs it again; `incident` what it would have caused."""
+
+    id: str
+    layer: Layer
+    status: Status
+    detail: str = ""
+    violations: tuple[Violation, ...] = ()
+    promise: str = ""
+    incident: str = ""
+    replay: str = ""
+    seconds: float = 0.0
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole run. `started` is ISO 8601 in UTC; `complaints` are about the run itself (a ledger entry that passes,
+    a budget that ran out) and break it like a failed clause does."""
+
+    contract_version: str
+    target: str
+    seed: int | None
+    clauses: tuple[ClauseResult, ...]
+    started: str
+    seconds: float
+    versions: dict[str, str]
+    complaints: tuple[str, ...] = ()
+    counts: dict[Status, int] = msgspec.field(default_factory=dict)
+    report_format: int = REPORT_FORMAT
+
+    @property
+    def exit_code(self) -> Literal[0, 1]:
+        """0 when every offered clause holds, 1 when something is broken or untested. (2, could not run, has none.)"""
+        broken = self.complaints or any(clause.status in {"fail", "untested"} for clause in self.clauses)
+        return 1 if broken else 0
+
+
+def count_statuses(clauses: Iterable[ClauseResult]) -> dict[Status, int]:
+    """How many clauses have each status; every status is a key, so that a reader need not guess."""
+    counts: dict[Status, int] = dict.fromkeys(STATUSES, 0)
+    for clause in clauses:
+        counts[clause.status] += 1
+    return counts
