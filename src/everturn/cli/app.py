@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from everturn.cli import act, log, look
+
 GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
 TITLE = "Agent memory that cannot lose a turn: look inside, take it back, prove it."
 
@@ -69,3 +71,24 @@ def _register(group: str, **commands: Callable[..., Any]) -> None:
 
 
 # A new command: a function in a module beside this one, and its name in one of these lines.
+_register(
+    "Look",
+    sessions=look.sessions,
+    show=look.show,
+    log=log.log,
+    snapshots=look.snapshots,
+    diff=look.diff,
+    tail=look.tail,
+)
+_register(
+    "Act",
+    snapshot=act.snapshot,
+    rollback=act.rollback,
+    undo=act.undo,
+    fork=act.fork,
+    trim=act.trim,
+    clear=act.clear,
+    erase=act.erase,
+    set_ttl=act.set_ttl,
+    compact=act.compact,
+)

@@ -84,9 +84,9 @@ def print_paged(lines: Iterable[Text]) -> None:
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, nouns: str = "") -> str:
     """`1 message`, `2,000 messages`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"
 
 
 def size(octets: float) -> str:

@@ -1,0 +1,132 @@
+"""Entries as people read them in a terminal, and as scripts read them.
+
+Pure: values in, lines out. The text of an entry is someone else's, so none of it reaches the terminal uncleaned.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from rich.text import Text
+
+from everturn.cli.output import clean, clean_lines
+from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
+
+ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "bold magenta", "tool": "yellow"}
+SHORT = 200  # of a value that is only mentioned
+GUTTER = 7  # the column of seqs
+
+
+def entry_lines(entry: Entry, width: int, *, mark: str = "", style: str = "") -> Iterator[Text]:
+    """The entry: a seq, who speaks, and what is said, folded to the width with a hanging indent."""
+    who, who_style, said = _spoken(entry)
+    head = f"{mark}{entry.seq if entry.seq is not None else '':>{GUTTER - len(mark) - 1}} "
+    label = f"{clean(who):<9} "
+    indent = len(head) + len(label)
+    first = True
+    for line in _folded(said, max(width - indent, 20)):
+        text = Text(style=style)
+        if first:
+            text.append(head, style or "dim").append(label, style or who_style)
+        else:
+            text.append(" " * indent)
+        yield text.append(line)
+        first = False
+
+
+def _spoken(entry: Entry) -> tuple[str, str, str]:
+    """Who, in which style, and what."""
+    if isinstance(entry, ChatMessage):
+        who = f"{entry.role} ({entry.name})" if entry.name else entry.role
+        return who, ROLE_STYLES.get(entry.role, "bold"), "\n".join(_message_parts(entry))
+    if isinstance(entry, ToolCall):
+        return "call", "yellow", _tool_call(entry)
+    if isinstance(entry, Summary):
+        first, last = entry.covers
+        return "summary", "blue", f"{entry.text}\n[of {first} to {last}; embedding of {len(entry.embedding)}]"
+    return "record", "dim", f"{entry.kind}: {short(entry.body)}"
+
+
+def _message_parts(message: ChatMessage) -> Iterator[str]:
+    if isinstance(message.content, str):
+        yield message.content
+    for part in message.content if isinstance(message.content, list) else ():
+        yield part_text(part)
+    for call in message.tool_calls or ():
+        yield f"-> {_named_call(call)}"
+    if message.tool_call_id is not None:
+        yield f"[answers {message.tool_call_id}]"
+
+
+def part_text(part: JSON) -> str:
+    """A part of a content: its text, or what stands in for an image or a file."""
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict):
+        if isinstance(part.get("text"), str):
+            return str(part["text"])
+        kind = part.get("type", "part")
+        return f"[{kind}: {short({name: value for name, value in part.items() if name != 'type'}, 60)}]"
+    return short(part)
+
+
+def _named_call(call: JSON) -> str:
+    """One of a message's tool calls, in whichever of the common forms it was written."""
+    if not isinstance(call, dict):
+        return short(call)
+    inner = call.get("function")
+    function = inner if isinstance(inner, dict) else call
+    name = function.get("name") or call.get("type") or "call"
+    arguments = function.get("arguments", function.get("args", call.get("input")))
+    identity = call.get("id") or call.get("call_id")
+    told = arguments if isinstance(arguments, str) else "" if arguments is None else short(arguments)
+    return f"{name}({told})" + (f" [{identity}]" if identity else "")
+
+
+def _tool_call(call: ToolCall) -> str:
+    lines = [f"{call.name}({short(call.arguments)})" + (f" [{call.call_id}]" if call.call_id else "")]
+    if call.error is not None:
+        lines.append(f"! {call.error}")
+    elif call.result is not None:
+        lines.append(f"= {call.result if isinstance(call.result, str) else short(call.result)}")
+    if call.duration is not None:
+        lines.append(f"[took {call.duration:.3g} s]")
+    return "\n".join(lines)
+
+
+def short(value: JSON, longest: int = SHORT) -> str:
+    """A JSON value on one line, cut where it gets long."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+def one_line(entry: Entry, longest: int = 60) -> str:
+    """The entry in a few words, for a graph or a list."""
+    who, _, said = _spoken(entry)
+    text = " ".join(clean(said[: 4 * longest].replace("\n", " ")).split())
+    return f"{clean(who)}: {text}" if len(text) <= longest else f"{clean(who)}: {text[: longest - 3]}..."
+
+
+def _folded(text: str, width: int) -> Iterator[str]:
+    for line in clean_lines(text).split("\n"):
+        yield from textwrap.wrap(line, width, drop_whitespace=False, replace_whitespace=False) or [""]
+
+
+def as_json(entry: Entry) -> dict[str, Any]:
+    """The entry with everything in it: `kind`, `seq`, `created_at` and its own fields."""
+    marks = {"kind": kind_of(entry), "seq": entry.seq, "created_at": entry.created_at}
+    if isinstance(entry, ChatMessage):
+        return marks | entry.to_dict()
+    if isinstance(entry, Record):
+        return marks | {"body": entry.body}
+    names = [name for name in entry.__struct_fields__ if name not in {"seq", "created_at", "extra"}]
+    return marks | {name: getattr(entry, name) for name in names} | (entry.extra or {})
+
+
+def kind_of(entry: Entry) -> str:
+    if isinstance(entry, Record):
+        return entry.kind
+    return {ChatMessage: "message", ToolCall: "tool_call", Summary: "summary"}[type(entry)]
