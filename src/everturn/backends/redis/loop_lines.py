@@ -114,9 +114,10 @@ class LoopBorrowed:
 
 
 class _Letter:
-    """Commands of one caller on their way. `waiter` hears of the replies."""
+    """Commands of one caller on their way. `waiter` hears of the replies; `settled` says that they have come, also to
+    a caller who was cancelled and has not yet noticed."""
 
-    __slots__ = ("commands", "deadline", "sent", "wait", "waiter")
+    __slots__ = ("commands", "deadline", "sent", "settled", "wait", "waiter")
 
     def __init__(self, commands: Sequence[Command], deadline: float, wait: Command | None) -> None:
         self.commands = commands
@@ -124,12 +125,15 @@ class _Letter:
         self.wait = wait
         self.waiter: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         self.sent = False
+        self.settled = False
 
     def deliver(self, replies: list[Any]) -> None:
+        self.settled = True
         if not self.waiter.done():
             self.waiter.set_result(replies)
 
     def fail(self, error: MemoryStoreBackendError) -> None:
+        self.settled = True
         if not self.waiter.done():
             # Each caller gets an error of its own: the engine above writes on it.
             self.waiter.set_exception(
@@ -159,7 +163,7 @@ class _Post:
         try:
             return await letter.waiter
         except asyncio.CancelledError:
-            while letter.sent and letter.waiter.cancelled():
+            while letter.sent and not letter.settled:
                 letter.waiter = loop.create_future()
                 await _outcome(letter.waiter)
             raise
