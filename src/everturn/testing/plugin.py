@@ -1,0 +1,28 @@
+"""Owns the place where pytest finds everturn's plugin: the options, and the registration of each part's own hooks.
+
+Every pytest run of an environment that has everturn loads this file. So nothing heavy is imported here, no driver
+above all, and what a part does it does in a module of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from everturn.testing.golden import hooks as golden_hooks
+from everturn.testing.golden import options as golden_options
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    golden_options.add(parser, pluginmanager)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> Generator[None]:
+    yield
+    golden_options.share_update_flag(parser, early_config)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    golden_hooks.register(config)
