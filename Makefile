@@ -13,7 +13,7 @@ INSTALL = -m pip --disable-pip-version-check --no-input -qq install --no-compile
 .PHONY: help try test lint bench clean
 
 help:
-	@echo "make try     watch a short story: many processes, a kill, a rollback"
+	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
 	@echo "make test    run the tests          (make test ARGS='-k rollback -x')"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
@@ -22,7 +22,7 @@ help:
 	@echo "Another Python: make test PYTHON=python3.13 VENV=.venv-3.13"
 
 try: $(VENV)/.core
-	@$(VENV)/bin/python examples/story.py $(ARGS)
+	@$(VENV)/bin/everturn demo $(ARGS)
 
 test: $(VENV)/.dev
 	@$(VENV)/bin/python -m pytest $(ARGS)

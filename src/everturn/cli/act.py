@@ -281,14 +281,14 @@ def compact(
 
 def _show_leaving(leaving: tuple[Entry, ...], returning: tuple[Entry, ...]) -> None:
     screen = console()
-    for title, entries, style in (("leaves", leaving, "red"), ("returns to", returning, "green")):
+    for title, entries, mark in (("leaving the history", leaving, "-"), ("coming back", returning, "+")):
         if not entries:
             continue
-        screen.print(
-            f"{count(len(entries), 'entry', 'entries')} {title} the history:".replace("entries leaves", "entries leave")
-        )
+        screen.print(f"{title}: {count(len(entries), 'entry', 'entries')}")
+        if len(entries) > MOST_SHOWN:
+            screen.print(f"  ... and {len(entries) - MOST_SHOWN:,} before these")
         for entry in entries[-MOST_SHOWN:]:
-            for line in entry_lines(entry, screen.width, mark="-" if style == "red" else "+", style=style):
+            for line in entry_lines(entry, screen.width, mark=mark, style="red" if mark == "-" else "green"):
                 screen.print(line, soft_wrap=True)
     if not leaving and not returning:
         screen.print("the history stays as it is")

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from everturn.cli import act, log, look
+from everturn.cli import act, log, look, trust
+from everturn.cli.demo import demo
 
 GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
 TITLE = "Agent memory that cannot lose a turn: look inside, take it back, prove it."
@@ -71,6 +72,7 @@ def _register(group: str, **commands: Callable[..., Any]) -> None:
 
 
 # A new command: a function in a module beside this one, and its name in one of these lines.
+_register("Try", demo=demo)
 _register(
     "Look",
     sessions=look.sessions,
@@ -92,3 +94,4 @@ _register(
     set_ttl=act.set_ttl,
     compact=act.compact,
 )
+_register("Trust", verify=trust.verify)
