@@ -15,7 +15,7 @@ def main() -> None:
 
     try:
         app()
-    except MemoryStoreError as error:
+    except (MemoryStoreError, OSError) as error:
         from everturn.cli.output import clean
 
         sys.stderr.write(f"everturn: {clean(str(error))}\n")

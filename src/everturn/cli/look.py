@@ -50,7 +50,7 @@ def sessions(
     else:
         console().print(_table(found.sessions))
     if found.next is not None:
-        sys.stderr.write(f"there are more: --page {found.next}\n")
+        sys.stderr.write(f"to go on: --page {found.next}\n")
 
 
 def _table(listed: tuple[SessionInfo, ...]) -> Table:
