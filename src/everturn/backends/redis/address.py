@@ -89,18 +89,7 @@ def blocking_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], A
     from redis.connection import Connection, SSLConnection
     from redis.retry import Retry
 
-    class Limited:
-        """A connection that is told how long it may take, call by call."""
-
-        _sock: Any
-        connect: Callable[[], None]
-
-        def ready(self, seconds: float) -> None:
-            """Be connected, and wait no longer than this for anything."""
-            if self._sock is None:
-                self.socket_timeout = self.socket_connect_timeout = seconds
-                self.connect()
-            self._sock.settimeout(seconds)
+    from everturn.backends.redis.line import Limited
 
     class Line(Limited, Connection):  # type: ignore[misc]  # redis-py declares these as properties
         pass

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
-
-LONGEST = 86_400.0  # seconds that a socket is told to wait, where the deadline is no deadline
-Command = Sequence[bytes | str | int]
+from everturn.backends.redis.line import speak
+from everturn.backends.redis.wire import Command
 
 
 class Lines(Protocol):
@@ -49,6 +48,10 @@ class Lender(Protocol):
         """A connection that is ready. Raises MemoryStoreBackendError."""
         ...
 
+    def converse(self, connection: Any, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """Send the commands on a connection it lent, and read a reply for each. Raises whatever the driver does."""
+        ...
+
     def give_back(self, connection: Any) -> None: ...
 
     def drop(self, connection: Any) -> None:
@@ -77,13 +80,14 @@ class Pool:
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[Any] = []
         self._made = 0
+        self._waiting = 0
 
     def take(self, deadline: float) -> Any:
         if self._pid != os.getpid():
             self._start()  # forked: the parent's connections are the parent's
         connection = self._free(deadline)
         try:
-            connection.ready(_left(deadline))
+            connection.ready(deadline)
         except BaseException as exc:
             self.drop(connection)
             if isinstance(exc, Exception):
@@ -92,24 +96,45 @@ class Pool:
         return connection
 
     def _free(self, deadline: float) -> Any:
+        if not self._waiting:
+            try:
+                return self._idle.pop()  # one step of the interpreter: no lock for what is most often so
+            except IndexError:
+                pass
         with self._changed:
-            while not self._closed:
-                if self._idle:
+            self._waiting += 1  # before looking: whoever gives back after that look says so
+            try:
+                return self._next(deadline)
+            finally:
+                self._waiting -= 1
+
+    def _next(self, deadline: float) -> Any:
+        while not self._closed:
+            if self._idle:
+                try:
                     return self._idle.pop()
-                if self._made < self._size:
-                    connection = self._make(self._node)
-                    self._made += 1
-                    return connection
-                if not self._changed.wait(deadline - time.monotonic()):
-                    raise faults.exhausted(where(self._node), self._size)
+                except IndexError:
+                    continue  # someone without the lock was quicker
+            if self._made < self._size:
+                connection = self._make(self._node)
+                self._made += 1
+                return connection
+            if not self._changed.wait(deadline - time.monotonic()):
+                raise faults.exhausted(where(self._node), self._size)
         raise faults.closed()
 
+    @staticmethod
+    def converse(connection: Any, commands: Sequence[Command], deadline: float) -> list[Any]:
+        replies: list[Any] = connection.converse(commands, deadline)
+        return replies
+
     def give_back(self, connection: Any) -> None:
-        with self._changed:
-            self._idle.append(connection)
-            if self._closed:
-                self._hang_up()
-            self._changed.notify()
+        self._idle.append(connection)
+        if self._waiting or self._closed:
+            with self._changed:
+                if self._closed:
+                    self._hang_up()
+                self._changed.notify()
 
     def drop(self, connection: Any) -> None:
         connection.disconnect()
@@ -119,9 +144,13 @@ class Pool:
             self._changed.notify()
 
     def _hang_up(self) -> None:
-        self._made -= len(self._idle)
         while self._idle:
-            self._idle.pop().disconnect()
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return  # someone without the lock was quicker
+            self._made -= 1
+            connection.disconnect()
 
     def close(self) -> None:
         self._closed = True
@@ -141,6 +170,10 @@ class Borrowed:
             return get_connection(self._pool)
         except Exception as exc:
             raise faults.unsent("Redis", exc) from exc
+
+    @staticmethod
+    def converse(connection: Any, commands: Sequence[Command], _deadline: float) -> list[Any]:
+        return speak(connection, commands)
 
     def give_back(self, connection: Any) -> None:
         self._pool.release(connection)
@@ -183,7 +216,7 @@ class BlockingLines:
         lender = self._lenders.get(node) or self._new_lender(node)
         connection = lender.take(deadline)
         try:
-            replies = _converse(connection, commands, deadline)
+            replies = lender.converse(connection, commands, deadline)
         except BaseException as exc:
             lender.drop(connection)
             if isinstance(exc, Exception):
@@ -202,45 +235,3 @@ class BlockingLines:
         lenders, self._lenders = self._lenders, {}
         for lender in lenders.values():
             lender.close()
-
-
-def packed(commands: Sequence[Command]) -> list[bytes]:
-    """The commands as they go over the wire, in one piece."""
-    return [b"".join([_pack(tuple(command)) for command in commands])]
-
-
-def _pack_slowly(command: tuple[Any, ...]) -> bytes:
-    pieces = [b"*%d\r\n" % len(command)]
-    for part in command:
-        piece = part if isinstance(part, bytes) else str(part).encode()
-        pieces.append(b"$%d\r\n%b\r\n" % (len(piece), piece))
-    return b"".join(pieces)
-
-
-_pack: Callable[[Any], bytes] = _pack_slowly
-try:
-    from hiredis import pack_command as _pack
-except ImportError:
-    pass
-
-
-def _converse(connection: Any, commands: Sequence[Command], deadline: float) -> list[Any]:
-    connection.send_packed_command(packed(commands), check_health=False)
-    replies = []
-    for number in range(len(commands)):
-        if number and hasattr(connection, "ready"):
-            connection.ready(_left(deadline))
-        try:
-            replies.append(connection.read_response(disable_decoding=True))
-        except Exception as exc:
-            if not faults.is_refusal(exc):
-                raise
-            replies.append(faults.refusal(exc))
-    return replies
-
-
-def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TimeoutError("the time is up")
-    return min(left, LONGEST)

@@ -10,10 +10,10 @@ import msgspec
 from everturn.backend import At, Status
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import headless
-from everturn.backends.redis.lines import Command
 from everturn.backends.redis.names import Keys
 from everturn.backends.redis.records import Session, StoredSnapshot, session_of, snapshots_of, state_of
 from everturn.backends.redis.sending import Sender
+from everturn.backends.redis.wire import Command
 from everturn.rules import State
 
 NEVER = 2**62  # no seq or version is as high, and a stream's id can be

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 
 from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
-from everturn.backends.redis.lines import Command, get_connection, packed, where
+from everturn.backends.redis.lines import get_connection, where
+from everturn.backends.redis.wire import Command, packed
 from everturn.errors import MemoryStoreBackendError
 
 LANES = 2  # batches under way to one node: while one is answered, the next is packed
@@ -225,7 +226,7 @@ async def converse(node: Node, lender: LoopLender, batch: Sequence[_Letter], dea
     try:
         async with asyncio.timeout_at(deadline):
             commands = [command for letter in batch for command in letter.commands] + waits[-1:]
-            await connection.send_packed_command(packed(commands), check_health=False)
+            await connection.send_packed_command([packed(commands)], check_health=False)
             delayed: list[tuple[_Letter, list[Any]]] = []
             for letter in batch:
                 replies = [await _reply(connection) for _ in letter.commands]

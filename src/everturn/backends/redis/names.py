@@ -5,7 +5,6 @@ from __future__ import annotations
 _ESCAPES = {ord(char): f"%{ord(char):02X}" for char in "%{}:"}
 _ORIGINALS = {escape: chr(code) for code, escape in _ESCAPES.items()}
 _GLOB = {ord(char): f"\\{char}" for char in "*?[]\\^"}
-PARTS = (b"meta", b"log", b"others", b"changes", b"snapshots")
 
 Keys = tuple[bytes, ...]
 
@@ -26,9 +25,9 @@ class Names:
         self._prefix = f"everturn:{{{escape(namespace)}:"
 
     def keys(self, session_id: str) -> Keys:
-        """A session's five keys, in the order of PARTS, which is that of KEYS in every script."""
+        """A session's five keys, in the order of KEYS in every script."""
         base = f"{self._prefix}{session_id.translate(_ESCAPES)}}}:".encode()
-        return tuple([base + part for part in PARTS])
+        return base + b"meta", base + b"log", base + b"others", base + b"changes", base + b"snapshots"
 
     def staged(self, session_id: str, call: bytes) -> Keys:
         """The log and others of a copy that is not yet visible."""

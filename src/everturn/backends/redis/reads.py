@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 
 from everturn.backend import Query, Reading, Status, Take
-from everturn.backends.redis.lines import Command
 from everturn.backends.redis.looks import NEVER, Seen, look
 from everturn.backends.redis.names import Keys
 from everturn.backends.redis.records import StoredChange, change_of, entry_row, message_row, seq_of
 from everturn.backends.redis.sending import Sender
+from everturn.backends.redis.wire import Command
 from everturn.codec import checksum
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL
 from everturn.rules import Range, State, clip, contains, minus, path

@@ -12,9 +12,10 @@ from typing import Any
 from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
 from everturn.backends.redis.faults import Refusal
-from everturn.backends.redis.lines import Command, Lines, where
+from everturn.backends.redis.lines import Lines, where
 from everturn.backends.redis.scripts import Script
 from everturn.backends.redis.topology import Topology
+from everturn.backends.redis.wire import Command
 from everturn.errors import MemoryStoreBackendError
 
 PATIENCE = 0.6  # of the time left, for one attempt at a change

@@ -1,23 +1,44 @@
 -- By far the most frequent change, without detours: messages, with no key, no condition and no earlier attempt, to a
--- session that is there, has no TTL and stands at the end of its log. In all other cases what follows this text decides.
--- (Every 64th version too, for it forgets old changes.) ARGV is that of append.lua.
+-- session that is there and stands at the end of its log. In all other cases what follows this text decides. (Every
+-- 64th version too, for it forgets old changes.)
+-- ARGV: call, life, ttl, time, bytes of all bodies; then "checksum body" of each message.
 do
-  local facts = redis.call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl')
+  local call = redis.call
+  local facts = call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl', 'expires_at')
   local head, hidden, messages, kept = string.match(facts[4] or '', '^(%d+) (%d+ %d+) (%d+)(.*)$')
   local version, size = tonumber(facts[2]), tonumber(facts[5])
-  if head and facts[6] == '' and head == facts[3] and version and size and version % 64 ~= 63 then
-    local call, at, first = redis.call, ARGV[8], head + 1
-    local seq, mark = first, first .. ' ' .. at .. ' '
-    for i = 15, #ARGV, 2 do
-      call('XADD', KEYS[2], seq .. '-0', 'message', mark .. ARGV[i])
-      seq = seq + 1
-    end
-    local count = seq - first
-    local state = (seq - 1) .. ' ' .. hidden .. ' ' .. (messages + count) .. kept
+  local ttl, clock = facts[6], 0
+  local plain = head and head == facts[3] and version and size and version % 64 ~= 63
+  if plain and ttl ~= '' then
+    local time, ends = call('TIME'), tonumber(facts[7])
+    clock, ttl = time[1] * 1000000 + time[2], tonumber(ttl)
+    plain = ends and ends > clock and ttl and ttl < 1e10
+  end
+  if plain then
+    local at, count = ARGV[4], #ARGV - 5
+    local first, last = head + 1, head + count
+    local mark, log = first .. ' ' .. at .. ' ', KEYS[2]
+    for i = 1, count do call('XADD', log, (head + i) .. '-0', 'message', mark .. ARGV[i + 5]) end
+    local state = last .. ' ' .. hidden .. ' ' .. (messages + count) .. kept
     version = version + 1
     call('XADD', KEYS[4], version .. '-0', 'append', first .. ' ' .. count .. ' ' .. at .. ' ' .. state, 'call', ARGV[1])
-    call('HSET', KEYS[1], 'version', version, 'last_seq', seq - 1, 'state', state, 'bytes', size + ARGV[13],
-         'changed_at', at)
+    if ttl == '' then
+      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[5],
+           'changed_at', at)
+    else
+      local ends = clock + ttl * 1000000
+      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[5],
+           'changed_at', at, 'expires_at', string.format('%.0f', ends))
+      local expiry = string.format('%.0f', math.floor(ends / 1000) + 1)
+      for i = 1, 5 do call('PEXPIREAT', KEYS[i], expiry) end
+    end
     return 'applied ' .. facts[1] .. ' ' .. version .. ' ' .. first .. ' ' .. count
   end
+end
+local given = ARGV
+-- As change.lua and append.lua have them.
+local ARGV = {given[1], given[2], given[3], '', '', '', '-', given[4], '', '', '', #given - 5, given[5]}
+for i = 6, #given do
+  ARGV[#ARGV + 1] = 'message'
+  ARGV[#ARGV + 1] = given[i]
 end

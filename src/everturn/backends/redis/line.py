@@ -1,0 +1,80 @@
+"""One blocking connection of our own: redis-py connects it and logs in, then we talk over its socket ourselves.
+
+So every wait has a limit of its own, and an append does not pass through what redis-py does for commands in general.
+Connections that are borrowed from a client are talked over by redis-py, in `speak`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from everturn.backends.redis import faults, wire
+from everturn.backends.redis.wire import Command, packed
+
+LONGEST = 86_400.0  # seconds that a socket is told to wait, where the deadline is no deadline
+CHUNK = 65_536  # bytes that are asked of the socket at a time
+
+
+def left(deadline: float) -> float:
+    """The seconds until the deadline. Raises TimeoutError when there are none."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError("the time is up")
+    return min(seconds, LONGEST)
+
+
+class Limited:
+    """A connection that is told how long it may take, call by call. Mixed into one of redis-py's."""
+
+    _sock: Any
+    connect: Callable[[], None]
+    _reader: Any = None
+    _chunk: bytearray
+
+    def ready(self, deadline: float) -> None:
+        """Be connected, and wait no longer than this for what comes next. Raises what redis-py raises, OSError."""
+        seconds = left(deadline)
+        if self._sock is None:
+            self.socket_timeout = self.socket_connect_timeout = seconds
+            self.connect()
+            if wire.reply_reader:
+                self._reader, self._chunk = wire.reply_reader(), bytearray(CHUNK)
+            seconds = left(deadline)
+        self._sock.settimeout(seconds)
+
+    def converse(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """Send the commands, once `ready`, and read a reply for each. Raises OSError; then disconnect."""
+        reader = self._reader
+        if reader is None:
+            return speak(self, commands, lambda: self.ready(deadline))
+        socket, chunk = self._sock, self._chunk
+        socket.sendall(packed(commands))
+        replies: list[Any] = []
+        while True:
+            length = socket.recv_into(chunk)
+            if not length:
+                raise ConnectionError("the server closed the connection")
+            reader.feed(chunk, 0, length)
+            while (reply := reader.gets()) is not False:
+                replies.append(reply)
+            if len(replies) >= len(commands):
+                return replies
+            socket.settimeout(left(deadline))
+
+
+def speak(connection: Any, commands: Sequence[Command], before_reply: Callable[[], None] | None = None) -> list[Any]:
+    """Send the commands and read a reply for each, by redis-py's own means."""
+    connection.send_packed_command([packed(commands)], check_health=False)
+    replies = []
+    for _ in commands:
+        if before_reply:
+            before_reply()
+        try:
+            replies.append(connection.read_response(disable_decoding=True))
+        except Exception as exc:
+            if not faults.is_refusal(exc):
+                raise
+            replies.append(faults.refusal(exc))
+    return replies
