@@ -124,7 +124,7 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
             window, cut = clip(window, start, state.head), True
     shown = _shown(window, seen, query.kind)
     await log.fetch(shown)
-    whole = query.after == 0 and query.before is None and query.limit is None
+    whole = query.kind in (None, MESSAGE) and query.after == 0 and query.before is None and query.limit is None
     return Found(seen, log, shown, _first_wrong(log, shown, query.kind, state.messages if whole else None), cut)
 
 
