@@ -51,6 +51,30 @@ def test_a_past_state_has_the_entries_of_then(store: Any) -> None:
     assert store.state("a").messages == ()
 
 
+def test_a_state_can_be_read_in_part(store: Any) -> None:
+    for number in range(3):
+        store.append("a", [user(str(number)), Record("even", number), Record("odd", number)])
+    whole = store.state("a")
+    assert [entry.seq for entry in store.state("a", after=6).entries] == [7, 8, 9]
+    assert [entry.seq for entry in store.state("a", before=3).entries] == [1, 2]
+    assert [entry.seq for entry in store.state("a", after=3, before=6).entries] == [4, 5]
+    assert [entry.body for entry in store.state("a", kind="odd").entries] == [0, 1, 2]
+    assert [entry.seq for entry in store.state("a", kind="odd", after=3, before=9).entries] == [6]
+    assert store.state("a", kind="message", after=1).entries == (user("1"), user("2"))
+    assert store.state("a", kind="none of these").entries == ()
+    part = store.state("a", after=8)
+    assert (part.version, part.last_seq, part.life) == (whole.version, whole.last_seq, whole.life)
+    store.replace("a", [Record("odd", 9)], after=2)
+    assert [entry.seq for entry in store.state("a", after=1).entries] == [2, 10]
+    assert [entry.seq for entry in store.state("a", at=3, kind="odd", after=3).entries] == [6, 9]
+
+
+@pytest.mark.parametrize("part", [{"kind": "a\0"}, {"kind": 1}, {"after": -1}, {"before": "1"}])
+def test_a_part_that_cannot_be_is_refused(one_store: Any, part: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        one_store.state("a", **part)
+
+
 def test_the_state_of_an_absent_session_is_empty(store: Any) -> None:
     state = store.state("a")
     assert (state.version, state.last_seq, state.entries, state.snapshots) == (0, 0, (), ())

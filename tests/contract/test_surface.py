@@ -68,7 +68,7 @@ METHODS = {
     "clear": "(session_id, *, key=None, expected_version=None)",
     "clear_all": "()",
     "erase": "(session_id)",
-    "state": "(session_id, *, at=None)",
+    "state": "(session_id, *, at=None, kind=None, before=None, after=None)",
     "info": "(session_id)",
     "changes": "(session_id, limit=100)",
     "sessions": "(prefix='', *, limit=100, page=None, order=None)",

@@ -162,11 +162,30 @@ class Reads(Caller):
         _refuse_gaps(reading, query, reader.messages)
         return reader.entries
 
-    async def state(self, session_id: str, *, at: Snapshot | str | int | None = None) -> SessionState:
-        """Everything about the session that can be compared, now or as it was `at` a snapshot or version."""
-        query = Query(checked_id(session_id), at=checked_at(at), snapshots=True)
-        reading, reader = await self._read(query, lambda: EntryReader(session_id))
-        _refuse_gaps(reading, query, reader.messages)
+    async def state(
+        self,
+        session_id: str,
+        *,
+        at: Snapshot | str | int | None = None,
+        kind: str | None = None,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> SessionState:
+        """Everything about the session that can be compared, now or as it was `at` a snapshot or version.
+
+        Of the entries only those of one `kind`, and between the seqs `after` and `before` (both excluded), where these
+        are given: an adapter reads the records it wrote last without reading all.
+        """
+        query = Query(
+            checked_id(session_id),
+            None if kind is None else checked_search(kind, "kind", codec.MAX_ROLE),
+            checked_at(at),
+            checked_bound(after, "after") or 0,
+            checked_bound(before, "before"),
+            snapshots=True,
+        )
+        reading, reader = await self._read(query, lambda: EntryReader(session_id, kind))
+        _refuse_gaps(reading, query, reader.messages if kind in (None, MESSAGE) else None)
         session = reading.session
         if session is None:
             return SessionState(session_id, 0, 0, (), (), 0, None, None)
