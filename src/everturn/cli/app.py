@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from everturn.cli import act, log, look, trust
+from everturn.cli import act, backup, log, look, trust
 from everturn.cli.demo import demo
 
 GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
@@ -94,4 +94,5 @@ _register(
     set_ttl=act.set_ttl,
     compact=act.compact,
 )
+_register("Move", backup=backup.backup)
 _register("Trust", verify=trust.verify)

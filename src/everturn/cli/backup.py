@@ -1,0 +1,83 @@
+"""The command that copies a SQLite file while others write to it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from everturn.cli.opening import URL, as_url, file_of, opened
+from everturn.cli.output import console, count, size
+from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
+
+PAGES = 2000  # copied at a time: the bar moves, and Ctrl-C is heard
+
+
+def backup(
+    url: URL,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; it must not exist.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
+    anyway: Annotated[bool, typer.Option("--damaged-too", help="Keep the copy even if something is wrong.")] = False,
+) -> None:
+    """Copy a SQLite store into a file, under writers.
+
+    The copy is the store at one moment, however many write meanwhile, and nobody waits for it. It is verified before it
+    takes its name; a backup that was cut off leaves nothing behind. For the other engines use their own tools, or copy.
+
+    \b
+    Examples:
+      everturn backup sqlite:///memory.db backup-2026-11-15.db
+      everturn backup sqlite:///memory.db latest.db --force
+    """
+    source = file_of(as_url(url))
+    if source is None:
+        raise Unsupported("backup is for SQLite files; use the server's own tools, or everturn copy")
+    if file.exists() and (not force or not file.is_file() or file.samefile(source)):
+        raise InvalidInput("exists; name another file, or --force to replace it", path=str(file))
+    with opened(url):
+        pass  # says what is wrong with it, and brings its schema up to date
+    part = file.with_name(f"{file.name}.part")
+    try:
+        _copy(source, part)
+        with opened(f"sqlite:///{part}") as copied:
+            report = copied.verify()
+        if not report.ok and not anyway:
+            raise MemoryStoreBackendError(
+                f"{source} has {count(len(report.problems), 'problem')}, so its copy was not kept: everturn verify tells "
+                "which, --damaged-too keeps it",
+                outcome="not_written",
+            )
+        part.replace(file)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{part}{suffix}").unlink(missing_ok=True)
+    told = f"{count(report.sessions, 'session')}, {count(report.entries, 'entry', 'entries')}"
+    sound = "verified" if report.ok else f"with {count(len(report.problems), 'problem')}"
+    console().print(f"{file}: {told}, {size(file.stat().st_size)}, {sound}")
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy every page as of one moment."""
+    import apsw
+    from rich.progress import Progress
+
+    there = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
+    there.set_busy_timeout(30_000)
+    # A read transaction, held: the pages copied are those of this moment, so that writers cannot make it start anew.
+    there.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
+    target.unlink(missing_ok=True)
+    here = apsw.Connection(str(target))
+    try:
+        with (
+            here.backup("main", there, "main") as pages,
+            Progress(transient=True, disable=not os.isatty(1)) as progress,
+        ):
+            task = progress.add_task("copying", total=None)
+            while not pages.done:
+                pages.step(PAGES)
+                progress.update(task, total=pages.page_count, completed=pages.page_count - pages.remaining)
+    finally:
+        here.close()
+        there.close()
