@@ -45,8 +45,8 @@ def backup(
             report = copied.verify()
         if not report.ok and not anyway:
             raise MemoryStoreBackendError(
-                f"{source} has {count(len(report.problems), 'problem')}, so its copy was not kept: everturn verify tells "
-                "which, --damaged-too keeps it",
+                f"{source} has {count(len(report.problems), 'problem')}, so its copy was not kept: everturn verify "
+                "tells which, --damaged-too keeps it",
                 outcome="not_written",
             )
         part.replace(file)
