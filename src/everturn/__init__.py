@@ -13,6 +13,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # type checkers know the name; importing it from typing would be most of what this costs
 if TYPE_CHECKING:
     from everturn.aio import AsyncMemoryStore
+    from everturn.copying import copy, copy_async
     from everturn.errors import (
         CorruptEntry,
         InvalidInput,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
         Change,
         ChatMessage,
         Compaction,
+        CopyProgress,
+        CopyReport,
         Diff,
         ErasureReceipt,
         Hit,
@@ -51,6 +54,8 @@ __all__ = [
     "Change",
     "ChatMessage",
     "Compaction",
+    "CopyProgress",
+    "CopyReport",
     "CorruptEntry",
     "Diff",
     "ErasureReceipt",
@@ -75,6 +80,8 @@ __all__ = [
     "Unsupported",
     "VerifyReport",
     "VersionConflict",
+    "copy",
+    "copy_async",
     "from_client",
     "open",
     "open_async",
@@ -84,10 +91,13 @@ __all__ = [
 # nothing, and a program that only handles messages loads no store.
 _HOMES = {
     "everturn.aio": ("AsyncMemoryStore",),
+    "everturn.copying": ("copy", "copy_async"),
     "everturn.model": (
         "Change",
         "ChatMessage",
         "Compaction",
+        "CopyProgress",
+        "CopyReport",
         "Diff",
         "ErasureReceipt",
         "Hit",

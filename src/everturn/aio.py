@@ -104,3 +104,9 @@ class AsyncMemoryStore:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def engine_of(store: AsyncMemoryStore) -> Engine:
+    """For what works on two stores at once. Everyone else calls the methods. Refused in another loop, as they are."""
+    store._refuse_other_loops()  # noqa: SLF001 - this is its module
+    return store._engine  # noqa: SLF001

@@ -154,7 +154,8 @@ class Status(Enum):
     MOVED = "moved"  # a trim was planned on a state that is no more
     NOT_ON_PATH = "not_on_path"  # `after` is not in the history
     DIMENSION = "dimension"  # the session's embeddings have another length
-    EXISTS = "exists"  # the session to fork into is there already
+    EXISTS = "exists"  # the session to fork into, or to restore, is there already
+    SNAPSHOT_TAKEN = "snapshot_taken"  # a snapshot to restore belongs to another session here
 
 
 class ChangeOutcome(msgspec.Struct, frozen=True, gc=False):

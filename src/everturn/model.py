@@ -6,7 +6,7 @@ It does not say what may be stored (door.py does) and knows no engine.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -315,3 +315,42 @@ class Compaction(msgspec.Struct, frozen=True):
     sessions: int
     entries: int
     bytes: int
+
+
+CopyOutcome: TypeAlias = Literal["imported", "extended", "skipped", "conflict", "absent", "corrupt"]
+"""What a copy made of a session: the target did not have it; had an earlier version of it; had it all; has one with
+another past, which stays as it is; the source does not have it; it is damaged, in the source or in the target."""
+
+
+class CopyProgress(msgspec.Struct, frozen=True):
+    """How far a copy is: told of every session when it is done, and of a long one in between (`outcome` is None).
+
+    `entries` are those of this session brought so far, `sessions` those done so far, `total` all of them, if known.
+    """
+
+    session_id: str
+    outcome: CopyOutcome | None
+    why: str | None
+    entries: int
+    sessions: int
+    total: int | None
+
+
+class CopyReport(msgspec.Struct, frozen=True):
+    """What a copy did, in sessions: see CopyOutcome. `conflicts` are ids, each with why, and what to do.
+
+    `verified` were compared, and show the same in source and target at the version that was copied. `behind` were
+    changed in the source meanwhile: what the target has is an earlier version, and the next copy extends it.
+    """
+
+    imported: int
+    extended: int
+    skipped: int
+    absent: int
+    verified: int
+    behind: int
+    conflicts: tuple[tuple[str, str], ...]
+
+    @property
+    def ok(self) -> bool:
+        return not self.conflicts

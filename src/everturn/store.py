@@ -84,3 +84,8 @@ class MemoryStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def engine_of(store: MemoryStore) -> Engine:
+    """For what works on two stores at once. Everyone else calls the methods."""
+    return store._engine  # noqa: SLF001 - this is its module

@@ -17,7 +17,10 @@ MODULES = {
 }
 DRIVERS = {"apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "fakeredis"}
 # What each part may know of the package; a name stands for all that is below it.
-PURE = ["everturn.errors", "everturn.model", "everturn.door", "everturn.codec", "everturn.rules", "everturn.vectors"]
+PURE = [
+    *("everturn.errors", "everturn.model", "everturn.door", "everturn.codec", "everturn.rules", "everturn.vectors"),
+    "everturn.dossier",
+]
 MAY_IMPORT = {
     "everturn.errors": [],
     "everturn.model": ["everturn.errors", "everturn._pydantic"],
@@ -26,11 +29,13 @@ MAY_IMPORT = {
     "everturn.codec": ["everturn.errors", "everturn.model", "everturn.door"],
     "everturn.rules": ["everturn.errors", "everturn.model"],
     "everturn.vectors": ["everturn.errors"],
+    "everturn.dossier": ["everturn.codec", "everturn.rules"],
     "everturn.backend": PURE,
-    "everturn.engine": [*PURE, "everturn.backend", "everturn.engine"],
+    "everturn.portable": [*PURE, "everturn.backend"],
+    "everturn.engine": [*PURE, "everturn.backend", "everturn.portable", "everturn.engine"],
     "everturn.store": [*PURE, "everturn.backend", "everturn.engine"],
     "everturn.aio": [*PURE, "everturn.backend", "everturn.engine"],
-    "everturn.backends": [*PURE, "everturn.backend", "everturn.backends"],
+    "everturn.backends": [*PURE, "everturn.backend", "everturn.portable", "everturn.backends"],
 }
 
 
@@ -75,7 +80,7 @@ def test_drivers_are_imported_in_backends_only(module: str) -> None:
     assert not drivers or within(module, "everturn.backends", "everturn.testing")
 
 
-@pytest.mark.parametrize("module", ["errors", "model", "door", "codec", "rules"])
+@pytest.mark.parametrize("module", ["errors", "model", "door", "codec", "rules", "dossier"])
 def test_the_pure_modules_know_no_clock_no_chance_and_no_disk(module: str) -> None:
     impure = {"time", "random", "secrets", "uuid", "os", "io", "pathlib", "socket", "threading", "asyncio", "datetime"}
     assert imports(MODULES[f"everturn.{module}"]) & impure == set()

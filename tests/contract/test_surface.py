@@ -15,6 +15,8 @@ NAMES = [
     "Change",
     "ChatMessage",
     "Compaction",
+    "CopyProgress",
+    "CopyReport",
     "CorruptEntry",
     "Diff",
     "ErasureReceipt",
@@ -39,6 +41,8 @@ NAMES = [
     "Unsupported",
     "VerifyReport",
     "VersionConflict",
+    "copy",
+    "copy_async",
     "from_client",
     "open",
     "open_async",
@@ -123,6 +127,12 @@ def test_both_faces_have_the_same_signature_and_documentation(name: str) -> None
 def test_both_ways_to_open_take_the_same() -> None:
     ways = [inspect.signature(way).parameters for way in (everturn.open, everturn.open_async)]
     assert ways[0] == ways[1]
+
+
+def test_both_ways_to_copy_take_the_same() -> None:
+    ways = [str(inspect.signature(way)).replace("Async", "") for way in (everturn.copy, everturn.copy_async)]
+    assert ways[0] == ways[1]
+    assert list(inspect.signature(everturn.copy).parameters) == ["source", "target", "sessions", "progress"]
 
 
 @pytest.mark.parametrize("name", list(METHODS))

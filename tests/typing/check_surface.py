@@ -8,6 +8,7 @@ import everturn
 from everturn import (
     ChatMessage,
     Compaction,
+    CopyReport,
     ErasureReceipt,
     Hit,
     Page,
@@ -40,6 +41,7 @@ def blocking() -> None:
         assert_type(store.erase("a"), ErasureReceipt)
         assert_type(store.compact(), Compaction)
         assert_type(store.verify(), VerifyReport)
+        assert_type(everturn.copy(store, "sqlite://", ["a"], lambda progress: print(progress.why)), CopyReport)
         store.add_messages("a", "not a turn")  # type: ignore[arg-type]
         store.get_history("a", on_corrupt="ignore")  # type: ignore[arg-type]
 

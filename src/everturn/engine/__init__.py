@@ -4,6 +4,7 @@
     changes.py  the methods that change a session; trims.py the one that thinks first
     reads.py    the methods that read
     upkeep.py   the methods that keep house
+    copies.py   copies between two stores: ends.py asks, dossiers.py judges, comparing.py compares
 
 All of it is `async def` and none of it knows asyncio: a backend that never suspends makes the same code blocking.
 """

@@ -18,7 +18,7 @@ class Upkeep(Trims):
     async def clear_all(self) -> int:
         """Clear every session, one after the other (each atomically, and undoable). Returns how many had something."""
         cleared = 0
-        async for session in self._every_session():
+        async for session in self.every_session():
             outcome = await self._outcome(session.session_id, Clear(), None, None, ())
             cleared += outcome.status is Status.APPLIED
         return cleared
@@ -39,7 +39,7 @@ class Upkeep(Trims):
         if session_id is not None:
             return await self._compacted(checked_id(session_id))
         total = Compaction(0, 0, 0)
-        async for session in self._every_session():
+        async for session in self.every_session():
             total = _plus(total, await self._compacted(session.session_id))
         return _plus(total, await self._compacted(None))
 
@@ -59,7 +59,7 @@ class Upkeep(Trims):
             return VerifyReport(1 if entries or problems else 0, entries, tuple(problems))
         sessions = 0
         entries, problems = await self._verified(None)
-        async for session in self._every_session():
+        async for session in self.every_session():
             sessions += 1
             more, found = await self._verified(session.session_id)
             entries += more
@@ -69,7 +69,8 @@ class Upkeep(Trims):
     async def _verified(self, session_id: str | None) -> tuple[int, list[Problem]]:
         return await self.call(lambda _, by: self.backend.verify(session_id, by))
 
-    async def _every_session(self) -> AsyncIterator[SessionInfo]:
+    async def every_session(self) -> AsyncIterator[SessionInfo]:
+        """All sessions, by id, a page at a time; one that is there throughout comes at least once."""
         page: str | None = None
         while True:
             found = await self.call(lambda _, by, page=page: self.backend.sessions("", PAGE, page, None, by))  # type: ignore[misc]

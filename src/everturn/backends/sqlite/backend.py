@@ -13,13 +13,15 @@ from functools import partial
 from typing import TypeVar
 
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
-from everturn.backends.sqlite import changes, forks, listing, reads, upkeep, verify
+from everturn.backends.sqlite import changes, forks, listing, moves, reads, upkeep, verify
 from everturn.backends.sqlite.commit import GroupCommit
 from everturn.backends.sqlite.connections import Connection, Database
 from everturn.backends.sqlite.errors import translated
 from everturn.codec import EntryRow
+from everturn.dossier import Outline, Portion
 from everturn.errors import MemoryStoreBackendError, MemoryStoreError
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+from everturn.portable import Arrival, PortionRequest, Staging
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -93,6 +95,18 @@ class Operations(ABC):
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
         return await self._write(lambda db: forks.fork(db, request, self._now()), deadline)
+
+    async def outline(self, session_id: str, deadline: float) -> Outline | None:
+        return await self._read(lambda db: moves.outline(db, session_id, self._now()), deadline)
+
+    async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
+        return await self._read(lambda db: moves.portion(db, request, self._now()), deadline)
+
+    async def stage(self, request: Staging, deadline: float) -> str | None:
+        return await self._write(lambda db: moves.stage(db, request, self._now()), deadline)
+
+    async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
+        return await self._write(lambda db: moves.restore(db, arrival, self._now()), deadline)
 
     async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
         receipt = await self._write(lambda db: upkeep.erase(db, session_id), deadline)

@@ -24,14 +24,14 @@ RETURNING octet_length(body)
 -- shrink_session: entries were reclaimed
 UPDATE sessions SET bytes = bytes - ? WHERE no = ?
 
--- some_ended: a session whose rows can go: it expired, or was succeeded after it had
-SELECT no FROM sessions WHERE ended = 1
+-- some_ended: a session whose rows can go: it expired, or was succeeded; not one that arrives (see moves.sql)
+SELECT no FROM sessions WHERE ended = 1 AND version > 0
 UNION ALL
 SELECT no FROM sessions WHERE expires_at <= ?
 LIMIT 1
 
--- end: an expired session gives up its name
-UPDATE sessions SET ended = 1 WHERE no = ?
+-- end: an expired session gives up its name; one that was arriving arrives no more
+UPDATE sessions SET ended = 1, version = max(version, 1) WHERE no = ?
 
 -- lives_of: every life a session's name has rows of
 SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 0

@@ -1,0 +1,90 @@
+"""Copies between stores, whatever their engines: the public calls. What they do is in engine/copies.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack, ExitStack
+
+from everturn import aio, opening, store
+from everturn.aio import AsyncMemoryStore
+from everturn.backend import drive
+from everturn.engine import Engine
+from everturn.engine.calls import checked_id
+from everturn.engine.copies import Copies
+from everturn.errors import InvalidInput
+from everturn.model import CopyProgress, CopyReport
+from everturn.store import MemoryStore
+
+Tell = Callable[[CopyProgress], None]
+
+
+def copy(
+    source: MemoryStore | str,
+    target: MemoryStore | str,
+    sessions: Iterable[str] | None = None,
+    progress: Tell | None = None,
+) -> CopyReport:
+    """Copy sessions from one store into another, of any two engines: all of them, or those named.
+
+    A session arrives whole and in one step: its history, what snapshots and undo return to, tool calls, summaries,
+    records, what is left of its TTL, and what makes keys and `at=version` work. If the target lacks it, it is imported;
+    if the target has it, skipped; an earlier version of it, extended. Anything else is a conflict: it is reported, and
+    left as it is. Each session is compared in both stores when it is done. Both may be in use all the while.
+
+    Killed, or ended by an error, run it again, and it finishes; run twice, it changes nothing. A store can be given by
+    its URL. `progress` is called with each CopyProgress; what it raises ends the copy. Raises CorruptEntry for a
+    damaged session, once all others are copied; Unsupported if an engine cannot do it; MemoryStoreBackendError.
+    """
+    named = _checked_ids(sessions)
+    with ExitStack() as opened:
+        ends = _blocking_end("source", source, opened), _blocking_end("target", target, opened)
+        return drive(Copies(*ends, progress or _tell_nobody).run(named))
+
+
+async def copy_async(
+    source: AsyncMemoryStore | str,
+    target: AsyncMemoryStore | str,
+    sessions: Iterable[str] | None = None,
+    progress: Tell | None = None,
+) -> CopyReport:
+    """The same for asynchronous stores, while the event loop goes on with other work. See `copy`."""
+    named = _checked_ids(sessions)
+    async with AsyncExitStack() as opened:
+        ends = await _awaited_end("source", source, opened), await _awaited_end("target", target, opened)
+        return await Copies(*ends, progress or _tell_nobody).run(named)
+
+
+def _blocking_end(path: str, end: object, opened: ExitStack) -> Engine:
+    if isinstance(end, str):
+        end = opened.enter_context(opening.open(end))
+    if isinstance(end, MemoryStore):
+        return store.engine_of(end)
+    if isinstance(end, AsyncMemoryStore):
+        raise InvalidInput("is an asynchronous store; await everturn.copy_async", path=path)
+    raise _no_store(path, end)
+
+
+async def _awaited_end(path: str, end: object, opened: AsyncExitStack) -> Engine:
+    if isinstance(end, str):
+        end = await opened.enter_async_context(await opening.open_async(end))
+    if isinstance(end, AsyncMemoryStore):
+        return aio.engine_of(end)
+    if isinstance(end, MemoryStore):
+        raise InvalidInput("is a blocking store, which would hold up the event loop; use everturn.copy", path=path)
+    raise _no_store(path, end)
+
+
+def _no_store(path: str, end: object) -> InvalidInput:
+    return InvalidInput(f"is a store or the URL of one, not {type(end).__name__}", path=path)
+
+
+def _checked_ids(sessions: object) -> list[str] | None:
+    if sessions is None:
+        return None
+    if isinstance(sessions, str) or not isinstance(sessions, Iterable):
+        raise InvalidInput(f"is a list of session ids, not {type(sessions).__name__}", path="sessions")
+    return list(dict.fromkeys(checked_id(name, f"sessions[{index}]") for index, name in enumerate(sessions)))
+
+
+def _tell_nobody(_progress: CopyProgress) -> None:
+    pass
