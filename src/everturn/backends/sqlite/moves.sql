@@ -22,11 +22,11 @@ SELECT version, kind, first_seq, count, created_at, call, key, content, snapshot
        ifnull(head, 0), cleared, floor, kept, messages, head IS NOT NULL
   FROM changes WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
 
--- begin_arriving: ended and at version 0, which none is that anyone ever saw; left alone, it is reaped when it expires
+-- begin_arriving: ended, and without a life; left alone, it is reaped when it expires
 INSERT INTO sessions (namespace, session_id, ended, life, created_at, changed_at, expires_at) VALUES (?, ?, 1, '', ?, ?, ?)
 
 -- load_arriving: what is staged under this number, unless it has begun to be reaped
-SELECT bytes FROM sessions WHERE no = ? AND namespace = ? AND session_id = ? AND ended = 1 AND version = 0 AND expires_at > ?
+SELECT bytes FROM sessions WHERE no = ? AND namespace = ? AND session_id = ? AND ended = 1 AND life = '' AND expires_at > ?
 
 -- go_on_arriving: more of it was staged
 UPDATE sessions SET bytes = ?, expires_at = ? WHERE no = ?

@@ -25,13 +25,13 @@ RETURNING octet_length(body)
 UPDATE sessions SET bytes = bytes - ? WHERE no = ?
 
 -- some_ended: a session whose rows can go: it expired, or was succeeded; not one that arrives (see moves.sql)
-SELECT no FROM sessions WHERE ended = 1 AND version > 0
+SELECT no FROM sessions WHERE ended = 1 AND life <> ''
 UNION ALL
 SELECT no FROM sessions WHERE expires_at <= ?
 LIMIT 1
 
 -- end: an expired session gives up its name; one that was arriving arrives no more
-UPDATE sessions SET ended = 1, version = max(version, 1) WHERE no = ?
+UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-') WHERE no = ?
 
 -- lives_of: every life a session's name has rows of
 SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 0
