@@ -1,4 +1,4 @@
-"""Opening: ten workers at once, schemas, refusals, warnings, and clients that are given to us."""
+"""Opening: ten workers at once, schemas, refusals, and clients that are given to us."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 import everturn
 from everturn import InvalidInput, MemoryStoreBackendError, SchemaTooNew, Unsupported
-from everturn.backends.postgres.checks import HostileSetting, judge
+from everturn.backends.postgres.schema import CURRENT
 from everturn.testing.servers import PostgresServer
 from tests.integration.postgres.writers import turn
 
@@ -80,10 +80,10 @@ def test_an_empty_schema_is_filled(server: PostgresServer, schema: str, beside: 
 
 def test_a_newer_schema_is_refused(url: str, schema: str, beside: psycopg.Connection[Any]) -> None:
     everturn.open(url).close()
-    beside.execute(f"INSERT INTO {schema}.schema_versions (version, everturn) VALUES (2, 'later')")
+    beside.execute(f"INSERT INTO {schema}.schema_versions (version, everturn) VALUES ({CURRENT + 1}, 'later')")
     with pytest.raises(SchemaTooNew) as caught:
         everturn.open(url)
-    assert (caught.value.found, caught.value.supported) == (2, 1)
+    assert (caught.value.found, caught.value.supported) == (CURRENT + 1, CURRENT)
 
 
 def test_options_of_libpq_pass_and_unknown_ones_do_not(server: PostgresServer) -> None:
@@ -125,39 +125,6 @@ def test_a_database_that_cannot_hold_every_text_is_refused(
     beside.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     with pytest.raises(Unsupported, match="LATIN1"):
         everturn.open(server.url.removesuffix("postgres") + "latin")
-
-
-# --- settings --------------------------------------------------------------------------------------------------------
-
-
-def test_commits_that_do_not_wait_for_the_disk_are_warned_of(url: str) -> None:
-    with pytest.warns(HostileSetting, match="synchronous_commit=off.*Set synchronous_commit = on"):
-        everturn.open(url, options="-c synchronous_commit=off").close()
-
-
-def test_a_sound_server_is_not_warned_of(url: str) -> None:
-    everturn.open(url).close()  # warnings are errors here
-
-
-def test_each_hostile_setting_has_a_fix() -> None:
-    assert judge(["on", "on", "on", False, "off"]) == []
-    found = judge(["off", "off", "off", True, "on"])
-    assert [finding.setting for finding in found] == [
-        "fsync",
-        "synchronous_commit",
-        "full_page_writes",
-        "transaction_read_only",
-    ]
-    assert all(finding.fix for finding in found)
-
-
-def test_a_read_only_server_is_named_as_such(url: str) -> None:
-    everturn.open(url).close()
-    with pytest.warns(HostileSetting, match="every change will be refused"):
-        store = everturn.open(url, options="-c default_transaction_read_only=on")
-    with store, pytest.raises(MemoryStoreBackendError, match=r"read-only.*address the primary") as caught:
-        store.add_messages("a", turn("1"))
-    assert (caught.value.outcome, caught.value.transient) == ("not_written", False)
 
 
 # --- clients that are given to us ------------------------------------------------------------------------------------

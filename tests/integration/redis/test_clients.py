@@ -1,4 +1,4 @@
-"""Clients that are given to us, of every kind; what is opened and closed; what is said about hostile settings."""
+"""Clients that are given to us, of every kind; what is opened and closed."""
 
 from __future__ import annotations
 
@@ -138,16 +138,6 @@ def test_a_wrong_password_is_named() -> None:
             say(store, "a", "1")
         with pytest.raises(MemoryStoreBackendError, match="password"):
             everturn.open(f"redis://:wrong@{server.address}", timeout=1)
-
-
-def test_hostile_settings_are_said_out_loud() -> None:
-    with valkey_server(maxmemory="100mb", maxmemory_policy="allkeys-lru") as server:
-        with pytest.warns(RuntimeWarning) as said:
-            everturn.open(server.url).close()
-        texts = [str(warning.message) for warning in said]
-        assert any("maxmemory-policy noeviction" in text for text in texts)
-        assert any("keeps nothing on disk" in text for text in texts)
-        everturn.open(server.url, warnings="off").close()
 
 
 def test_a_store_may_cross_a_fork(server: ValkeyServer) -> None:

@@ -13,6 +13,7 @@ import redis
 
 import everturn
 from everturn import MemoryStoreBackendError
+from everturn.backends.findings import HostileSetting
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import ValkeyServer, valkey_server
 from tests.contract.speech import say, user, words
@@ -244,7 +245,7 @@ def test_replicas_are_waited_for_and_too_few_is_unknown() -> None:
 
 def test_a_read_only_replica_is_named_as_such() -> None:
     with valkey_server(replicas=1, appendonly=True) as server:
-        with pytest.warns(RuntimeWarning, match="read-only replica"):
+        with pytest.warns(HostileSetting, match="read-only replica"):
             store = everturn.open(server.replicas[0].url, timeout=0.3)
         with store, pytest.raises(MemoryStoreBackendError, match="read-only replica") as caught:
             say(store, "a", "1")

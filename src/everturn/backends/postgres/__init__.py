@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from everturn.backends.options import namespace, switch, whole_number
 from everturn.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,22 +33,6 @@ def _schema(value: object) -> str:
     return checked_schema(value)
 
 
-def _namespace(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > 512:
-        raise InvalidInput(f"is a string of up to 512 bytes without NUL, not {value!r}", path="namespace")
-    return value
-
-
-def _pool_size(value: object) -> int:
-    try:
-        size = int(value)  # type: ignore[call-overload]  # whatever it is, int says whether it is a number
-    except (TypeError, ValueError):
-        size = 0
-    if size < 1:
-        raise InvalidInput(f"is a whole number above 0, not {value!r}", path="pool_size")
-    return int(size)
-
-
 _OF_LIBPQ = (
     *("host", "port", "user", "password", "dbname", "passfile", "service", "application_name", "options"),
     "connect_timeout",
@@ -57,9 +42,10 @@ _OF_LIBPQ = (
 )
 
 OPTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "namespace": _namespace,
+    "namespace": namespace,
     "schema": _schema,
-    "pool_size": _pool_size,
+    "pool_size": whole_number("pool_size", 1),
+    "warnings": switch("warnings"),
     **dict.fromkeys(_OF_LIBPQ, str),
 }
 
@@ -67,7 +53,8 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBackend:  # noqa: A001 - the protocol's name
     """Connect to the database that a URL names, and create or migrate everturn's schema in it.
 
-    Raises InvalidInput, Unsupported, SchemaTooNew, MemoryStoreBackendError.
+    Warns of settings under which turns can be lost, unless told `warnings=off`. Raises InvalidInput, Unsupported,
+    SchemaTooNew, MemoryStoreBackendError.
     """
     from everturn.backend import drive
     from everturn.backends.postgres.backend import PostgresBackend
@@ -102,8 +89,12 @@ async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> A
     return backend
 
 
-def _names(options: Mapping[str, Any]) -> dict[str, str]:
-    return {"schema_name": options.get("schema", "everturn"), "namespace": options.get("namespace", "")}
+def _names(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "schema_name": options.get("schema", "everturn"),
+        "namespace": options.get("namespace", ""),
+        "warnings": options.get("warnings", True),
+    }
 
 
 def _conninfo(url: str, options: Mapping[str, Any]) -> tuple[str, str]:

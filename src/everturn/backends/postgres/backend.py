@@ -13,12 +13,15 @@ from typing import Any
 import msgspec
 
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
-from everturn.backends.postgres import checks, listing, reads, requests, schema, statements, verify
+from everturn.backends.findings import Finding, say
+from everturn.backends.postgres import checks, listing, moves, reads, requests, schema, statements, verify
 from everturn.backends.postgres.batches import Batches
 from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
 from everturn.codec import EntryRow
+from everturn.dossier import Outline, Portion
 from everturn.errors import MemoryStoreBackendError
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+from everturn.portable import Arrival, PortionRequest, Staging
 
 REAP_EVERY = 64  # changes; each reaping step is bounded, so that writers pay for expired sessions in small coin
 STEP = 1000  # rows deleted in one transaction: a session's writers wait no longer than for that
@@ -30,10 +33,13 @@ LAST = 2**62  # past every session number and seq
 class PostgresBackend:
     """The protocol's operations over a port."""
 
-    def __init__(self, port: Port, *, schema_name: str = "everturn", namespace: str = "") -> None:
+    def __init__(
+        self, port: Port, *, schema_name: str = "everturn", namespace: str = "", warnings: bool = True
+    ) -> None:
         self._port = port
         self._schema = schema_name
         self._namespace = namespace
+        self._warnings = warnings
         self._sql = statements.load("calls.sql", schema_name)
         self._clock: Callable[[], float] | None = None  # None: the server's; tests bring their own
         self._latest = 0.0
@@ -46,10 +52,15 @@ class PostgresBackend:
 
     async def prepare(self, deadline: float) -> None:
         """Check the server, say what is dangerous about it, and create or migrate the schema. Once; see `open`."""
-        found = await checks.findings(self._port, deadline)
+        found = await self.findings(deadline)
         await schema.migrate(self._port, self._schema, deadline)
-        self._ready = True
-        checks.warn(found)
+        is_first, self._ready = not self._ready, True
+        if self._warnings and is_first:  # else another task of the same loop was faster
+            say(found)
+
+    async def findings(self, deadline: float) -> list[Finding]:
+        """What is wrong with the server's settings, for `prepare` and for `doctor`."""
+        return await checks.findings(self._port, deadline)
 
     async def _ask(self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False) -> Rows:
         if not self._ready:
@@ -140,6 +151,25 @@ class PostgresBackend:
             if len(rows) < FOUND_AT_ONCE:
                 return
 
+    # --- copies ------------------------------------------------------------------------------------------------------
+
+    async def outline(self, session_id: str, deadline: float) -> Outline | None:
+        return moves.outline_in(await self._ask("outline", (self._namespace, session_id, self._now()), deadline))
+
+    async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
+        parameters = (self._namespace, *moves.portion_parameters(request), self._now())
+        return moves.portion_in(await self._ask("portion", parameters, deadline), request)
+
+    async def stage(self, request: Staging, deadline: float) -> str | None:
+        parameters = (self._namespace, *moves.stage_parameters(request), self._now())
+        ((no,),) = await self._ask("stage", parameters, deadline, writes=True)
+        return None if no is None else str(no)
+
+    async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
+        patience = _lock_timeout(deadline - time.monotonic())
+        parameters = (self._namespace, *moves.restore_parameters(arrival), patience, self._now())
+        return moves.restored(await self._ask("restore", parameters, deadline, writes=True))
+
     # --- keeping house -----------------------------------------------------------------------------------------------
 
     async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
@@ -180,8 +210,8 @@ class PostgresBackend:
 class AsyncPostgresBackend(PostgresBackend):
     """The same in an event loop, where changes that wait together travel together."""
 
-    def __init__(self, port: AsyncPort, *, schema_name: str = "everturn", namespace: str = "") -> None:
-        super().__init__(port, schema_name=schema_name, namespace=namespace)
+    def __init__(self, port: AsyncPort, **names: Any) -> None:
+        super().__init__(port, **names)
         self._batches = Batches(port, self._change_call)
 
     async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:

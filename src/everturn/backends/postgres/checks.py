@@ -1,47 +1,46 @@
-"""Settings of a server that break what a store promises, each with its fix, for warnings and for `doctor`.
-
-It asks and judges; it changes nothing.
-"""
+"""Looks for what breaks the promises of a store on a PostgreSQL server. It asks and judges; it changes nothing."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 
+from everturn.backends.findings import Finding
 from everturn.backends.postgres.ports import Call, Port
 from everturn.errors import Unsupported
 
 OLDEST = 140000
+STALE = 10  # seconds behind
 
-_SETTINGS = Call(
+# What pg_stat_replication shows of others is NULL to a role that may not see it, and NULL is no finding.
+_QUESTIONS = (
     "SELECT current_setting('server_version_num')::int, current_setting('server_version'), "
     "current_setting('server_encoding'), current_setting('fsync'), current_setting('synchronous_commit'), "
-    "current_setting('full_page_writes'), pg_is_in_recovery(), current_setting('transaction_read_only')"
+    "current_setting('full_page_writes'), pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', "
+    "EXISTS (SELECT FROM pg_stat_wal_receiver), "
+    "(SELECT count(*) FROM pg_stat_replication WHERE state <> 'streaming' OR replay_lag > make_interval(secs => %s)), "
+    "current_setting('synchronous_standby_names') <> '' AND pg_has_role('pg_read_all_stats', 'USAGE') "
+    "AND NOT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))"
 )
 
 
-class HostileSetting(UserWarning):
-    """A setting of the server under which acknowledged changes may be lost."""
+class Answers(msgspec.Struct, frozen=True):
+    """What the server says of itself, in the order of the question."""
 
-
-class Finding(msgspec.Struct, frozen=True):
-    """One setting that breaks a promise: what it is, what may happen, and what to do."""
-
-    setting: str
-    value: str
-    risk: str
-    fix: str
-
-    def __str__(self) -> str:
-        return f"PostgreSQL runs with {self.setting}={self.value}: {self.risk}. {self.fix}"
+    fsync: str = "on"
+    synchronous_commit: str = "on"
+    full_page_writes: str = "on"
+    in_recovery: bool = False
+    read_only: bool = False
+    has_primary: bool = True  # of a standby: it receives WAL
+    stale_standbys: int = 0
+    lacks_synchronous: bool = False  # commits wait for a standby that is not there
 
 
 async def findings(port: Port, deadline: float) -> list[Finding]:
-    """What is wrong with the server's settings. Raises Unsupported if it cannot serve at all."""
-    ((number, version, encoding, *settings),) = await port.run(_SETTINGS, deadline)
+    """What is wrong with the server. Raises Unsupported if it cannot serve at all."""
+    ((number, version, encoding, *answers),) = await port.run(Call(_QUESTIONS, (STALE,)), deadline)
     if number < OLDEST:
         raise Unsupported(f"{port.name} is PostgreSQL {version}; everturn needs 14 or later")
     if encoding != "UTF8":
@@ -49,31 +48,50 @@ async def findings(port: Port, deadline: float) -> list[Finding]:
             f"{port.name}: the database's encoding is {encoding}, which cannot hold every text; "
             "create one with ENCODING 'UTF8'"
         )
-    return judge(settings)
+    return [Finding(port.name, *found) for found in wrong_with(Answers(*answers))]
 
 
-def judge(settings: Sequence[Any]) -> list[Finding]:
-    """Pure: fsync, synchronous_commit, full_page_writes, whether in recovery, and transaction_read_only."""
-    fsync, synchronous_commit, full_page_writes, in_recovery, read_only = settings
-    found: list[Finding] = []
-    if fsync == "off":
-        risk = "a power cut or crash of the machine loses acknowledged changes, or the whole database"
-        found.append(Finding("fsync", "off", risk, "Set fsync = on and reload"))
-    if synchronous_commit == "off":
-        risk = "a crash of the server loses acknowledged changes of the last moments"
-        fix = "Set synchronous_commit = on (ALTER ROLE ... SET will do)"
-        found.append(Finding("synchronous_commit", "off", risk, fix))
-    if full_page_writes == "off":
-        risk = "a power cut may leave torn pages that cannot be repaired"
-        found.append(Finding("full_page_writes", "off", risk, "Set full_page_writes = on and reload"))
-    if in_recovery or read_only == "on":
-        risk = "every change will be refused, and reads may be behind"
-        fix = "Address the primary (target_session_attrs=read-write finds it among several hosts)"
-        found.append(Finding("transaction_read_only", "on", risk, fix))
-    return found
-
-
-def warn(found: Sequence[Finding]) -> None:
-    """Say it out loud. Python shows a warning once, unless told otherwise."""
-    for finding in found:
-        warnings.warn(str(finding), HostileSetting, stacklevel=2)
+def wrong_with(server: Answers) -> Iterator[tuple[str, str, str]]:
+    """Pure. What is wrong, what may happen, and the fix."""
+    if server.fsync == "off":
+        yield (
+            "fsync=off",
+            "a power cut or crash of the machine loses acknowledged changes, or the whole database",
+            "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()",
+        )
+    if server.synchronous_commit == "off":
+        yield (
+            "synchronous_commit=off",
+            "a crash of the server loses acknowledged changes of the last moments",
+            "ALTER ROLE ... SET synchronous_commit = on, or ALTER SYSTEM",
+        )
+    if server.full_page_writes == "off":
+        yield (
+            "full_page_writes=off",
+            "a power cut may leave torn pages that cannot be repaired",
+            "ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf()",
+        )
+    if server.in_recovery or server.read_only:
+        yield (
+            "a standby" if server.in_recovery else "default_transaction_read_only=on",
+            "every change will be refused" + (", and reads may be behind" if server.in_recovery else ""),
+            "address the primary (target_session_attrs=read-write finds it among several hosts)",
+        )
+    if server.in_recovery and not server.has_primary:
+        yield (
+            "it has lost its primary",
+            "what it shows gets older and older",
+            "mend primary_conninfo or the network, or address another server",
+        )
+    if server.stale_standbys:
+        yield (
+            f"{server.stale_standbys} of its standbys are not streaming, or more than {STALE} s behind",
+            "a failover to one of them loses what it has not got",
+            "look at pg_stat_replication; synchronous_standby_names makes commits wait for standbys",
+        )
+    if server.lacks_synchronous:
+        yield (
+            "synchronous_standby_names is set, and no such standby is connected",
+            "every change waits for it until its time-out, and ends as unknown",
+            "bring the standby back, or ALTER SYSTEM SET synchronous_standby_names = '...'",
+        )

@@ -4,7 +4,7 @@
     backend.py     the protocol's operations, written once for both faces
     changes.py     a change as a call of a script; forks.py, upkeep.py the larger ones
     looks.py       a session's facts and state; reads.py its entries; listing.py and verify.py across
-                   sessions; reach.py what states show
+                   sessions; roots.py the states to return to
     records.py     the stored form as values; names.py the names of keys
     sending.py     the right node, scripts, replicas; topology.py which nodes there are
     lines.py       connections that block, loop_lines.py those of an event loop; address.py makes them
@@ -16,10 +16,12 @@ redis-py is imported when a store is opened.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from everturn.backends.findings import say
+from everturn.backends.options import namespace, switch, whole_number
 from everturn.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -31,46 +33,34 @@ if TYPE_CHECKING:
 DRIVERS = ("redis", "valkey", "fakeredis")
 
 
-def _namespace(value: object) -> str:
-    if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > 512:
-        raise InvalidInput(f"is a string of up to 512 bytes without NUL, not {value!r}", path="namespace")
-    return value
-
-
-def _count(path: str, least: int) -> Callable[[object], int]:
-    def read(value: object) -> int:
-        try:
-            number = int(value)  # type: ignore[call-overload]  # whatever it is, int says whether it is a number
-        except (TypeError, ValueError):
-            number = least - 1
-        if number < least:
-            raise InvalidInput(f"is a whole number of at least {least}, not {value!r}", path=path)
-        return int(number)
+def _file(path: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not Path(value).is_file():
+            raise InvalidInput(f"there is no file {value!r}", path=path)
+        return value
 
     return read
 
 
-def _switch(path: str) -> Callable[[object], bool]:
-    def read(value: object) -> bool:
-        if str(value).lower() not in ("true", "false", "1", "0", "on", "off"):
-            raise InvalidInput(f"is on or off, not {value!r}", path=path)
-        return str(value).lower() in ("true", "1", "on")
-
-    return read
+def _cert_reqs(value: object) -> str:
+    if value not in ("none", "optional", "required"):
+        raise InvalidInput(f"is none, optional or required, not {value!r}", path="ssl_cert_reqs")
+    return str(value)
 
 
 OPTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "namespace": _namespace,
-    "wait_replicas": _count("wait_replicas", 0),
-    "max_connections": _count("max_connections", 1),
-    "warnings": _switch("warnings"),
+    "namespace": namespace,
+    "wait_replicas": whole_number("wait_replicas", 0),
+    "max_connections": whole_number("max_connections", 1),
+    "warnings": switch("warnings"),
     "sentinel_username": str,
     "sentinel_password": str,
-    "ssl": _switch("ssl"),
-    "ssl_ca_certs": str,
-    "ssl_cert_reqs": str,
-    "ssl_certfile": str,
-    "ssl_keyfile": str,
+    "ssl": switch("ssl"),
+    "ssl_ca_certs": _file("ssl_ca_certs"),
+    "ssl_cert_reqs": _cert_reqs,
+    "ssl_certfile": _file("ssl_certfile"),
+    "ssl_keyfile": _file("ssl_keyfile"),
+    "ssl_check_hostname": switch("ssl_check_hostname"),
 }
 CONNECTIONS = 50
 
@@ -78,53 +68,37 @@ CONNECTIONS = 50
 def open(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:  # noqa: A001 - the protocol's name
     """Connect to the servers a URL names. Raises InvalidInput, MemoryStoreBackendError.
 
-    Warns of settings under which turns can be lost, once for each, unless told `warnings=off`.
+    Warns of settings under which turns can be lost, unless told `warnings=off`.
     """
     from everturn.backend import drive
-    from everturn.backends.redis.address import blocking_maker, driver_options, is_secure, parse
-    from everturn.backends.redis.lines import BlockingLines, Pool
+    from everturn.backends.redis.address import parse
 
-    address = parse(url)
-
-    def lines(*, sentinel: bool = False) -> Lines:
-        given = driver_options(address, options, sentinel=sentinel)
-        make = blocking_maker(is_secure(address, options), given)
-        return BlockingLines(lambda node: Pool(node, make, options.get("max_connections", CONNECTIONS)))
-
-    backend = _backend(address, lines, options)
-    drive(_greet(backend, options, deadline))
+    backend = _backend(parse(url), options, blocking=True)
+    drive(_meet(backend, options, deadline))
     return backend
 
 
 async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:
     """The same for an event loop."""
-    from everturn.backends.redis.address import async_maker, driver_options, is_secure, parse
-    from everturn.backends.redis.loop_lines import LoopLines, LoopPool
+    from everturn.backends.redis.address import parse
 
-    address = parse(url)
-
-    def lines(*, sentinel: bool = False) -> Lines:
-        given = driver_options(address, options, sentinel=sentinel)
-        make = async_maker(is_secure(address, options), given)
-        return LoopLines(lambda node: LoopPool(node, make, options.get("max_connections", CONNECTIONS)))
-
-    backend = _backend(address, lines, options)
-    await _greet(backend, options, deadline)
+    backend = _backend(parse(url), options, blocking=False)
+    await _meet(backend, options, deadline)
     return backend
 
 
-def _backend(address: Address, lines: Callable[..., Lines], options: Mapping[str, Any]) -> RedisBackend:
+def _backend(address: Address, options: Mapping[str, Any], *, blocking: bool) -> RedisBackend:
     from everturn.backends.redis.backend import RedisBackend
     from everturn.backends.redis.sending import Sender
     from everturn.backends.redis.topology import Cluster, Single, Watched
 
-    carrying = lines()
+    carrying = _lines(address, options, blocking=blocking)
     asking: tuple[Lines, ...] = ()
     topology: Topology
     if address.kind == "cluster":
         topology = Cluster(address.nodes, carrying)
     elif address.kind == "sentinel":
-        asking = (lines(sentinel=True),)
+        asking = (_lines(address, options, blocking=blocking, sentinel=True),)
         topology = Watched(address.nodes, address.service, asking[0])
     else:
         topology = Single(address.nodes[0])
@@ -132,18 +106,32 @@ def _backend(address: Address, lines: Callable[..., Lines], options: Mapping[str
     return RedisBackend(sender, options.get("namespace", ""), asking)
 
 
-async def _greet(backend: RedisBackend, options: Mapping[str, Any], deadline: float) -> None:
-    """Make sure that the servers answer, and say what is wrong with them."""
-    from everturn.backends.redis.checks import check
+def _lines(address: Address, options: Mapping[str, Any], *, blocking: bool, sentinel: bool = False) -> Lines:
+    """Connections of our own, to the servers or to the sentinels."""
+    from everturn.backends.redis.address import async_maker, blocking_maker, driver_options, is_secure
+    from everturn.backends.redis.lines import BlockingLines, Pool
+    from everturn.backends.redis.loop_lines import LoopLines, LoopPool
 
+    secure, size = is_secure(address, options), options.get("max_connections", CONNECTIONS)
+    make = (blocking_maker if blocking else async_maker)(secure, driver_options(address, options, sentinel=sentinel))
+    if blocking:
+        return BlockingLines(lambda node: Pool(node, make, size))
+    return LoopLines(lambda node: LoopPool(node, make, size))
+
+
+async def _meet(backend: RedisBackend, options: Mapping[str, Any], deadline: float) -> None:
+    """Make sure that the servers answer, and say what is wrong with them."""
     try:
-        findings = await check(backend.sender, deadline)
+        await _greet(backend, options, deadline)
     except BaseException:
         await backend.close()
         raise
+
+
+async def _greet(backend: RedisBackend, options: Mapping[str, Any], deadline: float) -> None:
+    found = await backend.findings(deadline)
     if options.get("warnings", True):
-        for finding in findings:
-            warnings.warn(f"{finding.what}. To mend it: {finding.fix}", RuntimeWarning, stacklevel=2)
+        say(found)
 
 
 # --- clients that are given to us ------------------------------------------------------------------------------------
@@ -160,45 +148,42 @@ def adopts(client: object) -> Literal["blocking", "async"] | None:
 def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> RedisBackend:
     """A backend over a client, whose connections it borrows and which stays open when the store is closed.
 
-    A cluster's client lends its address and credentials only: the store then has connections of its own.
+    A cluster's client lends its address and credentials only: the store then has connections of its own. The servers
+    of an asynchronous client are asked nothing before the first call of the store.
     """
     from everturn.backend import drive
+    from everturn.backends.redis.topology import Unmet
+
+    blocking = adopts(client) == "blocking"
+    if hasattr(client, "connection_pool"):
+        backend = _over(client.connection_pool, options, blocking=blocking)
+    else:
+        backend = _backend(*_cluster_of(client, options), blocking=blocking)
+    if blocking:
+        drive(_meet(backend, options, deadline))
+    else:
+        sender = backend.sender
+        sender.topology = Unmet(sender.topology, lambda deadline: _greet(backend, options, deadline))
+    return backend
+
+
+def _over(pool: Any, options: Mapping[str, Any], *, blocking: bool) -> RedisBackend:
     from everturn.backends.redis.backend import RedisBackend
     from everturn.backends.redis.lines import BlockingLines, Borrowed
     from everturn.backends.redis.loop_lines import LoopBorrowed, LoopLines
     from everturn.backends.redis.sending import Sender
     from everturn.backends.redis.topology import Single
 
-    blocking = adopts(client) == "blocking"
-    if not hasattr(client, "connection_pool"):
-        return _adopt_cluster(client, options, blocking=blocking)
-    pool = client.connection_pool
     lines: Lines = BlockingLines(lambda _: Borrowed(pool)) if blocking else LoopLines(lambda _: LoopBorrowed(pool))
-    sender = Sender(lines, Single(("", 0)), options.get("wait_replicas", 0))
-    backend = RedisBackend(sender, options.get("namespace", ""))
-    if blocking:
-        drive(_greet(backend, options, deadline))
-    return backend
+    return RedisBackend(Sender(lines, Single(("", 0)), options.get("wait_replicas", 0)), options.get("namespace", ""))
 
 
-def _adopt_cluster(client: Any, options: Mapping[str, Any], *, blocking: bool) -> RedisBackend:
-    from everturn.backends.redis.address import Address, async_maker, blocking_maker, driver_options, is_secure
-    from everturn.backends.redis.lines import BlockingLines, Pool
-    from everturn.backends.redis.loop_lines import LoopLines, LoopPool
+def _cluster_of(client: Any, options: Mapping[str, Any]) -> tuple[Address, dict[str, Any]]:
+    """Where a cluster's client would connect, and how."""
+    from everturn.backends.redis.address import Address
 
     manager = client.nodes_manager
     given: Mapping[str, Any] = getattr(manager, "connection_kwargs", {})
     nodes: tuple[Node, ...] = tuple((node.host, int(node.port)) for node in manager.startup_nodes.values())
-    address = Address("cluster", nodes, given.get("username"), given.get("password"))
-    options = dict(options) | {name: value for name, value in given.items() if name.startswith("ssl")}
-    driver = driver_options(address, options)
-    secure, size = is_secure(address, options), options.get("max_connections", CONNECTIONS)
-
-    def lines() -> Lines:
-        if blocking:
-            make = blocking_maker(secure, driver)
-            return BlockingLines(lambda node: Pool(node, make, size))
-        make = async_maker(secure, driver)
-        return LoopLines(lambda node: LoopPool(node, make, size))
-
-    return _backend(address, lines, options)
+    secure = {name: value for name, value in given.items() if name.startswith("ssl") and value is not None}
+    return Address("cluster", nodes, given.get("username"), given.get("password")), dict(options) | secure

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
-from everturn.backends.redis import changes, forks, listing, reads, upkeep, verify
+from everturn.backends.findings import Finding
+from everturn.backends.redis import changes, checks, forks, listing, reads, upkeep, verify
 from everturn.backends.redis.lines import Lines
 from everturn.backends.redis.looks import look
 from everturn.backends.redis.names import Names
@@ -32,8 +33,12 @@ class RedisBackend:
 
     @property
     def sender(self) -> Sender:
-        """What this backend sends with; `doctor` asks the servers through it."""
+        """What this backend sends with."""
         return self._sender
+
+    async def findings(self, deadline: float) -> list[Finding]:
+        """What is wrong with the servers' settings, for a store that opens and for `doctor`."""
+        return await checks.findings(self._sender, deadline)
 
     def _now(self) -> str:
         return "" if self._clock is None else str(round(self._clock() * MICROSECONDS))

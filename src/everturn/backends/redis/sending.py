@@ -6,7 +6,7 @@ Written once; the waiting is done by `lines`. What the scripts do is in lua/.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from everturn.backends.redis import faults
@@ -116,13 +116,6 @@ class Sender:
         if change and self.replicas and replies[count] < self.replicas:
             raise faults.lagging(where(node), self.replicas, replies[count])
         return replies[:count]
-
-    async def on_every_master(
-        self, commands: Callable[[int], Sequence[Command]], deadline: float
-    ) -> list[tuple[Node, list[Any]]]:
-        """Send to each master; refusals come back as replies."""
-        masters = await self.topology.masters(deadline)
-        return [(node, await self.lines.exchange(node, commands(number), deadline)) for number, node in masters]
 
 
 def call_of(script: Script, keys: Sequence[bytes], args: Sequence[Any]) -> Command:

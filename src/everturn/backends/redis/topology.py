@@ -6,7 +6,7 @@ It looks again when a node is lost or says that it is no longer the right one.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from everturn.backends.redis.address import Node
@@ -15,6 +15,12 @@ from everturn.backends.redis.lines import Lines
 from everturn.errors import MemoryStoreBackendError
 
 SLOTS = 16384
+
+
+def _share(deadline: float, *, is_last: bool) -> float:
+    """Until when to wait for one of several: one that hangs must not take all the time that the others have, too."""
+    now = time.monotonic()
+    return deadline if is_last else now + max(0.0, deadline - now) / 4
 
 
 class Topology(Protocol):
@@ -61,6 +67,44 @@ class Single:
         pass
 
 
+class Unmet:
+    """Servers that nobody could greet yet: it is done before the first request to them, and then no more."""
+
+    def __init__(self, servers: Topology, greet: Callable[[float], Awaitable[None]]) -> None:
+        self._servers = servers
+        self._greet = greet
+        self._pending = True
+        self.follows = servers.follows
+
+    async def _met(self, deadline: float) -> None:
+        if not self._pending:
+            return
+        self._pending = False  # whoever comes meanwhile need not wait
+        try:
+            await self._greet(deadline)
+        except MemoryStoreBackendError as exc:
+            self._pending = True
+            # Whatever became of the greeting: what the caller wants was not sent.
+            raise MemoryStoreBackendError(str(exc), outcome="not_written", transient=exc.transient) from exc
+        except BaseException:
+            self._pending = True
+            raise
+
+    async def node_for(self, key: bytes, deadline: float) -> Node:
+        await self._met(deadline)
+        return await self._servers.node_for(key, deadline)
+
+    async def masters(self, deadline: float) -> list[tuple[int, Node]]:
+        await self._met(deadline)
+        return await self._servers.masters(deadline)
+
+    def lost(self, node: Node) -> None:
+        self._servers.lost(node)
+
+    def moved(self, slot: int, node: Node) -> None:
+        self._servers.moved(slot, node)
+
+
 class Watched:
     """The master of a service, as sentinels see it."""
 
@@ -82,8 +126,9 @@ class Watched:
         said: list[str] = []
         for number, sentinel in enumerate(self._sentinels):
             question = ("SENTINEL", "get-master-addr-by-name", self._service)
+            by = _share(deadline, is_last=number == len(self._sentinels) - 1)
             try:
-                (answer,) = await self._lines.exchange(sentinel, [question], deadline)
+                (answer,) = await self._lines.exchange(sentinel, [question], by)
             except MemoryStoreBackendError as exc:
                 said.append(str(exc))
                 continue
@@ -142,9 +187,7 @@ class Cluster:
         """Ask any node that answers; the one that did is asked first the next time."""
         said: list[str] = []
         for node in list(self._known):
-            # A node that hangs must not take all the time: there are others to ask.
-            now = time.monotonic()
-            by = deadline if node == self._known[-1] else now + max(0.0, deadline - now) / 4
+            by = _share(deadline, is_last=node == self._known[-1])
             try:
                 (answer,) = await self._lines.exchange(node, [("CLUSTER", "SLOTS")], by)
             except MemoryStoreBackendError as exc:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from everturn.backends.options import namespace
 from everturn.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,20 +36,12 @@ def _synchronous(value: object) -> str:
     return level
 
 
-def _namespace(value: object) -> str:
-    if isinstance(value, str) and "\0" not in value:
-        with suppress(UnicodeEncodeError):
-            if len(value.encode()) <= 512:
-                return value
-    raise InvalidInput(f"is a string of up to 512 bytes without NUL, not {value!a}", path="namespace")
-
-
 def _vfs(value: object) -> str | None:
     return None if value is None else str(value)
 
 
 OPTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "namespace": _namespace,
+    "namespace": namespace,
     "synchronous": _synchronous,
     "vfs": _vfs,
 }
