@@ -92,6 +92,35 @@ def tips(told: Iterable[Moment]) -> list[int]:
     return [moment.version for moment in turns if moment.version not in followed]
 
 
+def lanes(told: Sequence[Moment]) -> dict[int, int]:
+    """Which lane each turn is drawn in: 0 for the path to the head, and for every other branch the first that is free
+    from its tip down to where it left another."""
+    order = {moment.version: place for place, moment in enumerate(told)}
+    parents = {moment.version: moment.parent for moment in told if moment.is_turn}
+    assigned = dict.fromkeys(on_path(told), 0)
+    taken: list[list[tuple[int, int]]] = [[(0, len(told))]]  # of each lane, the places in use
+    for tip in sorted(tips(told), reverse=True):
+        branch: list[int] = []
+        turn: int | None = tip
+        while turn in parents and turn not in assigned:
+            branch.append(turn)
+            turn = parents[turn]
+        if not branch:
+            continue
+        left_at = turn if turn in order else branch[-1]
+        span = order[left_at], order[tip]
+        free = (lane for lane, used in enumerate(taken) if not any(_overlap(span, one) for one in used))
+        lane = next(free, len(taken))
+        taken += [[]] * (lane == len(taken))
+        taken[lane] = [*taken[lane], span]
+        assigned.update(dict.fromkeys(branch, lane))
+    return assigned
+
+
+def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
+    return a[0] <= b[1] and b[0] <= a[1]
+
+
 # --- a graph in text -------------------------------------------------------------------------------------------------
 
 

@@ -12,10 +12,11 @@ import typer
 
 from everturn.cli.entries import entry_lines
 from everturn.cli.opening import SESSION, URL, opened, point_in, session_in, snapshot_in
-from everturn.cli.output import clean, console, count, print_json, size
+from everturn.cli.output import clean, console, print_json
 from everturn.errors import InvalidInput
 from everturn.model import Entry, Receipt
 from everturn.store import MemoryStore
+from everturn.words import count, size
 
 YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 KEY = Annotated[str | None, typer.Option(help="An idempotency key: the same command again does nothing more.")]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from everturn.cli import act, backup, log, look, trust
+from everturn.cli import act, backup, log, look, serve, trust
 from everturn.cli.demo import demo
 
 GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
@@ -81,6 +81,7 @@ _register(
     snapshots=look.snapshots,
     diff=look.diff,
     tail=look.tail,
+    serve=serve.serve,
 )
 _register(
     "Act",

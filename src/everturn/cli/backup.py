@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from everturn.cli.opening import URL, as_url, file_of, opened
-from everturn.cli.output import console, count, size
+from everturn.cli.output import console
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
+from everturn.words import count, size
 
 PAGES = 2000  # copied at a time: the bar moves, and Ctrl-C is heard
 

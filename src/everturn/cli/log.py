@@ -12,11 +12,12 @@ from rich.text import Text
 from everturn import timeline
 from everturn.cli.entries import one_line
 from everturn.cli.opening import JSON, SESSION, URL, opened, session_in
-from everturn.cli.output import at_time, clean, console, print_json, print_paged
+from everturn.cli.output import clean, console, print_json, print_paged
 from everturn.errors import InvalidInput
 from everturn.model import Change, Entry, Snapshot
 from everturn.store import MemoryStore
 from everturn.timeline import Moment
+from everturn.words import at_time
 
 ALL = 1024 * 1024
 

@@ -14,10 +14,11 @@ from rich.text import Text
 
 from everturn.cli.entries import as_json, entry_lines
 from everturn.cli.opening import JSON, SESSION, URL, opened, point_in, session_in
-from everturn.cli.output import ago, at_time, clean, console, count, lasting, print_json, print_paged, size
+from everturn.cli.output import clean, console, print_json, print_paged
 from everturn.errors import SessionNotFound
 from everturn.model import Change, Entry, SessionInfo
 from everturn.store import MemoryStore
+from everturn.words import at_time, count, lasting, size
 
 AT = Annotated[str | None, typer.Option("--at", metavar="POINT", help="A version, or a snapshot's id or label.")]
 
@@ -67,7 +68,7 @@ def _table(listed: tuple[SessionInfo, ...]) -> Table:
             f"{session.version:,}",
             f"{session.snapshots:,}",
             size(session.bytes),
-            ago(session.changed_at),
+            f"{lasting(time.time() - session.changed_at)} ago",
             _expiry(session),
         )
     return table

@@ -35,7 +35,7 @@ def opened(url: str, *, create: bool = False, **options: Any) -> Iterator[Memory
     """The store. Warnings about its settings go to stderr, a line each. Raises InvalidInput for a file not there."""
     url = as_url(url)
     if not create:
-        _refuse_absent_file(url)
+        refuse_absent_file(url)
     if "timeout=" not in url:
         options.setdefault("timeout", TIMEOUT)
     with warnings.catch_warnings():
@@ -60,7 +60,8 @@ def file_of(url: str) -> Path | None:
     return Path(path) if path else None
 
 
-def _refuse_absent_file(url: str) -> None:
+def refuse_absent_file(url: str) -> None:
+    """Raises InvalidInput if a SQLite URL names no file that is there."""
     path = file_of(url)
     if url.startswith("sqlite://") and path is None:
         raise InvalidInput("a store in memory is empty, and gone when the command ends; name a file", path="url")

@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -79,37 +78,3 @@ def print_paged(lines: Iterable[Text]) -> None:
     except BrokenPipeError:
         pass  # the reader has seen enough
     pager.wait()
-
-
-# --- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def count(number: int, noun: str, nouns: str = "") -> str:
-    """`1 message`, `2,000 messages`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {nouns or noun + 's'}"
-
-
-def size(octets: float) -> str:
-    """`17 B`, `1.2 KB`, `3.4 GB`."""
-    for unit in ("B", "KB", "MB", "GB"):
-        if octets < 1000 or unit == "GB":
-            return f"{octets:.0f} {unit}" if unit == "B" else f"{octets:.1f} {unit}"
-        octets /= 1000
-    raise AssertionError  # pragma: no cover
-
-
-def lasting(seconds: float) -> str:
-    """`40 s`, `5 min`, `3 h`, `12 d`."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
-
-
-def ago(moment: float) -> str:
-    return f"{lasting(time.time() - moment)} ago"
-
-
-def at_time(moment: float | None) -> str:
-    """The local date and time, to the second."""
-    return "" if moment is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

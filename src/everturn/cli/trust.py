@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from everturn.cli.opening import URL, opened, session_in
-from everturn.cli.output import clean, console, count, print_json
+from everturn.cli.output import clean, console, print_json
+from everturn.words import count
 
 
 def verify(

@@ -1,0 +1,52 @@
+"""The routes of the inspector, behind its guard."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from everturn.errors import MemoryStoreError
+from everturn.web import actions, compare, live, search, session, sessions
+from everturn.web.guard import Guard
+from everturn.web.page import Inspector, on_error
+
+STATIC = Path(__file__).with_name("static")
+Opening = Callable[[], AbstractAsyncContextManager[Inspector]]
+
+ROUTES = [
+    Route("/", sessions.sessions),
+    Route("/session", session.session),
+    Route("/session/entries", session.earlier_entries),
+    Route("/raw", session.raw),
+    Route("/compare", compare.compare),
+    Route("/search", search.search),
+    Route("/live", live.live),
+    Route("/rollback", actions.rollback_page),
+    Route("/erase", actions.erase_page),
+    Route("/act/{verb}", actions.act, methods=["POST"]),
+    Mount("/static", StaticFiles(directory=STATIC)),
+]
+
+
+def make_app(opening: Opening, *, token: str, hosts: Iterable[str]) -> ASGIApp:
+    """The inspector as an ASGI application. The store is opened in the event loop that serves it."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        app.state.listeners = 0
+        app.state.ending = asyncio.Event()
+        async with opening() as inspector:
+            app.state.inspector = inspector
+            yield
+
+    handlers = {MemoryStoreError: on_error, Exception: on_error}
+    app = Starlette(routes=ROUTES, lifespan=lifespan, exception_handlers=handlers)
+    return Guard(app, token=token, hosts=hosts)

@@ -1,0 +1,126 @@
+"""Who may ask, and how much: the token, the cookie, Host and Origin, the size of a request, the headers of an answer.
+
+The page is for one person on this machine. Other sites open in the same browser, and names that resolve to loopback,
+are what it is guarded against; it knows nothing of stores.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LARGEST_BODY = 64 * 1024
+LONGEST_QUERY = 8 * 1024
+COOKIE = "everturn"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """Lets a request through to the app only if it comes from the person who was given the token."""
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str]) -> None:
+        self._app = app
+        self._token = token
+        self._hosts = frozenset(hosts)  # with the port, as a browser writes them
+        # Not the token: a URL stays in histories and logs, and is worth nothing once the server has ended.
+        self._cookie = secrets.token_urlsafe(32)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            answer = self._refusal(scope) or self._admission(scope)
+            if answer is not None:
+                await answer(scope, receive, _with_headers(send))
+            else:
+                await self._app(scope, _bounded(receive), _with_headers(send))
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """The answer to a request that no page of ours would send."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if host not in self._hosts:
+            return _refuse(421, "This page answers only to the address it printed.")
+        if len(scope["query_string"]) > LONGEST_QUERY:
+            return _refuse(414, "The address is too long.")
+        if scope["method"] not in {"GET", "HEAD"}:
+            if scope["method"] != "POST":
+                return _refuse(405, "Only GET and POST are understood.")
+            length = headers.get("content-length", "")
+            if not length.isdecimal() or int(length) > LARGEST_BODY:
+                return _refuse(413, "The request is too large.")
+            if headers.get("origin") != f"http://{host}":
+                return _refuse(403, "A change must come from this very page.")
+        elif headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-dest") != "document":
+            return _refuse(403, "Another site may not read this page.")
+        return None
+
+    def _admission(self, scope: Scope) -> Response | None:
+        """Exchange the token for a cookie; None for a request that has it."""
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        token = dict(query).get("token")
+        if token is not None and scope["method"] == "GET":
+            if not secrets.compare_digest(token.encode(), self._token.encode()):
+                return _refuse(401, "This token is not the one that was printed; copy the whole address.")
+            rest = urlencode([(name, value) for name, value in query if name != "token"])
+            path = scope["path"] if scope["path"].startswith("/") and not scope["path"].startswith("//") else "/"
+            answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
+            answer.set_cookie(COOKIE, self._cookie, httponly=True, samesite="strict", path="/")
+            return answer
+        if secrets.compare_digest(_cookie_in(scope).encode(), self._cookie.encode()):
+            return None
+        return _refuse(401, "Open the address that everturn serve printed: it holds the token.")
+
+
+def _cookie_in(scope: Scope) -> str:
+    try:
+        cookies = SimpleCookie(Headers(scope=scope).get("cookie", ""))
+    except CookieError:
+        return ""
+    return cookies[COOKIE].value if COOKIE in cookies else ""
+
+
+def _refuse(code: int, why: str) -> Response:
+    return PlainTextResponse(f"{why}\n", code)
+
+
+def _with_headers(send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(HEADERS)
+        await send(message)
+
+    return sent
+
+
+def _bounded(receive: Receive) -> Receive:
+    """The body up to what it may be, whatever its length was said to be."""
+    left = LARGEST_BODY
+
+    async def received() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            return {"type": "http.disconnect"}
+        return message
+
+    return received

@@ -1,0 +1,63 @@
+"""Server-sent events: a page is told that what it shows has changed, and asks for it again.
+
+It looks at the store at short intervals: writers in other processes tell nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from everturn.errors import MemoryStoreError, SessionNotFound
+from everturn.web.page import Inspector, inspector_of
+from everturn.web.sessions import listed
+
+EVERY = 0.7  # seconds between looks
+ALIVE = 15.0  # seconds between signs of life, so that a dead browser is noticed
+MOST_LISTENERS = 40
+
+
+async def live(request: Request) -> Response:
+    """A stream of `changed` events, for one session (`id`) or for a page of the list."""
+    state = request.app.state
+    if state.listeners >= MOST_LISTENERS:
+        return PlainTextResponse("Too many pages are open.\n", 503)
+    return StreamingResponse(_events(inspector_of(request), request), media_type="text/event-stream")
+
+
+async def _events(inspector: Inspector, request: Request) -> AsyncIterator[str]:
+    state = request.app.state
+    state.listeners += 1
+    try:
+        seen = await _stamp(inspector, request)
+        yield "retry: 2000\n\n"
+        quiet = 0.0
+        while not state.ending.is_set():
+            await asyncio.sleep(EVERY)
+            now = await _stamp(inspector, request)
+            if now != seen:
+                seen, quiet = now, 0.0
+                yield "event: changed\ndata: 1\n\n"
+            elif (quiet := quiet + EVERY) >= ALIVE:
+                quiet = 0.0
+                yield ": still here\n\n"
+    finally:
+        state.listeners -= 1
+
+
+async def _stamp(inspector: Inspector, request: Request) -> object:
+    """What differs when the page would."""
+    session_id = request.query_params.get("id")
+    try:
+        if session_id is not None:
+            session = await inspector.store.info(session_id)
+            return session.life, session.version
+        found = await listed(inspector, request)
+        return [(session.session_id, session.life, session.version) for session in found.sessions]
+    except SessionNotFound:
+        return "gone"
+    except MemoryStoreError:
+        return "down"  # the page asks again, and shows the error

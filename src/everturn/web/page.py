@@ -1,0 +1,109 @@
+"""What all pages share: the frame around them, what a request is given, and how an error looks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from everturn.aio import AsyncMemoryStore
+from everturn.errors import (
+    InvalidInput,
+    MemoryStoreBackendError,
+    MemoryStoreError,
+    SessionNotFound,
+    SnapshotNotFound,
+    Unsupported,
+    VersionConflict,
+)
+from everturn.web.html import Html, Node, join, named, shown, tag
+from everturn.web.links import link
+from everturn.words import at_time, lasting
+
+CODES = {
+    SessionNotFound: 404,
+    SnapshotNotFound: 404,
+    VersionConflict: 409,
+    InvalidInput: 400,
+    Unsupported: 400,
+    MemoryStoreBackendError: 503,
+}
+
+
+class Inspector(msgspec.Struct, frozen=True):
+    """What a page is made from."""
+
+    store: AsyncMemoryStore
+    name: str  # of the store, without a password
+    can_change: bool = False
+    can_order: bool = False  # whether the engine lists the latest changed first
+    reports: tuple[Path, ...] = ()
+
+
+def inspector_of(request: Request) -> Inspector:
+    inspector: Inspector = request.app.state.inspector
+    return inspector
+
+
+def page(inspector: Inspector, title: str, *body: Node, status: int = 200) -> HTMLResponse:
+    """A whole page."""
+    mode = None if inspector.can_change else tag("span", "read-only", class_="mode")
+    links = [link("/", "Sessions"), link("/search", "Search")]
+    if inspector.reports:
+        links.append(link("/reports", "Reports"))
+    document = tag(
+        "html",
+        tag(
+            "head",
+            tag("meta", charset="utf-8"),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("title", f"{named(title)[:120]} · everturn"),
+            tag("link", rel="icon", href="/static/icon.svg"),
+            tag("link", rel="stylesheet", href="/static/inspector.css"),
+            tag("script", src="/static/inspector.js", defer=True),
+        ),
+        tag(
+            "body",
+            tag("a", "Skip to the content", href="#main", class_="skip"),
+            tag(
+                "header",
+                tag("strong", "everturn"),
+                tag("nav", links, aria_label="Main"),
+                tag("span", shown(inspector.name), class_="store"),
+                mode,
+                class_="top",
+            ),
+            tag("main", *body, id="main", tabindex="-1"),
+        ),
+        lang="en",
+    )
+    return HTMLResponse(f"<!doctype html>{document}", status)
+
+
+def fragment(*nodes: Node) -> HTMLResponse:
+    """A part of a page, for the script."""
+    return HTMLResponse(join(nodes))
+
+
+async def on_error(request: Request, error: Exception) -> HTMLResponse:
+    """An error of the store, with what to do about it; never an empty session."""
+    status = next((code for kind, code in CODES.items() if isinstance(error, kind)), 500)
+    title = {404: "Not there", 409: "It has changed", 503: "The store did not answer"}.get(status, "This did not work")
+    told = str(error) if isinstance(error, MemoryStoreError) else "The inspector failed; its log tells more."
+    return page(
+        inspector_of(request),
+        title,
+        tag("h1", title),
+        tag("p", shown(told), class_="error", role="alert"),
+        tag("p", tag("a", "Try again", href=""), " or ", link("/", "see all sessions")),
+        status=status,
+    )
+
+
+def ago(moment: float) -> Html:
+    """How long ago, with the date behind it."""
+    stamp = at_time(moment)
+    return tag("time", f"{lasting(time.time() - moment)} ago", title=stamp, datetime=stamp.replace(" ", "T"))

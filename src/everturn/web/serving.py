@@ -1,0 +1,77 @@
+"""Opens a store and serves the inspector on loopback, until it is interrupted."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import uvicorn
+
+import everturn
+from everturn.errors import MemoryStoreBackendError, Unsupported
+from everturn.web.app import make_app
+from everturn.web.page import Inspector
+
+LOOPBACK = "127.0.0.1"
+TIMEOUT = 10.0
+
+
+def serve(
+    url: str,
+    *,
+    port: int = 0,
+    can_change: bool,
+    reports: Sequence[Path] = (),
+    ready: Callable[[str], None] = lambda _address: None,
+) -> None:
+    """Serve until interrupted. `ready` is given the address, token included, once it is open."""
+    token = secrets.token_urlsafe(24)
+    with _listening(port) as listener:
+        number = listener.getsockname()[1]
+        hosts = (f"{LOOPBACK}:{number}", f"localhost:{number}")
+
+        @contextlib.asynccontextmanager
+        async def opening() -> AsyncIterator[Inspector]:
+            options = {} if "timeout=" in url else {"timeout": TIMEOUT}
+            async with await everturn.open_async(url, **options) as store:
+                try:
+                    await store.sessions(limit=1, order="recent")
+                    can_order = True
+                except Unsupported:
+                    can_order = False
+                ready(f"http://{LOOPBACK}:{number}/?token={token}")
+                yield Inspector(store, without_password(url), can_change, can_order, tuple(reports))
+
+        app = make_app(opening, token=token, hosts=hosts)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,  # addresses hold tokens and session ids
+            lifespan="on",
+            timeout_graceful_shutdown=1,
+            limit_concurrency=200,
+            server_header=False,
+            h11_max_incomplete_event_size=32 * 1024,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(port: int) -> socket.socket:
+    try:
+        return socket.create_server((LOOPBACK, port))
+    except OSError as exc:
+        raise MemoryStoreBackendError(
+            f"port {port} cannot be had ({exc.strerror}); --port 0 takes a free one", outcome="not_written"
+        ) from exc
+
+
+def without_password(url: str) -> str:
+    """The URL as it may be shown."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url.partition("?")[0]
+    return parts._replace(netloc=f"{parts.username or ''}:***@{parts.hostname or ''}", query="").geturl()
