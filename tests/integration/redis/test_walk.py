@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
 
 import everturn
-from everturn.backends.redis import forks, reads, upkeep
+from everturn.backends.redis import reads, staging, upkeep
 from everturn.testing.servers import ValkeyServer, valkey_server
 from tests.unit.test_state_machine import STORE_TTL, WALKS, FlakyBackend, Walk, places
 
@@ -34,7 +34,7 @@ class ValkeyWalk(Walk):
             (reads, "BATCH", 3),
             (reads, "PAGE", 5),
             (reads, "MORE_THAN_LIMIT", 1),
-            (forks, "STEP", 2),
+            (staging, "STEP", 2),
         ):
             self.patches.setattr(module, name, size)
 

@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.findings import Finding
-from everturn.backends.redis import changes, checks, forks, listing, reads, upkeep, verify
+from everturn.backends.redis import changes, checks, forks, listing, moves, reads, upkeep, verify
 from everturn.backends.redis.lines import Lines
 from everturn.backends.redis.looks import look
 from everturn.backends.redis.names import Names
 from everturn.backends.redis.records import MICROSECONDS, change_of
 from everturn.backends.redis.sending import Sender
 from everturn.codec import EntryRow
+from everturn.dossier import Outline, Portion
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+from everturn.portable import Arrival, PortionRequest, Staging
 
 
 class RedisBackend:
@@ -68,6 +70,18 @@ class RedisBackend:
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
         return await forks.fork(self._sender, self._names, request, self._now(), deadline)
+
+    async def outline(self, session_id: str, deadline: float) -> Outline | None:
+        return await moves.outline(self._sender, self._names.keys(session_id), session_id, self._now(), deadline)
+
+    async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
+        return await moves.portion(self._sender, self._names.keys(request.session_id), request, deadline)
+
+    async def stage(self, request: Staging, deadline: float) -> str | None:
+        return await moves.stage(self._sender, self._names, request, deadline)
+
+    async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
+        return await moves.restore(self._sender, self._names, arrival, self._now(), deadline)
 
     async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
         return await upkeep.erase(self._sender, self._names.keys(session_id), session_id, deadline)

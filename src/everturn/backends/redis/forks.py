@@ -1,7 +1,4 @@
-"""Copies a state of one session into a new one: staged where nobody looks, in bounded steps, then made visible at once.
-
-A copy that its writer left behind expires by itself.
-"""
+"""Copies a state of one session into a new one: staged where nobody looks, then made visible at once."""
 
 from __future__ import annotations
 
@@ -10,14 +7,12 @@ from typing import Any
 from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import head_of, outcome_of
-from everturn.backends.redis.names import Names
+from everturn.backends.redis.names import Keys, Names
 from everturn.backends.redis.reads import Found, collect
 from everturn.backends.redis.records import jumps_text, state_text
 from everturn.backends.redis.sending import Sender
+from everturn.backends.redis.staging import put
 from everturn.codec import missing
-
-STEP = 200  # entries staged by one script
-FORGOTTEN = 600_000  # milliseconds after which a copy that was never made visible goes
 
 
 async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, deadline: float) -> ChangeOutcome:
@@ -65,20 +60,13 @@ def _count(found: Found) -> int:
     return sum(last - first + 1 for first, last in found.shown)
 
 
-async def _stage(sender: Sender, staged: tuple[bytes, ...], found: Found, deadline: float) -> list[Any]:
-    """Write the copy. Returns what fork.lua wants to know of it: state, last seq, bytes, dimension, jumps."""
+async def _stage(sender: Sender, staged: Keys, found: Found, deadline: float) -> list[Any]:
+    """Write the copy. Returns what fork.lua wants to know of it: state, last seq, dimension, jumps."""
     await sender.send(staged[0], [("UNLINK", *staged)], deadline, change=True)
     entries = found.log.entries
-    seqs = [seq for first, last in found.shown for seq in range(first, last + 1)]
-    size = 0
-    for start in range(0, len(seqs), STEP):
-        args: list[Any] = [FORGOTTEN]
-        for seq in seqs[start : start + STEP]:
-            kind, value = entries[seq]
-            size += len(value.split(b" ", 3)[3])
-            args += (seq, kind, value)
-        await sender.run(scripts.STAGE, staged, args, deadline)
+    seqs = (seq for first, last in found.shown for seq in range(first, last + 1))
+    await put(sender, staged, ((seq, *entries[seq]) for seq in seqs), (), deadline)
     state, session = found.seen.state, found.seen.session
     jumps = [jump for jump in session.jumps if jump[0] <= state.head] if session else []
     dimension = session.dimension if session else None
-    return [state_text(state), state.head, size, "" if dimension is None else dimension, jumps_text(jumps)]
+    return [state_text(state), state.head, "" if dimension is None else dimension, jumps_text(jumps)]

@@ -6,6 +6,8 @@ _ESCAPES = {ord(char): f"%{ord(char):02X}" for char in "%{}:"}
 _ORIGINALS = {escape: chr(code) for code, escape in _ESCAPES.items()}
 _GLOB = {ord(char): f"\\{char}" for char in "*?[]\\^"}
 
+STAGED = b":staged:"  # in the keys of what is not yet visible, and in no others
+
 Keys = tuple[bytes, ...]
 
 
@@ -29,10 +31,10 @@ class Names:
         base = f"{self._prefix}{session_id.translate(_ESCAPES)}}}:".encode()
         return base + b"meta", base + b"log", base + b"others", base + b"changes", base + b"snapshots"
 
-    def staged(self, session_id: str, call: bytes) -> Keys:
-        """The log and others of a copy that is not yet visible."""
-        base = f"{self._prefix}{escape(session_id)}}}:fork:{call.hex()}:".encode()
-        return base + b"log", base + b"others"
+    def staged(self, session_id: str, token: bytes) -> Keys:
+        """The keys of what will be a session, and is not yet visible, in the same order and slot."""
+        base = f"{self._prefix}{escape(session_id)}}}{STAGED.decode()}{token.hex()}:".encode()
+        return base + b"meta", base + b"log", base + b"others", base + b"changes", base + b"snapshots"
 
     def pattern(self, prefix: str, part: str) -> str:
         """What SCAN matches: this part of the sessions whose id begins with `prefix`."""

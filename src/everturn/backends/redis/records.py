@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from everturn.codec import EntryRow, MessageRow
+from everturn.dossier import UndoPart
 from everturn.model import Change, SessionInfo, Snapshot
 from everturn.rules import Jump, Range, State
 
@@ -31,21 +32,13 @@ def state_text(state: State) -> str:
     return f"{text} {kept_text(state.kept)}" if state.kept else text
 
 
-class UndoStep(msgspec.Struct, frozen=True, gc=False):
-    """What undo would take back, and the state before it."""
-
-    version: int
-    kind: str
-    before: State
-
-
 class Session(msgspec.Struct, frozen=True, gc=False):
     """The fields of meta, as `look` gives them."""
 
     info: SessionInfo
     dimension: int | None
     jumps_text: bytes
-    undo: tuple[UndoStep, ...]
+    undo: tuple[UndoPart, ...]
     forgotten_text: bytes
 
     @property
@@ -99,9 +92,16 @@ def session_of(session_id: str, facts: Sequence[Any], snapshots: int, messages: 
     return Session(info, int(dimension) if dimension else None, jumps or b"", steps, forgotten or b"")
 
 
-def _undo_step(text: bytes) -> UndoStep:
-    version, kind, _, _, state = text.split(b" ", 4)
-    return UndoStep(int(version), kind.decode(), state_of(state))
+def _undo_step(text: bytes) -> UndoPart:
+    version, kind, moved_to, hidden, state = text.split(b" ", 4)
+    return UndoPart(int(version), kind.decode(), int(moved_to), int(hidden), state_of(state))
+
+
+def undo_text(steps: Sequence[UndoPart]) -> str:
+    """The same the other way round, for all of them."""
+    return ";".join(
+        f"{step.version} {step.kind} {step.moved_to} {step.hidden} {state_text(step.before)}" for step in steps
+    )
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from everturn import codec
 from everturn.backend import Status
 from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.looks import Seen, look
-from everturn.backends.redis.names import Keys, Names
+from everturn.backends.redis.names import STAGED, Keys, Names
 from everturn.backends.redis.reads import Log, changes
 from everturn.backends.redis.records import Session, StoredChange, entry_row, ranges_of
 from everturn.backends.redis.roots import roots
@@ -106,8 +106,8 @@ def _gaps(
 ) -> Iterator[Problem]:
     must = reach((state for state, _ in states), jumps).whole
     for first, last in minus(must, [(seq, seq) for seq in kinds]):
-        for seq in range(first, last + 1):
-            yield Problem(session_id, seq, "the entry is missing")
+        what = "the entry is missing" if first == last else f"the entries from here to {last} are missing"
+        yield Problem(session_id, first, what)
 
 
 def _broken_log(session: Session, remembered: Sequence[StoredChange]) -> Iterator[Problem]:
@@ -131,7 +131,7 @@ async def verify_rest(sender: Sender, names: Names, deadline: float) -> tuple[in
                 return 0, [Problem(None, None, f"the keys cannot be listed: {reply.text}")]
             cursor, found = reply
             for key in found:
-                if b":fork:" not in key:
+                if STAGED not in key:
                     (heads if key.endswith(b"}:meta") else parts).add(names.session_of(key))
             if cursor == b"0":
                 break

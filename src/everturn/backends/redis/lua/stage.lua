@@ -1,13 +1,11 @@
--- Add entries to a copy that nobody sees yet. KEYS: the staged log and others.
--- ARGV: milliseconds until it is forgotten; then seq, kind and value of each entry.
-for i = 2, #ARGV, 3 do
-  local seq, kind = ARGV[i], ARGV[i + 1]
-  redis.call('XADD', KEYS[1], seq .. '-0', kind, ARGV[i + 2])
-  if kind ~= 'message' then
-    local class = kind == 'summary' and 's' or kind == 'tool_call' and 't' or 'r'
-    redis.call('ZADD', KEYS[2], seq, class .. seq)
-  end
+-- Add rows to a copy that nobody sees yet. KEYS: its parts, as a session's. ARGV: milliseconds until it is forgotten; versions
+-- that cannot be read any more ("first-last,..."); rows. In its meta stand these versions, the bytes of its bodies, and
+-- the keys of its changes.
+if redis.call('EXISTS', KEYS[1]) == 0 then put_front(KEYS[1]) end
+redis.call('HINCRBY', KEYS[1], 'bytes', put_rows(KEYS[1], KEYS[2], KEYS[3], KEYS[4], 3))
+if ARGV[2] ~= '' then
+  local forgotten = redis.call('HGET', KEYS[1], 'forgotten')
+  redis.call('HSET', KEYS[1], 'forgotten', forgotten and forgotten .. ',' .. ARGV[2] or ARGV[2])
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[1])
-redis.call('PEXPIRE', KEYS[2], ARGV[1])
-return #ARGV
+for i = 1, 4 do redis.call('PEXPIRE', KEYS[i], ARGV[1]) end
+return 1

@@ -1,0 +1,239 @@
+"""A session in and out of Redis as a dossier: each step one script, and none of them long.
+
+A session that arrives is staged beside its place, under keys that expire by themselves, and renamed when it is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import urandom
+from typing import Any
+
+import msgspec
+
+from everturn.backend import ChangeOutcome, Fork
+from everturn.backends.redis import scripts
+from everturn.backends.redis.changes import outcome_of
+from everturn.backends.redis.looks import look
+from everturn.backends.redis.names import Keys, Names
+from everturn.backends.redis.reads import latest_changes
+from everturn.backends.redis.records import (
+    MICROSECONDS,
+    StoredSnapshot,
+    change_of,
+    entry_row,
+    jumps_text,
+    ranges_of,
+    ranges_text,
+    seq_of,
+    state_text,
+    undo_text,
+)
+from everturn.backends.redis.sending import Sender
+from everturn.backends.redis.staging import STEP, ChangeArgs, EntryArgs, put, rows_args
+from everturn.dossier import ChangePart, EntryPart, Outline, Portion, SnapshotPart
+from everturn.portable import Arrival, PortionRequest, Staging
+from everturn.rules import Range, contains, merge
+
+MOST = 300  # entries handed over by one script: a millisecond or so
+REMEMBERED = 1024  # changes kept of those that a session brings, as of those that it makes
+
+
+# --- out -------------------------------------------------------------------------------------------------------------
+
+
+async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> Outline | None:
+    """All of the session's present life but its log and its changes. See Portable.outline."""
+    while True:
+        more = [latest_changes(keys, 1), ("TIME",)]
+        seen, (latest, time) = await look(sender, keys, session_id, now, deadline, snapshots=True, more=more)
+        if seen.session is None:
+            return None
+        info = seen.session.info
+        made = seq_of(latest[0][0]) if latest else 0
+        if made <= info.version:
+            break  # else someone changed it between the two looks
+    return Outline(
+        session_id,
+        info.life,
+        info.version,
+        _named(latest[0])[b"call"] if made == info.version else b"",
+        info.last_seq,
+        seen.state,
+        info.created_at,
+        info.changed_at,
+        (int(now) if now else int(time[0]) * MICROSECONDS + int(time[1])) / MICROSECONDS,
+        info.ttl,
+        info.expires_at,
+        seen.session.dimension,
+        info.forked_from,
+        tuple(reversed(seen.session.jumps)),
+        tuple(map(_snapshot_part, seen.snapshots)),
+        seen.session.undo,
+    )
+
+
+def _snapshot_part(stored: StoredSnapshot) -> SnapshotPart:
+    snapshot = stored.snapshot
+    return SnapshotPart(snapshot.id, snapshot.label, snapshot.version, snapshot.created_at, stored.state)
+
+
+def _named(row: Sequence[Any]) -> dict[bytes, bytes]:
+    """The fields of a change that have names."""
+    return dict(zip(row[1][2::2], row[1][3::2], strict=True))
+
+
+async def portion(sender: Sender, keys: Keys, request: PortionRequest, deadline: float) -> Portion | None:
+    """The next rows of a life. See Portable.portion.
+
+    Three looks in one round trip, and their order makes them agree: a change that can still be read by the third had
+    all its entries by the first, and what is of this life by the third was so all along.
+    """
+    most = min(request.entries, MOST)
+    bounds = [request.after_seq, request.last_seq, most, request.bytes]
+    changes = ("XRANGE", keys[3], request.after_version + 1, request.last_version, "COUNT", request.changes)
+    facts = ("HMGET", keys[0], "life", "forgotten")
+    may_be_last = request.last_seq - request.after_seq <= most
+    more = [changes, facts] if may_be_last else [facts]
+    (is_all, rows), *rest, (life, forgotten_text) = await sender.look(scripts.PORTION, keys, bounds, more, deadline)
+    if life != request.life.encode():
+        return None
+    entries = tuple(EntryPart.of(entry_row(seq_of(name), *fields[:2])) for name, fields in rows)
+    if not is_all:
+        return Portion(entries, is_last=False)
+    if not rest:  # fewer entries than seqs: some were reclaimed
+        behind = await portion(sender, keys, msgspec.structs.replace(request, after_seq=request.last_seq), deadline)
+        return behind and Portion(entries, behind.changes, behind.is_last)
+    forgotten = ranges_of(forgotten_text or b"")
+    remembered = tuple(_change_part(row, forgotten) for row in rest[0])
+    return Portion(entries, remembered, is_last=len(remembered) < request.changes)
+
+
+def _change_part(row: Sequence[Any], forgotten: Sequence[Range]) -> ChangePart:
+    stored = change_of(row)
+    change, named = stored.change, _named(row)
+    return ChangePart(
+        change.version,
+        change.kind,
+        change.seqs[0] if change.seqs else 0,
+        len(change.seqs),
+        change.created_at,
+        named[b"call"],
+        stored.state,
+        not contains(forgotten, change.version),
+        named.get(b"key"),
+        named.get(b"content"),
+        change.snapshot,
+        change.label,
+    )
+
+
+# --- in --------------------------------------------------------------------------------------------------------------
+
+
+class _Handle(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where something is staged, and how many rows of it there are to be."""
+
+    token: bytes
+    entries: int = 0
+    changes: int = 0
+
+
+_decode_handle = msgspec.json.Decoder(_Handle).decode
+
+
+async def stage(sender: Sender, names: Names, request: Staging, deadline: float) -> str:
+    """Put rows where nobody sees them. See Portable.stage; that they have gone shows when they are to be restored."""
+    handle = _Handle(urandom(8)) if request.handle is None else _decode_handle(request.handle)
+    keys = names.staged(request.session_id, handle.token)
+    entries, changes = _entry_args(request.portion), _change_args(request.portion, request.version)
+    await put(sender, keys, entries, changes, deadline, forgotten=_forgotten(request.portion))
+    staged = _Handle(handle.token, handle.entries + len(entries), handle.changes + len(changes))
+    return msgspec.json.encode(staged).decode()
+
+
+async def restore(sender: Sender, names: Names, arrival: Arrival, now: str, deadline: float) -> ChangeOutcome:
+    """Make the session visible in one step. See Portable.restore."""
+    outline, handle, portion = arrival.outline, arrival.handle, arrival.portion
+    rows = len(portion.entries) + len(portion.changes)
+    if rows > STEP and (arrival.onto is None or handle is not None):  # what is added in place is never much
+        handle = await stage(sender, names, Staging(outline.session_id, outline.version, portion, handle), deadline)
+        portion = Portion()
+    keys = names.keys(outline.session_id)
+    staged = None if handle is None else _decode_handle(handle)
+    if staged is not None:
+        keys += names.staged(outline.session_id, staged.token)
+    fields, snapshots = _fields(outline), _snapshots(outline)
+    args = [
+        now,
+        "1" if sender.replicas else "",
+        *(("", "", "") if arrival.onto is None else (arrival.onto.life, arrival.onto.version, arrival.onto.call)),
+        *(("", "") if staged is None else (staged.entries, staged.changes)),
+        "" if arrival.expires_in is None else round(arrival.expires_in * MICROSECONDS),
+        jumps_text(outline.jumps[::-1]),
+        _forgotten(portion),
+        *(len(fields), *fields),
+        *(len(snapshots), *snapshots),
+        *rows_args(_entry_args(portion), _change_args(portion, outline.version)),
+    ]
+    return outcome_of(await sender.run(scripts.RESTORE, keys, args, deadline), outline.session_id, Fork())
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * MICROSECONDS)
+
+
+def _fields(outline: Outline) -> list[Any]:
+    """The fields of meta that are as they come."""
+    fields: dict[str, Any] = {
+        "version": outline.version,
+        "last_seq": outline.last_seq,
+        "state": state_text(outline.state),
+        "changed_at": _micros(outline.changed_at),
+        "life": outline.life,
+        "created_at": _micros(outline.created_at),
+        "dimension": "" if outline.dimension is None else outline.dimension,
+        "ttl": "" if outline.ttl is None else repr(outline.ttl),
+    }
+    if outline.forked_from is not None:
+        fields["forked_from"] = outline.forked_from
+    if outline.undo_steps:
+        fields["undo"] = undo_text(outline.undo_steps)
+    return [part for pair in fields.items() for part in pair]
+
+
+def _snapshots(outline: Outline) -> list[str]:
+    parts: list[str] = []
+    for snapshot in outline.snapshots:
+        text = f"{snapshot.version} {_micros(snapshot.created_at)} {state_text(snapshot.state)}"
+        parts += (snapshot.id, text if snapshot.label is None else f"{text}\n{snapshot.label}")
+    return parts
+
+
+def _entry_args(portion: Portion) -> list[EntryArgs]:
+    return [
+        (entry.seq, entry.kind, b"%d %d %d %b" % (entry.turn, _micros(entry.created_at), entry.checksum, entry.body))
+        for entry in portion.entries
+    ]
+
+
+def _forgotten(portion: Portion) -> str:
+    return ranges_text(merge([(change.version, change.version) for change in portion.changes if not change.readable]))
+
+
+def _change_args(portion: Portion, version: int) -> list[ChangeArgs]:
+    """The changes that a session at this version remembers."""
+    return [_change_fields(change) for change in portion.changes if change.version > version - REMEMBERED]
+
+
+def _change_fields(change: ChangePart) -> ChangeArgs:
+    facts = f"{change.first_seq} {change.count} {_micros(change.created_at)} {state_text(change.state)}"
+    named = {
+        "call": change.call,
+        "key": change.key,
+        "content": change.content,
+        "snapshot": change.snapshot_id,
+        "label": change.label,
+    }
+    fields = [change.kind, facts, *(part for pair in named.items() if pair[1] is not None for part in pair)]
+    return (change.version, change.key or b"", len(fields), *fields)
