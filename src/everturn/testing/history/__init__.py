@@ -23,6 +23,7 @@ process was killed) counts as *info*.
 or a folder of files, one per process, and tolerates a torn last line in each. docs/history-format.md has the long form.
 """
 
-from everturn.testing.history.recording import BadHistory, Call, Recorder, load, save, says_not_written
+from everturn.testing.history.judging import Verdict, judge
+from everturn.testing.history.recording import BadHistory, Recorder, Recording, load, save, says_not_written
 
-__all__ = ["BadHistory", "Call", "Recorder", "load", "save", "says_not_written"]
+__all__ = ["BadHistory", "Recorder", "Recording", "Verdict", "judge", "load", "save", "says_not_written"]

@@ -47,7 +47,7 @@ class Recorder:
         key: str | None = None,
         snapshot: str | None = None,
         limit: int | None = None,
-    ) -> Call:
+    ) -> Recording:
         """A context manager around one call of the store, sync or awaited. What the store raises passes through."""
         self._op += 1
         invoke = Event(
@@ -62,7 +62,7 @@ class Recorder:
             snapshot=snapshot,
             limit=limit,
         )
-        return Call(self._write, invoke)
+        return Recording(self._write, invoke)
 
     def close(self) -> None:
         os.close(self._file)
@@ -80,7 +80,7 @@ class Recorder:
             line = line[os.write(self._file, line) :]
 
 
-class Call:
+class Recording:
     """One call being recorded: say inside the block what it `saw` (a read) or how it was `named` (a snapshot)."""
 
     def __init__(self, write: Callable[[Event], None], invoke: Event) -> None:

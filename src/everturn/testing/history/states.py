@@ -1,0 +1,228 @@
+"""Owns what a session can be, and what each call makes of it: the model that the search walks through.
+
+A state is a path of units, a floor below which they are hidden (trim and clear raise it), and snapshots of earlier
+states. Where a call leaves a choice, the model keeps the choice open instead of listing it:
+
+- A trim keeps a suffix, at least the last unit, and at most `limit` messages: how much is known at the next read. So
+  the floor is a range, `lo` to `hi`.
+- An undo may bring back anything: WILD stands at the start of the path for what only the next read can tell.
+- A unit that no read ever saw is not on the path: `dirt` says where the latest of them stands. No read matches a
+  state with visible dirt.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from everturn.testing.history.calls import NEVER, Call, Unit
+
+_NOBODY: frozenset[Call] = frozenset()
+
+
+class Node:
+    """A path of units, as a leaf of the tree of all paths: equal paths are one object."""
+
+    __slots__ = ("children", "depth", "keyed", "parent", "shown", "unit", "wild")
+
+    def __init__(self, parent: Node | None = None, unit: Unit | None = None) -> None:
+        self.parent = parent
+        self.unit = unit
+        self.children: dict[Unit, Node] = {}
+        self.depth: int = parent.depth + 1 if parent else 0
+        self.keyed: frozenset[Unit] = parent.keyed if parent else frozenset()
+        self.wild: bool = unit is WILD or (parent is not None and parent.wild)
+        self.shown: tuple[int, tuple[Unit, ...]] | None = None  # a floor, and what is above it, once compared
+        if unit is not None and unit.retries:
+            self.keyed |= {unit}
+
+    def child(self, unit: Unit) -> Node:
+        node = self.children.get(unit)
+        if node is None:
+            node = self.children[unit] = Node(self, unit)
+        return node
+
+    def above(self, floor: int) -> list[Unit]:
+        """The units of the path from number `floor` on."""
+        units: list[Unit] = []
+        node = self
+        while node.depth > floor and node.parent is not None and node.unit is not None:
+            units.append(node.unit)
+            node = node.parent
+        units.reverse()
+        return units
+
+    def shows(self, floor: int, units: tuple[Unit, ...]) -> bool:
+        """Whether the path above `floor` is exactly these units, as many as there are."""
+        node, place = self, len(units)
+        while place:
+            if node.shown is not None and node.shown[0] == floor:
+                if node.shown[1] != units[:place]:
+                    return False
+                break
+            place -= 1
+            if node.unit is not units[place] or node.parent is None:
+                return False
+            node = node.parent
+        self.shown = (floor, units)
+        return True
+
+
+class State(NamedTuple):
+    """What a read would see: the path above a floor between `lo` and `hi`, if there is no `dirt`."""
+
+    node: Node
+    lo: int = 0
+    hi: int = 0
+    dirt: int | None = None
+
+
+# The snapshots that are known and still to be used, by name. Few, so looking through them is quick.
+Snapshots: TypeAlias = frozenset[tuple[str, State]]
+
+
+class Config(NamedTuple):
+    """One possible present: a state, the snapshots, and which of the calls under way have already taken effect."""
+
+    state: State
+    snapshots: Snapshots
+    done: frozenset[Call] = _NOBODY
+
+
+WILD = Unit((), None, 0, NEVER, failed=False)  # type: ignore[arg-type]  # nobody wrote it
+
+
+class Model:
+    """What calls make of a state. `unseen` are the units that were acknowledged and that no read ever saw.
+
+    When `exact`, each present knows what its snapshots keep. Otherwise it is left open until one is used, which
+    makes fewer presents and lets a little more pass.
+    """
+
+    def __init__(
+        self, unit_of: dict[Call, Unit], unseen: set[Unit], snapshots: set[str], *, trims: bool, exact: bool
+    ) -> None:
+        self.root = Node()
+        self.unit_of = unit_of
+        self.unseen = unseen
+        self._trims = trims
+        self._exact = exact
+        self._dirt: dict[tuple[Node, int], Unit] = {}  # who it is; not part of a state, for reads cannot tell
+        self._kept: dict[str, set[State]] = {name: set() for name in snapshots}
+
+    def start(self) -> Config:
+        return Config(State(self.root), frozenset())
+
+    def seen(self, units: tuple[Unit, ...], *, below: Node | None = None) -> State:
+        """The state that a read of these units shows. What is hidden `below` them matters to keys only."""
+        node = below or self.root
+        floor = node.depth
+        for unit in units:
+            node = node.child(unit)
+        return State(node, floor, floor)
+
+    def apply(self, config: Config, call: Call) -> list[tuple[State, Snapshots]]:
+        """The states a call can lead to, each with its snapshots. None of them if there is no such snapshot."""
+        state, snapshots, _ = config
+        match call.f:
+            case "append":
+                return [(after, snapshots) for after in self._append(state, self.unit_of[call])]
+            case "trim":
+                return [(_trim(state, call.invoke.limit), snapshots)]
+            case "clear":
+                depth = state.node.depth
+                return [(State(state.node, depth, depth), snapshots)]
+            case "snapshot":
+                return [(state, self._keep(snapshots, call.snapshot or "", state))]
+            case "rollback":
+                return self.kept(snapshots, call.snapshot or "")
+            case "replace":
+                unit = self.unit_of.get(call)
+                empty = State(self.root)
+                return [(after, snapshots) for after in ([empty] if unit is None else self._append(empty, unit))]
+            case "erase":
+                return [(State(self.root), frozenset())]
+            case _:
+                return [(self._wild(), snapshots)]
+
+    def kept(self, snapshots: Snapshots, name: str) -> list[tuple[State, Snapshots]]:
+        """What a snapshot can keep, each with the snapshots that this decides. Empty if it is not there."""
+        if name not in self._kept:  # taken before the recording began
+            return [(self._wild(), snapshots)]
+        for known, state in snapshots:
+            if known == name:
+                return [(state, snapshots)]
+        return [(state, snapshots | {(name, state)}) for state in self._kept[name]]
+
+    def _keep(self, snapshots: Snapshots, name: str, state: State) -> Snapshots:
+        if self._exact:
+            return frozenset(pair for pair in snapshots if pair[0] != name) | {(name, state)}
+        self._kept[name].add(state)
+        return snapshots
+
+    def _wild(self) -> State:
+        return State(self.root.child(WILD))
+
+    def _append(self, state: State, unit: Unit) -> list[State]:
+        node, lo, hi, dirt = state
+        if unit in self.unseen:
+            place = node.depth if self._trims else 0  # where it stands matters to trims only
+            self._dirt[node, place] = unit
+            return [State(node, lo, hi, place)]
+        if unit in node.keyed:
+            return [state]  # a retry of what is there, hidden or not
+        appended = State(node.child(unit), lo, hi, dirt)
+        return [state, appended] if unit.retries and node.wild else [appended]
+
+    def unseen_in(self, state: State) -> Unit | None:
+        """The latest unseen unit of a state, if it has one."""
+        node: Node | None = state.node
+        while node is not None and state.dirt is not None:
+            if (node, state.dirt) in self._dirt:
+                return self._dirt[node, state.dirt]
+            node = node.parent
+        return None
+
+    def match(self, state: State, units: tuple[Unit, ...]) -> State | None:
+        """The state, with what was open in it decided, if a read can see these units in it; otherwise None."""
+        node, lo, hi, dirt = state
+        if dirt is not None:
+            return None
+        floor = node.depth - len(units)
+        if lo == 0 and node.wild:
+            brought_back = len(units) - (node.depth - 1)
+            if brought_back >= 0 and node.above(1) == list(units[brought_back:]):
+                return self.seen(units, below=self.root.child(WILD))
+        if not lo <= floor <= hi or not node.shows(floor, units):
+            return None
+        return state if lo == hi else State(node, floor, floor)
+
+
+def _trim(state: State, limit: int | None) -> State:
+    """Hide all but a suffix. The last unit stays; what fits into `limit` already is left alone."""
+    node, lo, hi, dirt = state
+    depth = node.depth
+    if limit is not None and limit <= 0:
+        return State(node, lo, depth)
+    if dirt is not None:
+        if dirt == depth:  # the unseen unit is the last one, and stays
+            return State(node, lo, depth, dirt)
+        lo = max(lo, dirt)  # a state in which it is not hidden leads nowhere that this one does not
+    elif lo == depth:
+        return state
+    if limit is not None:
+        least, whole = _least_floor(node, lo, limit)
+        if whole and dirt is None:
+            return state
+        lo = max(lo, least)
+    return State(node, lo, max(hi, depth - 1, lo))
+
+
+def _least_floor(node: Node, lo: int, limit: int) -> tuple[int, bool]:
+    """The lowest floor that leaves at most `limit` messages, if a unit may be cut; whether all from `lo` on fit."""
+    messages, floor, leaf = 0, node.depth, node
+    while floor > lo and messages < limit and leaf.parent is not None and leaf.unit is not None:
+        messages += len(leaf.unit.values)
+        floor -= 1
+        leaf = leaf.parent
+    fits = floor == lo and messages <= limit and not (lo == 0 and node.wild)
+    return floor, fits
