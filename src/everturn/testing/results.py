@@ -31,6 +31,7 @@ FUNCTIONS: tuple[Function, ...] = get_args(Function)
 STATUSES: tuple[Status, ...] = get_args(Status)
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 
+CONTRACT_VERSION = "1"
 REPORT_FORMAT = 1
 
 
