@@ -12,6 +12,7 @@ import pytest
 
 from everturn.testing.golden import hooks as golden_hooks
 from everturn.testing.golden import options as golden_options
+from everturn.testing.golden.fixture import SnapshotDb
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -26,3 +27,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 def pytest_configure(config: pytest.Config) -> None:
     golden_hooks.register(config)
+
+
+@pytest.fixture
+def snapshot_db(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SnapshotDb:
+    """A SQLite file of the test's own. At the end of the test all that is in it is compared with a golden artifact,
+    snapshots/<module>/<test>.sqlite beside the test file; --snapshot-update writes that.
+
+    `@pytest.mark.snapshot_db("name")` lets it start as a copy of snapshots/name.sqlite.
+    """
+    return golden_hooks.snapshot_db(request, tmp_path_factory)

@@ -1,18 +1,196 @@
-"""Owns what snapshot_db does at each moment of a pytest run."""
+"""Owns what snapshot_db does at each moment of a pytest run. What that is, the modules beside it know."""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
 import pytest
 
+from everturn.testing.golden import marks, summary
+from everturn.testing.golden.case import Case
+from everturn.testing.golden.chains import Chains
+from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
+from everturn.testing.golden.fixture import SnapshotDb
+from everturn.testing.golden.run import Run
+
+if TYPE_CHECKING:
+    from everturn.testing.golden.marks import TestPlan
+
 NAME = "everturn-snapshot-db"
-_MARK = "snapshot_db(file, *, start, build, database, mask): the state that the test's SQLite file starts from"
+_RUN: pytest.StashKey[Run] = pytest.StashKey()
+_PLAN: pytest.StashKey[TestPlan | GoldenError] = pytest.StashKey()
+_CASE: pytest.StashKey[Case] = pytest.StashKey()
+_OUTPUT = "everturn_snapshot_db"
 
 
 def register(config: pytest.Config) -> None:
     """Take part in this run."""
-    config.addinivalue_line("markers", _MARK)
-    config.pluginmanager.register(Hooks(), NAME)
+    config.addinivalue_line("markers", marks.SIGNATURE)
+    config.stash[_RUN] = Run(config)
+    config.pluginmanager.register(Hooks(config.stash[_RUN]), NAME)
+
+
+def snapshot_db(request: pytest.FixtureRequest, factory: pytest.TempPathFactory) -> SnapshotDb:
+    """The object for one test. Files come when they are asked for: what is wrong with one is then a failure."""
+    plan = _plan(request.node)
+    case = Case(request.config.stash[_RUN], plan, factory.mktemp("snapshot_db"))
+    request.node.stash[_CASE] = case
+    return SnapshotDb(case)
+
+
+def _plan(item: pytest.Item) -> TestPlan:
+    if _PLAN not in item.stash:
+        try:
+            item.stash[_PLAN] = marks.read(item)
+        except GoldenError as exc:
+            item.stash[_PLAN] = exc
+    plan = item.stash[_PLAN]
+    if isinstance(plan, GoldenError):
+        pytest.fail(str(plan), pytrace=False)
+    return plan
 
 
 class Hooks:
     """The hooks of one run."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._summary = summary.Summary(run)
+
+    # --- collection --------------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None]:
+        if self._run.is_updating and getattr(config.option, "loadgroup", False):
+            _keep_together(items)  # before xdist looks for groups
+        yield  # others choose among the tests, and shuffle them
+        plans = _plans(items)
+        chains = self._run.chains = Chains(plans.values())
+        self._run.tests |= {plan.home for plan in plans.values()}
+        self._summary.collected(session, items)
+        try:
+            chains.refuse_what_cannot_be()
+            if self._run.is_updating:
+                if hasattr(config, "workerinput") and not config.option.loadgroup:
+                    chains.refuse_to_be_parted()
+                _put_in_order(items, chains.order())
+        except GoldenError as exc:
+            _stop(session, str(exc))
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
+        self._summary.deselected += len(items)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ARG002 - pytest goes by the names
+        """A worker of xdist has ended: take over what it knows."""
+        sent = getattr(node, "workeroutput", {}).get(_OUTPUT)
+        if sent is not None:
+            if sent["usage"]:
+                raise pytest.UsageError(sent["usage"])
+            self._run.from_worker(sent["run"])
+            self._summary.from_worker(sent["summary"])
+
+    # --- tests -------------------------------------------------------------------------------------------------------
+
+    @pytest.hookimpl(
+        wrapper=True, trylast=True
+    )  # innermost: what we find is found by the test, before anything else ends
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        if marks.is_stray(item):
+            pytest.fail(
+                f"{item.name} has the mark snapshot_db, and does not ask for the fixture snapshot_db, so nothing is "
+                "compared: add snapshot_db to its arguments, or take the mark away",
+                pytrace=False,
+            )
+        case = item.stash.get(_CASE, None)
+        if case is None:
+            return (yield)
+        with _as_failure():
+            case.begin()
+        yield
+        if not getattr(item, "_excinfo", None):  # where unittest's failures are: they are noted, not raised
+            with _as_failure():
+                case.finish()
+            self._run.finished.add(case.plan.home)
+        return None
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        if marks.FIXTURE in getattr(item, "fixturenames", ()) and not report.passed:
+            plan = item.stash.get(_PLAN, None)
+            if plan is not None and not isinstance(plan, GoldenError):
+                is_skip = report.skipped and not hasattr(report, "wasxfail")
+                (self._run.skipped if is_skip else self._run.failed).add(plan.home)
+        return report
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        self._summary.finished(session, exitstatus)
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            sent = {"usage": "", "run": self._run.to_controller(), "summary": self._summary.to_controller()}
+            output.setdefault(_OUTPUT, sent)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        lines = self._summary.lines()
+        if lines:
+            terminalreporter.section("snapshot_db")
+            for line in lines:
+                terminalreporter.write_line(line)
+
+    def pytest_unconfigure(self) -> None:
+        self._run.inspector.close()
+
+
+def _plans(items: list[pytest.Item]) -> dict[str, TestPlan]:
+    """What is to be known of the tests that have the fixture, and a mark that makes sense; the others fail alone."""
+    found = {}
+    for item in items:
+        if marks.FIXTURE in getattr(item, "fixturenames", ()):
+            try:
+                found[item.nodeid] = item.stash[_PLAN] = marks.read(item)
+            except GoldenError as exc:
+                item.stash[_PLAN] = exc
+    return found
+
+
+def _keep_together(items: list[pytest.Item]) -> None:
+    """Have xdist give the tests of a chain to one worker, in their order."""
+    groups = Chains(_plans(items).values()).groups()
+    names = {nodeid: f"snapshot_db-{number}" for number, group in enumerate(groups) for nodeid in group}
+    for item in items:
+        if item.nodeid in names:
+            item.add_marker(pytest.mark.xdist_group(names[item.nodeid]))
+
+
+def _put_in_order(items: list[pytest.Item], order: list[str]) -> None:
+    """Tests with artifacts in that order, in the places that such tests have; all others stay where they are."""
+    rank = {nodeid: number for number, nodeid in enumerate(order)}
+    places = [place for place, item in enumerate(items) if item.nodeid in rank]
+    ordered = sorted((items[place] for place in places), key=lambda item: rank[item.nodeid])
+    for place, item in zip(places, ordered, strict=True):
+        items[place] = item
+
+
+def _stop(session: pytest.Session, message: str) -> None:
+    """End the run before it begins, with a usage message; a worker of xdist has its controller do it."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is None:
+        raise pytest.UsageError(message)
+    output[_OUTPUT] = {"usage": message}
+    pytest.exit(message, returncode=pytest.ExitCode.USAGE_ERROR)
+
+
+@contextmanager
+def _as_failure() -> Iterator[None]:
+    """Make what we found wrong a failure of the test, without a traceback: it would be of our own code."""
+    try:
+        yield
+    except (GoldenError, SnapshotMismatch) as exc:
+        raise pytest.fail.Exception(str(exc), pytrace=False) from None

@@ -1,0 +1,77 @@
+"""Owns the bytes of an artifact on disk: written whole or not at all, and the same bytes for the same writes.
+
+It does not know when an artifact is due, nor how two of them compare.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from everturn.testing.golden import reading
+from everturn.testing.golden.comparing import compare
+from everturn.testing.golden.errors import GoldenError
+
+LARGE = 1 << 20
+
+# What changes in a header though nothing in the database did: change counter, schema cookie, and, in one piece, the
+# counter again (it must be equal: else the size in the header does not count) and the SQLite version that wrote it.
+_FIXED = {
+    24: (1).to_bytes(4, "big"),
+    40: (1).to_bytes(4, "big"),
+    92: (1).to_bytes(4, "big") + (3_051_003).to_bytes(4, "big"),
+}
+_ROLLBACK_JOURNAL = b"\x01\x01"
+
+
+def pack(source: Path, target: Path) -> None:
+    """Write what is committed in a database to a new file, as an artifact. `source` stays as it is.
+
+    Raises GoldenError, with nothing written, if it fails integrity_check, or cannot be packed without a loss.
+    """
+    try:
+        _write(source, target)
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _write(source: Path, target: Path) -> None:
+    with reading.opened(source) as db:
+        before = reading.image_of(db)
+        if before.problems:
+            raise GoldenError(f"{source} fails integrity_check, and is no artifact: {'; '.join(before.problems)}")
+        db.execute("VACUUM INTO ?", (str(target),))
+    _fix_header(target)
+    # VACUUM is free to number rows anew where a table has no INTEGER PRIMARY KEY, and an FTS index may go by numbers.
+    if not compare(before, reading.read(target)).is_none:
+        raise GoldenError(
+            f"{source} does not survive VACUUM: something in it goes by the rowids of a table that has no INTEGER "
+            "PRIMARY KEY (an FTS5 table with content='that table'?). Give the table one"
+        )
+
+
+def install(draft: Path, artifact: Path) -> None:
+    """Put a packed file in its place, in one step. Raises GoldenError, with nothing changed."""
+    beside = artifact.with_name(f".{artifact.name}.{os.getpid()}")
+    try:
+        artifact.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(draft, beside)
+        beside.replace(artifact)
+    except OSError as exc:
+        raise GoldenError(f"{artifact} cannot be written: {exc.strerror}") from exc
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _fix_header(path: Path) -> None:
+    with path.open("r+b") as file:
+        for offset, octets in _FIXED.items():
+            file.seek(offset)
+            file.write(octets)
+        file.seek(18)
+        if file.read(2) != _ROLLBACK_JOURNAL:  # pragma: no cover - VACUUM INTO has always written these
+            raise GoldenError(f"{path} is not in rollback-journal mode")
+        file.flush()
+        os.fsync(file.fileno())

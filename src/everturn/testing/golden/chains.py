@@ -1,0 +1,104 @@
+"""Owns the order among tests that start from what others write, and the refusal of orders that cannot be.
+
+Pure, over the plans of the tests of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from everturn.testing.golden import names
+from everturn.testing.golden.errors import GoldenError
+from everturn.testing.golden.marks import TestPlan, home_of
+
+
+class Chains:
+    """The tests of a run by what they write and what they need."""
+
+    def __init__(self, plans: Iterable[TestPlan]) -> None:
+        self._plans = {plan.nodeid: plan for plan in plans}
+        self._writers = {names.same_file_key(plan.home): plan.nodeid for plan in self._plans.values()}
+
+    def refuse_what_cannot_be(self) -> None:
+        """Raise GoldenError for two writers of one artifact, and for a circle of tests each of which needs another."""
+        self._refuse_two_writers()
+        self.order()
+
+    def writer(self, artifact: Path) -> str | None:
+        """The test of this run that writes an artifact."""
+        return self._writers.get(names.same_file_key(home_of(artifact)))
+
+    def order(self) -> list[str]:
+        """The tests as they came, but each after those it starts from. Raises GoldenError for a circle."""
+        done: dict[str, None] = {}
+        path: list[str] = []
+
+        def visit(nodeid: str) -> None:
+            if nodeid in done:
+                return
+            if nodeid in path:
+                circle = " -> ".join((*path[path.index(nodeid) :], nodeid))
+                raise GoldenError(f"these tests start from each other's artifacts, in a circle: {circle}. Break it")
+            path.append(nodeid)
+            for needed in self._needs(nodeid):
+                visit(needed)
+            path.pop()
+            done[nodeid] = None
+
+        for nodeid in self._plans:
+            visit(nodeid)
+        return list(done)
+
+    def groups(self) -> list[list[str]]:
+        """Tests that must run in one process when artifacts are written: chains, and those that share a built start."""
+        leader = {nodeid: nodeid for nodeid in self._plans}
+
+        def find(nodeid: str) -> str:
+            while leader[nodeid] != nodeid:
+                nodeid = leader[nodeid]
+            return nodeid
+
+        builders: dict[str, str] = {}
+        for nodeid, plan in self._plans.items():
+            for needed in self._needs(nodeid):
+                leader[find(nodeid)] = find(needed)
+            for start in plan.starts:
+                if start.build is not None:
+                    first = builders.setdefault(names.same_file_key(start.artifact), nodeid)
+                    leader[find(nodeid)] = find(first)
+        found: dict[str, list[str]] = {}
+        for nodeid in self._plans:
+            found.setdefault(find(nodeid), []).append(nodeid)
+        return [group for group in found.values() if len(group) > 1]
+
+    def refuse_to_be_parted(self) -> None:
+        """Raise GoldenError if there are tests that must run in one process."""
+        for group in self.groups():
+            raise GoldenError(
+                "xdist would run tests in different processes of which one starts from what the other writes: "
+                f"{', '.join(group[:5])}. To update them add --dist loadgroup, or run without -n"
+            )
+
+    def _needs(self, nodeid: str) -> list[str]:
+        writers = (self.writer(start.artifact) for start in self._plans[nodeid].starts if start.build is None)
+        return [writer for writer in writers if writer is not None]
+
+    def _refuse_two_writers(self) -> None:
+        writers: dict[str, str] = {}
+        for plan in self._plans.values():
+            _claim(writers, plan.home, plan.nodeid)
+        for plan in self._plans.values():
+            for start in plan.starts:
+                if start.build is not None:
+                    function = f"{start.build.__module__}.{getattr(start.build, '__qualname__', start.build)}"
+                    _claim(writers, start.artifact, f"build={function}")
+
+
+def _claim(writers: dict[str, str], artifact: Path, writer: str) -> None:
+    other = writers.setdefault(names.same_file_key(artifact), writer)
+    if other != writer:
+        raise GoldenError(
+            f"two would write one artifact, {artifact} (where case does not matter, at least): {other} and {writer}. "
+            "Give one of them another name; for parameters, ids="
+        )

@@ -1,0 +1,149 @@
+"""Owns the consistent copy of a database file that others may have open, side files included. Changes nothing there.
+
+For a process that opens no database of its own: to close a file drops every POSIX lock its process has on it, those of
+a SQLite library too. It does not know what is in a file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from everturn.testing.golden.errors import GoldenError
+
+# Where SQLite locks: see "File Locking" and "WAL-mode File Format" in its documentation.
+_PENDING = 0x40000000
+_RESERVED = _PENDING + 1
+_SHARED, _SHARED_SIZE = _PENDING + 2, 510
+_WAL_WRITER = 120
+
+PATIENCE = 2.0
+_MAGIC = b"SQLite format 3\x00"
+_FORMATS = (1, 2)  # rollback journal, WAL
+_CHUNK = 1 << 20
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy all that is committed in `source`, its WAL or hot journal beside it, to `target`, which must not exist.
+
+    No writer can come between: we hold the lock that a writer needs, and write nothing. Nothing is created, changed
+    or deleted beside `source`. Raises GoldenError if it is no database, or a write transaction stays open for 2 s.
+    """
+    with _opened(source) as main, _no_writer(main, source):
+        head = os.pread(main, 100, 0)
+        _refuse_foreign(head, source)
+        # The main file first. Meanwhile another may copy pages from the WAL into it (a checkpoint); but the WAL still
+        # has them, as only a writer may begin it anew, so that together the two are right.
+        _write(main, target)
+        for side in ("-wal", "-journal"):
+            _copy_side_file(_beside(source, side), _beside(target, side))
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+@contextmanager
+def _opened(source: Path) -> Iterator[int]:
+    if source.is_dir():
+        raise GoldenError(f"{source} is a directory, not a SQLite file: move it away")
+    try:
+        main = _open(source)
+    except FileNotFoundError:
+        raise GoldenError(f"{source} does not exist") from None
+    except OSError as exc:
+        raise GoldenError(f"{source} cannot be opened: {exc.strerror}") from exc
+    try:
+        yield main
+    finally:
+        os.close(main)
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR)  # a write lock needs it
+    except OSError:
+        return os.open(path, os.O_RDONLY)
+
+
+@contextmanager
+def _no_writer(main: int, source: Path) -> Iterator[None]:
+    """Hold the locks that keep writers out, in either journal mode. The caller closes `main`, which drops its own."""
+    deadline = time.monotonic() + PATIENCE
+    _wait_for(lambda: _begin_to_read(main), source, deadline)
+    shm = _beside(source, "-shm")
+    try:
+        index = os.open(shm, os.O_RDWR)
+    except (FileNotFoundError, PermissionError):
+        yield  # no -shm: nobody has it open in WAL mode. Not writable: we cannot keep writers out, but nor can we harm
+        return
+    try:
+        _wait_for(lambda: fcntl.lockf(index, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _WAL_WRITER), source, deadline)
+        yield
+    finally:
+        os.close(index)
+
+
+def _begin_to_read(main: int) -> None:
+    """Lock as a reader does, then as the one who means to write. Raises BlockingIOError."""
+    fcntl.lockf(main, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, _PENDING)
+    try:
+        fcntl.lockf(main, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED)
+    finally:
+        fcntl.lockf(main, fcntl.LOCK_UN, 1, _PENDING)
+    if _is_writable(main):
+        fcntl.lockf(main, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _RESERVED)
+
+
+def _is_writable(descriptor: int) -> bool:
+    return fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
+
+
+def _wait_for(lock: Callable[[], None], source: Path, deadline: float) -> None:
+    while True:
+        try:
+            lock()
+            return
+        except (BlockingIOError, PermissionError):  # EAGAIN or EACCES, as the system likes
+            if time.monotonic() > deadline:
+                raise GoldenError(
+                    f"{source} is locked: a write transaction on it was still open after {PATIENCE:.0f} s. "
+                    "Commit it, roll it back or close its connection first (idle connections may stay open)"
+                ) from None
+            time.sleep(0.01)
+
+
+def _refuse_foreign(head: bytes, source: Path) -> None:
+    if not head:
+        return  # an empty file is an empty database
+    if len(head) < 100 or not head.startswith(_MAGIC):
+        raise GoldenError(
+            f"{source} is not a SQLite database: it begins with {head[:16]!r}. "
+            "Was it encrypted, cut short, or changed by a tool that took it for text (git autocrlf, git lfs)?"
+        )
+    if head[18] not in _FORMATS or head[19] not in _FORMATS:
+        raise GoldenError(
+            f"{source} has file format {head[18]}.{head[19]}: it is from a newer SQLite than this one knows. "
+            "Upgrade apsw, which brings SQLite along: pip install -U apsw"
+        )
+
+
+def _write(descriptor: int, target: Path) -> None:
+    """Through the descriptor that holds the locks: another one on the same file would drop them when it is closed."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    with target.open("xb") as out:
+        while chunk := os.read(descriptor, _CHUNK):
+            out.write(chunk)
+
+
+def _copy_side_file(side: Path, target: Path) -> None:
+    try:
+        if side.stat().st_size:
+            shutil.copyfile(side, target)
+    except FileNotFoundError:
+        pass

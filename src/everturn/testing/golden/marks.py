@@ -1,0 +1,153 @@
+"""Owns the mark: what `@pytest.mark.snapshot_db(...)` says about the databases of a test, and what is wrong with it.
+
+It reads pytest's items, and touches no artifact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from everturn.testing.golden import names
+from everturn.testing.golden.errors import GoldenError
+from everturn.testing.golden.masks import Mask
+
+MARK = "snapshot_db"
+FIXTURE = "snapshot_db"
+SIGNATURE = (
+    "snapshot_db(file=None, *, start=None, build=None, database=None, mask=(), foreign_keys=True): "
+    "what the SQLite file of a test that asks for the fixture snapshot_db starts from. "
+    "file: snapshots/FILE.sqlite. start: another test, whose expected file it is. build: a function that makes it"
+)
+
+_OPTIONS = ("file", "start", "build", "database", "mask", "foreign_keys")
+# [module/]test[parameters][+database][@stage]
+_TEST = re.compile(r"(?:([^\[\]/]+)/)?([^@+\[\]/]+(?:\[.*\])?)(?:\+([^@]+))?(?:@(.+))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Start:
+    """The artifact that a database begins as, and the function that makes it, if there is one."""
+
+    artifact: Path
+    build: Callable[[Path], object] | None = None
+    is_test: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the marks say of one database."""
+
+    start: Start | None = None
+    masks: tuple[Mask, ...] = ()
+    foreign_keys: bool = True
+
+
+@dataclass(frozen=True)
+class TestPlan:
+    """The databases of a test by name ("" is the one without), and where its artifacts are."""
+
+    __test__ = False  # pytest: not a test class
+
+    nodeid: str
+    folder: Path
+    test: str
+    databases: dict[str, Plan] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Path:
+        """Its artifact, whose name those of its stages and named databases begin with."""
+        return names.artifact(self.folder, test=self.test)
+
+    @property
+    def starts(self) -> list[Start]:
+        return [plan.start for plan in self.databases.values() if plan.start is not None]
+
+
+def home_of(artifact: Path) -> Path:
+    """The artifact of the test that an artifact, of a stage or a named database perhaps, belongs to."""
+    stem = artifact.name.removesuffix(names.SUFFIX).partition("@")[0].partition("+")[0]
+    return artifact.with_name(stem + names.SUFFIX)
+
+
+def read(item: pytest.Item) -> TestPlan:
+    """What the marks of a test, its class and its module say; the nearest says where it starts, all of them mask.
+
+    Raises GoldenError for a mark that makes no sense.
+    """
+    classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
+    folder = names.module_folder(item.path)
+    databases: dict[str, Plan] = {}
+    started: set[str] = set()
+    for mark in item.iter_markers(MARK):
+        options = _options(mark)
+        name = names.given(options["database"]) if options.get("database") else ""
+        nearer = databases.get(name, Plan())
+        is_first = name not in started and not options.keys().isdisjoint(("file", "start", "build"))
+        started |= {name} if is_first else set()
+        databases[name] = Plan(
+            start=_start(options, item.path) if is_first else nearer.start,
+            masks=(*_masks(options.get("mask", ())), *nearer.masks),
+            foreign_keys=nearer.foreign_keys and bool(options.get("foreign_keys", True)),
+        )
+    return TestPlan(item.nodeid, folder, "::".join((*classes, item.name)), databases)
+
+
+def is_stray(item: pytest.Item) -> bool:
+    """Whether a test has a mark of its own, and not the fixture. (A mark of a module is for those tests that have.)"""
+    return any(mark.name == MARK for mark in item.own_markers) and FIXTURE not in getattr(item, "fixturenames", ())
+
+
+def _options(mark: pytest.Mark) -> dict[str, Any]:
+    if len(mark.args) > 1:
+        raise GoldenError(f"the mark snapshot_db takes one file, not {len(mark.args)}: name the rest of {mark.args}")
+    options = {**({"file": mark.args[0]} if mark.args else {}), **mark.kwargs}
+    unknown = sorted(options.keys() - set(_OPTIONS))
+    if unknown:
+        raise GoldenError(f"the mark snapshot_db has no {', '.join(unknown)}; it has {', '.join(_OPTIONS)}")
+    if options.get("file") is not None and options.get("start") is not None:
+        raise GoldenError("the mark snapshot_db has both a file and start=: a database starts from one of them")
+    if options.get("start") is not None and options.get("build") is not None:
+        raise GoldenError(
+            "the mark snapshot_db has both start= and build=: another test makes its start, or a function"
+        )
+    return options
+
+
+def _masks(masks: str | Iterable[str]) -> list[Mask]:
+    columns = (masks,) if isinstance(masks, str) else tuple(masks)
+    return [Mask.of(columns)] if columns else []
+
+
+def _start(options: dict[str, Any], test_file: Path) -> Start | None:
+    file, start, build = (options.get(option) for option in ("file", "start", "build"))
+    if build is not None:
+        if not callable(build):
+            raise GoldenError(f"build={build!r} is not a function: give one that takes the path of a new file")
+        name = file if file is not None else getattr(build, "__name__", "start")
+        # Into the folder that is ours: a file directly in snapshots/ is the user's, and never written.
+        return Start(names.module_folder(test_file) / names.given_path(str(name)).name, build)
+    if file is not None:
+        return Start(test_file.parent / names.FOLDER / names.given_path(str(file)))
+    return None if start is None else Start(_artifact_of(start, test_file), is_test=True)
+
+
+def _artifact_of(start: object, test_file: Path) -> Path:
+    """The artifact of another test: the test function itself, or its name, in this module or in `module/test`."""
+    if isinstance(start, str):
+        match = _TEST.fullmatch(start)
+        if match is None:
+            raise GoldenError(f"start={start!r} names no test: say 'test_a', 'test_a[1]', 'module/test_a@stage'")
+        module, test, database, stage = match.groups()
+        folder = names.module_folder(test_file.with_name(f"{module}.py") if module else test_file)
+        return names.artifact(folder, test=test, database=names.given(database) if database else "", stage=stage or "")
+    code = getattr(start, "__code__", None)
+    if code is None:
+        raise GoldenError(f"start={start!r} is no test: give a test function, or the name of one")
+    folder = names.module_folder(Path(code.co_filename))
+    return names.artifact(folder, test=str(getattr(start, "__qualname__", "")).replace(".", "::"))
