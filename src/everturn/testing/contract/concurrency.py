@@ -1,0 +1,251 @@
+"""Many callers at once: processes, threads and tasks in random rounds, and what they must agree on.
+
+Two operations that meet by construction are in pairs.py.
+"""
+
+from __future__ import annotations
+
+from everturn.testing.clauses import Book
+from everturn.testing.kit import Instance, Kit
+from everturn.testing.orders import Done, Opened, Step
+from everturn.testing.results import ViolationKind
+from everturn.testing.rounds import play, shared_rounds
+from everturn.testing.sweeps import modes
+
+book = Book("concurrency")
+CONCURRENT = ("appends", "processes|threads|tasks")
+NO_LOSS: tuple[ViolationKind, ...] = ("lost", "duplicate", "phantom", "resurrected")
+
+
+# --- random rounds ---------------------------------------------------------------------------------------------------
+
+
+@book.clause(
+    "processes-lose-nothing",
+    "Turns that several processes store in one session at once are all kept, each of them once.",
+    incident="LangChain FileChatMessageHistory: of 6 x 40 turns most fail, acknowledged ones are lost.",
+    needs=["appends", "processes"],
+    weight=4,
+)
+def processes_lose_nothing(kit: Kit) -> None:
+    kit.judge(*NO_LOSS, events=shared_rounds(kit, "processes"))
+
+
+@book.clause(
+    "threads-lose-nothing",
+    "Turns that several threads store in one session at once are all kept, each of them once.",
+    incident="Strands 1.62.0: an index from an in-memory counter, and two workers write the same file.",
+    needs=["appends", "threads"],
+    weight=3,
+)
+def threads_lose_nothing(kit: Kit) -> None:
+    kit.judge(*NO_LOSS, events=shared_rounds(kit, "threads"))
+
+
+@book.clause(
+    "tasks-lose-nothing",
+    "Turns that several tasks of an event loop store in one session at once are all kept, each of them once.",
+    incident="await between the read and the write of a list: two requests of one worker are enough to lose a turn.",
+    needs=["appends", "tasks"],
+    weight=3,
+)
+def tasks_lose_nothing(kit: Kit) -> None:
+    kit.judge(*NO_LOSS, events=shared_rounds(kit, "tasks"))
+
+
+@book.clause(
+    "whole-turns",
+    "Turns of concurrent writers never interleave, and no reader sees part of one.",
+    incident="LangChain Redis and Postgres histories: 195 and 21 of 240 turns of concurrent writers interleaved.",
+    needs=[*CONCURRENT, "whole_turns"],
+)
+def whole_turns(kit: Kit) -> None:
+    for mode in modes(kit):
+        kit.judge("torn", events=shared_rounds(kit, mode))
+
+
+@book.clause(
+    "writers-keep-their-order",
+    "The turns of one writer come in the order in which it stored them, and no turn changes its place later.",
+    incident="Google ADK 2.13.0: order by timestamp, and clocks of two machines differ.",
+    needs=CONCURRENT,
+)
+def writers_keep_their_order(kit: Kit) -> None:
+    for mode in modes(kit):
+        kit.judge("misordered", "non_prefix", events=shared_rounds(kit, mode))
+
+
+@book.clause(
+    "reads-are-fresh",
+    "Whoever reads after a turn was acknowledged sees it: the writer itself and everybody else, without waiting.",
+    incident="A read replica, a cache of five seconds: the agent answers without what the user has just said.",
+    needs=CONCURRENT,
+)
+def reads_are_fresh(kit: Kit) -> None:
+    for mode in modes(kit):
+        kit.judge("stale", "lost", events=shared_rounds(kit, mode))
+
+
+@book.clause(
+    "random-mix",
+    "Whatever several callers do to one session at once, everyone sees what some order of it explains.",
+    incident="Two operators and an agent work on one session: one trims, one rolls back, the agent writes.",
+    needs=[*CONCURRENT, "clear|trim|rollback"],
+    weight=3,
+)
+def random_mix(kit: Kit) -> None:
+    def plan(kit: Kit, session: str, who: str) -> tuple[Step, ...]:
+        if who == "reader":
+            return tuple(Step("read", session) for _ in range(4))
+        steps = [Step("append", session, (kit.turn(),)) for _ in range(3)]
+        if who == "writer 1" and kit.offers("clear"):
+            steps.insert(kit.dice.randrange(4), Step("clear", session))
+        if who == "writer 2" and kit.offers("trim"):
+            steps.insert(kit.dice.randrange(4), Step("trim", session, (6,)))
+        return tuple(steps)
+
+    for mode in modes(kit):
+        play(kit, mode, plan, rounds=8 if kit.quick else 20)
+    kit.judge()
+
+
+@book.clause(
+    "many-sessions",
+    "Callers that work on many sessions at once lose nothing, and nothing strays into another session.",
+    incident="A connection's current session kept in a global: under load, turns land in whoever was served last.",
+    needs=CONCURRENT,
+    weight=2,
+)
+def many_sessions(kit: Kit) -> None:
+    names = [kit.session() for _ in range(12)]
+
+    def plan(kit: Kit, _session: str, who: str) -> tuple[Step, ...]:
+        if who == "reader":
+            return tuple(Step("read", kit.dice.choice(names)) for _ in range(6))
+        return tuple(Step("append", kit.dice.choice(names), (kit.turn(),)) for _ in range(5))
+
+    for mode in modes(kit):
+        play(kit, mode, plan, rounds=5)
+    last = kit.open("last reader")
+    last.run(*(Step("read", name) for name in names))
+    kit.judge()
+
+
+# --- who comes first -------------------------------------------------------------------------------------------------
+
+
+@book.clause(
+    "keyed-at-once",
+    "Of several calls with one key at the same time, one is stored.",
+    incident="An impatient client and its proxy both retry: check-then-insert lets both through.",
+    needs=["appends", "processes", "key"],
+)
+def keyed_at_once(kit: Kit) -> None:
+    stores = [kit.open(f"writer {number}") for number in range(1, 5)]
+    for number in range(10):
+        session, turn = kit.session(), kit.turn()
+        for store in stores:
+            store.worker.send(store.order(Step("append", session, (turn,), {"key": f"k{number}"})))
+        for store in stores:
+            kit.report(store.worker, Done)
+        stores[0].take(Step("read", session))
+    kit.judge()
+
+
+@book.clause(
+    "one-version-one-winner",
+    "Of several changes that name the same version at the same time, at most one is made.",
+    incident="The version is compared before the write and not in it: both pass, and one is lost.",
+    needs=["appends", "processes", "expected_version"],
+)
+def one_version_one_winner(kit: Kit) -> None:
+    stores = [kit.open(f"writer {number}") for number in range(1, 5)]
+    for _ in range(10):
+        session = kit.session()
+        version = stores[0].append(session, kit.turn())
+        for store in stores:
+            store.worker.send(store.order(Step("append", session, (kit.turn(),), {"expected_version": version})))
+        won = [kit.report(store.worker, Done).lanes[0][0].ok for store in stores]
+        stores[0].take(Step("read", session))
+        kit.check(sum(won) <= 1, f"{sum(won)} of 4 changes that expected version {version} were made", session=session)
+    kit.judge()
+
+
+@book.clause(
+    "sees-later-writes",
+    "An instance that has read a session before sees what another process does to it later.",
+    incident="A list cached at the first read: a worker that was up before the others never sees their turns.",
+    needs=["appends", "processes"],
+)
+def sees_later_writes(kit: Kit) -> None:
+    early, late = kit.open("A"), kit.open("B")
+    session, turns = kit.session(), kit.turns(4)
+    early.append(session, turns[0])
+    kit.same(late.read(session), turns[:1], "another process stored one turn", session=session)
+    early.append(session, turns[1])
+    kit.same(late.read(session), turns[:2], "another process stored one more turn", session=session)
+    late.append(session, turns[2])
+    kit.same(early.read(session), turns[:3], "another process stored one more turn", session=session)
+    if kit.offers("clear"):
+        early.clear(session)
+        kit.same(late.read(session), [], "another process cleared the session", session=session)
+        late.append(session, turns[3])
+        kit.same(early.read(session), turns[3:], "another process stored a turn after the clear", session=session)
+
+
+@book.clause(
+    "open-together",
+    "Processes that open a new store at the same time all get one, and lose nothing.",
+    incident="Four workers of a fresh deployment create the same table: three crash, or write to one that is replaced.",
+    needs=["appends", "processes"],
+    weight=2,
+)
+def open_together(kit: Kit) -> None:
+    for _ in range(4 if kit.quick else 8):
+        place, session = kit.place(), kit.session()
+        workers = [kit.worker() for _ in range(4)]
+        for worker in workers:
+            worker.send(kit.opening(f"together in {place.name}", place))
+        opened = [kit.report(worker, Opened) for worker in workers]
+        stores = [
+            kit.adopt(worker, f"together in {place.name}", place, f"writer in {place.name}", one)
+            for worker, one in zip(workers, opened, strict=True)
+        ]
+        _all_append(kit, stores, session)
+        stores[0].take(Step("read", session))
+        for store in stores:
+            store.close()
+            kit.release(store.worker)
+    kit.judge()
+
+
+def _all_append(kit: Kit, stores: list[Instance], session: str) -> None:
+    for store in stores:
+        store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(2))))
+    for store in stores:
+        kit.report(store.worker, Done)
+
+
+@book.clause(
+    "snapshot-is-a-cut",
+    "A snapshot taken while others write is a state the session was in: whole turns, in order, with nothing left out.",
+    incident="A snapshot reads page by page while turns come in: it has a turn that follows one which it has not.",
+    needs=["appends", "processes", "save_snapshot", "rollback"],
+    weight=2,
+)
+def snapshot_is_a_cut(kit: Kit) -> None:
+    writers = [kit.open(f"writer {number}") for number in range(1, 4)]
+    keeper = kit.open("keeper")
+    for _ in range(4 if kit.quick else 8):
+        session = kit.session()
+        for store in writers:
+            store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(4))))
+        taken = [keeper.take(Step("save_snapshot", session)) for _ in range(3)]
+        for store in writers:
+            kit.report(store.worker, Done)
+        keeper.take(Step("read", session))
+        for outcome in taken:
+            if outcome.ok:
+                keeper.rollback(session, outcome.value)
+                keeper.take(Step("read", session))
+    kit.judge()

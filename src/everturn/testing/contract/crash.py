@@ -1,0 +1,292 @@
+"""A process that dies: killed with -9 at every driver call, right after an acknowledgement, or at any moment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from everturn.testing.clauses import Book, Untested
+from everturn.testing.kit import Instance, Kit
+from everturn.testing.orders import Cut, Done, Lane, Power, Step, Stop
+from everturn.testing.workers import WorkerDied
+
+book = Book("crash")
+FARTHEST = 200
+
+
+def killed_at_every_call(kit: Kit, prepare: Callable[[Instance, str], Step], *, snapshots: bool = False) -> None:
+    """Kill the process at its n-th driver call in a step, for every n; then see what another process finds.
+
+    `prepare` gets an instance and a session that holds three turns, and gives the step that is killed. With
+    `snapshots`, every snapshot that was acknowledged before is rolled back to as well.
+    """
+    reader = kit.open("reader")
+    points = 0
+    for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
+        session = kit.session()
+        kit.replays[session] = f"{kit.clause.id}@{n}"
+        for _ in range(3):
+            reader.append(session, kit.turn())
+        kept = reader.save_snapshot(session) if snapshots else None
+        store = kit.open("killed", watched=True)
+        step = prepare(store, session)
+        store.worker.send(store.order(step, stop=Stop(n, "kill")))
+        died = _died(kit, store)
+        reader.take(Step("read", session))
+        reader.append(session, kit.turn())
+        reader.take(Step("read", session))
+        if snapshots:
+            reader.rollback(session, kept)
+            reader.take(Step("read", session))
+        if not died:
+            break
+        points += 1
+        if not kit.time_left():
+            kit.notes.append(f"stopped at n={n}: out of time")
+            break
+    kit.notes.append(f"killed at {points} driver calls" if points else "no driver call is visible")
+    if not points:
+        _random_kills(kit, reader, prepare)
+    kit.judge()
+
+
+def _died(kit: Kit, store: Instance) -> bool:
+    try:
+        kit.report(store.worker, Done)
+    except WorkerDied:
+        return True
+    return False
+
+
+def _random_kills(kit: Kit, reader: Instance, prepare: Callable[[Instance, str], Step]) -> None:
+    for _ in range(10):
+        session = kit.session()
+        for _ in range(3):
+            reader.append(session, kit.turn())
+        store = kit.open("killed")
+        step = prepare(store, session)
+        store.worker.send(store.order(step))
+        time.sleep(kit.dice.uniform(0, 0.003))  # some part of the call; which one is left to chance
+        store.kill()
+        reader.take(Step("read", session))
+
+
+@book.clause(
+    "killed-in-append",
+    "A process killed at any driver call of an append leaves the turn whole or absent, and all others as they were.",
+    incident="Two inserts without a transaction: after a crash the question is there and the answer is not.",
+    needs=["appends", "processes"],
+    weight=3,
+)
+def killed_in_append(kit: Kit) -> None:
+    killed_at_every_call(kit, lambda _, session: Step("append", session, (kit.turn(),)))
+
+
+@book.clause(
+    "killed-in-clear",
+    "A process killed at any driver call of a clear leaves the session cleared, or as it was.",
+    incident="Rows deleted one by one: after a crash the conversation begins in the middle.",
+    needs=["appends", "processes", "clear"],
+    weight=2,
+)
+def killed_in_clear(kit: Kit) -> None:
+    killed_at_every_call(kit, lambda _, session: Step("clear", session))
+
+
+@book.clause(
+    "killed-in-trim",
+    "A process killed at any driver call of a trim leaves the session trimmed, or as it was.",
+    incident="A trim that deletes all and inserts the rest: a crash in between, and everything is gone.",
+    needs=["appends", "processes", "trim"],
+    weight=2,
+)
+def killed_in_trim(kit: Kit) -> None:
+    killed_at_every_call(kit, lambda _, session: Step("trim", session, (2 * len(kit.turn()),)))
+
+
+@book.clause(
+    "killed-in-snapshot",
+    "A process killed at any driver call of taking a snapshot leaves the session as it was.",
+    incident="A snapshot that moves the table out of the way first: after a crash there is no conversation.",
+    needs=["appends", "processes", "save_snapshot", "rollback"],
+    weight=2,
+)
+def killed_in_snapshot(kit: Kit) -> None:
+    killed_at_every_call(kit, lambda _, session: Step("save_snapshot", session), snapshots=True)
+
+
+@book.clause(
+    "killed-in-rollback",
+    "A process killed at any driver call of a rollback leaves the session as it was or rolled back, and its snapshots.",
+    incident="A rollback that drops the table and fills it again: a crash in between loses the past and the present.",
+    needs=["appends", "processes", "save_snapshot", "rollback"],
+    weight=2,
+)
+def killed_in_rollback(kit: Kit) -> None:
+    def prepare(store: Instance, session: str) -> Step:
+        snapshot: Any = store.save_snapshot(session)
+        store.append(session, kit.turn())
+        return Step("rollback", session, (snapshot,))
+
+    killed_at_every_call(kit, prepare, snapshots=True)
+
+
+@book.clause(
+    "killed-in-replace",
+    "A process killed at any driver call of setting a session's messages leaves the old ones or the new ones.",
+    incident="LlamaIndex SQLAlchemyChatStore.set_messages commits its delete first: a crash, and nothing is left.",
+    needs=["appends", "processes", "replace"],
+    weight=2,
+)
+def killed_in_replace(kit: Kit) -> None:
+    killed_at_every_call(kit, lambda _, session: Step("replace", session, (kit.turn(),)))
+
+
+@book.clause(
+    "killed-after-append",
+    "A turn that was acknowledged is there though its process was killed in the same moment.",
+    incident="A write-behind buffer of one second: what it held when the pod was evicted is gone, though acknowledged.",
+    needs=["appends", "processes"],
+    weight=2,
+)
+def killed_after_append(kit: Kit) -> None:
+    reader = kit.open("reader")
+    for number in range(8):
+        session = kit.session()
+        store = kit.open("killed")
+        steps = tuple(Step("append", session, (kit.turn(),)) for _ in range(1 + number % 3))
+        store.worker.send(store.order(*steps, die=True))
+        if not _died(kit, store):
+            raise Untested("the process could not be killed")
+        reader.take(Step("read", session))
+    kit.judge(least=15)
+
+
+@book.clause(
+    "random-kills",
+    "However often processes are killed, what was acknowledged is there, and what was not is whole or absent.",
+    incident="An out-of-memory killer on a busy night: the store opens again, and three conversations do not.",
+    needs=["appends", "processes"],
+    weight=3,
+)
+def random_kills(kit: Kit) -> None:
+    reader = kit.open("reader")
+    session = kit.session()
+    rounds = 6 if kit.quick else 15
+    for number in range(rounds):
+        stores = [kit.open("killed"), kit.open("killed")]
+        for store in stores:
+            store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(200))))
+        time.sleep(kit.dice.uniform(0.002, 0.02))  # some part of their work; which one is left to chance
+        for store in stores:
+            store.kill()
+        reader.take(Step("read", session))
+        if number >= 3 and not kit.time_left():
+            break
+    kit.notes.append(f"{2 * (number + 1)} processes killed")
+    kit.judge()
+
+
+@book.clause(
+    "killed-while-opening",
+    "A process killed at any driver call of opening the store leaves one that the next process can open.",
+    incident="A migration applied in one transaction and recorded in another: after a crash it is applied again.",
+    needs=["appends", "processes"],
+    weight=2,
+)
+def killed_while_opening(kit: Kit) -> None:
+    points = 0
+    for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
+        place, session = kit.place(), kit.session()
+        kit.replays[session] = f"{kit.clause.id}@{n}"
+        worker = kit.worker(watched=True)
+        worker.send(kit.opening("killed", place, stop=Stop(n, "kill")))
+        try:
+            kit.any_report(worker)
+            died = False
+        except WorkerDied:
+            died = True
+        store = kit.open("next", at=place)
+        store.append(session, kit.turn())
+        store.append(session, kit.turn())
+        store.take(Step("read", session))
+        store.close()
+        kit.release(store.worker)
+        if not died:
+            break
+        points += 1
+        if points >= 5 and not kit.time_left():
+            kit.notes.append(f"stopped at n={n}: out of time")
+            break
+    kit.notes.append(f"killed at {points} driver calls" if points else "no driver call is visible")
+    kit.judge(least=0)
+
+
+@book.clause(
+    "power-loss",
+    "What was acknowledged is there after a power cut, at any sync of the disk; what was not is whole or absent.",
+    incident="synchronous=NORMAL: a write-ahead log that is not synced loses acknowledged rows in 38 of 39 power cuts.",
+    needs=["appends", "processes", "vfs"],
+    weight=3,
+)
+def power_loss(kit: Kit) -> None:
+    cuts = 0
+    for moment in ("before", "after"):
+        for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
+            place, session = kit.place(), kit.session()
+            kit.replays[session] = f"{kit.clause.id}@{n}"
+            worker = kit.worker()
+            lane = Lane(kit.unique_name("cut off"), tuple(Step("append", session, (kit.turn(),)) for _ in range(6)))
+            order = Power(kit.opening("power", place), lane, n, moment, kit.record(worker))
+            lost = kit.ask(worker, order, Cut).lost
+            worker.end()
+            store = kit.open("later", at=place)
+            store.take(Step("read", session))
+            store.append(session, kit.turn())
+            store.take(Step("read", session))
+            store.close()
+            kit.release(store.worker)
+            if not lost:
+                break
+            cuts += 1
+            if cuts >= 20 and not kit.time_left():
+                break
+    kit.notes.append(f"{cuts} power cuts")
+    if not cuts:
+        raise Untested("nothing was ever synced through the disk that was given")
+    kit.judge(least=0)
+
+
+@book.clause(
+    "nothing-immortal",
+    "A process killed at any driver call of an append leaves nothing that never expires.",
+    incident="RPUSH and EXPIRE as two calls: a crash between them leaves a key that stays for ever.",
+    needs=["appends", "processes", "ttl"],
+    weight=2,
+)
+def nothing_immortal(kit: Kit) -> None:
+    sessions: dict[str, int] = {}
+    for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
+        session = kit.session()
+        kit.replays[session] = f"{kit.clause.id}@{n}"
+        store = kit.open("killed", watched=True, ttl=1.0)
+        store.worker.send(store.order(Step("append", session, (kit.turn(),)), stop=Stop(n, "kill")))
+        if not _died(kit, store):
+            break
+        sessions[session] = n
+    reader = kit.open("reader", ttl=1.0)
+    by = time.monotonic() + 1.0 + 3.0
+    alive = dict(sessions)
+    while alive and time.monotonic() < by:
+        for session in list(alive):
+            if reader.take(Step("read", session)).value == []:
+                del alive[session]
+        time.sleep(0.05)
+    kit.notes.append(f"killed at {len(sessions)} driver calls")
+    for session, n in alive.items():
+        kit.broken(
+            f"killed at driver call {n} of an append, it is still there 4 s later, with a ttl of 1 s", session=session
+        )
+    if not sessions:
+        raise Untested("no driver call is visible")

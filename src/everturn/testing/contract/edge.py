@@ -1,0 +1,371 @@
+"""Content, sizes and names at the edge of what a store expects. Expiry has a module of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from everturn.testing.clauses import Book, NotOffered, Untested
+from everturn.testing.dialects import Said
+from everturn.testing.kit import Instance, Kit
+from everturn.testing.orders import Step
+
+book = Book("edge")
+
+
+def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[Said, ...]]:
+    """The contents as turns of the shape: each in a call of its own, with company where a call takes more than one."""
+    unit = kit.target.opened.unit
+    if unit == "pair":
+        return [(Said("user", content), Said("assistant", content)) for content in contents]
+    return [(Said("user", content),) for content in contents]
+
+
+def round_trip(kit: Kit, contents: Sequence[Any], story: str, *, may_refuse: bool = False) -> None:
+    """Store each content, and see that it comes back code point for code point. Where a store may refuse, it must do
+    so loudly, and then nothing of it is stored."""
+    store, session = kit.open(), kit.session()
+    accepted = 0
+    kept: list[tuple[Said, ...]] = []
+    for content, turn in zip(contents, turn_of(kit, contents), strict=True):
+        outcome = store.take_unrecorded(Step("append", session, (turn,)))
+        if outcome.ok:
+            kept.append(turn)
+            accepted += 1
+        elif not may_refuse:
+            kit.broken(f"{story}: {shown(content)} was refused with {outcome.fault}", session=session)
+    read = store.take_unrecorded(Step("read", session))
+    kit.check(read.ok, f"{story}: reading it raised {read.fault}", session=session)
+    kit.same(read.value, kept, story, session=session)
+    if may_refuse:
+        kit.notes.append(f"{accepted} of {len(contents)} were accepted, the others refused loudly")
+
+
+def shown(content: Any) -> str:
+    text = ascii(content)
+    return text if len(text) <= 50 else f"{text[:40]}... ({len(text)} characters)"
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+@book.clause(
+    "white-space",
+    "White space comes back as it went in: in front, behind, and where there is nothing else.",
+    incident="strip() on the way in: code that a model had indented comes back broken.",
+)
+def white_space(kit: Kit) -> None:
+    contents = [" a", "a ", "\ta\t", "  a  b  ", " ", "   ", "\t", "\n", "a\n", "\n\na\n\n", "\u00a0a\u2003", "\u200b"]
+    round_trip(kit, contents, "content with white space")
+
+
+@book.clause(
+    "line-ends",
+    "Line ends come back as they went in: LF, CR LF, CR and all others.",
+    incident="A file opened in text mode turns CR LF into LF: a signature over the message no longer matches.",
+)
+def line_ends(kit: Kit) -> None:
+    contents = ["a\nb", "a\r\nb", "a\rb", "a\r\n\r\nb\n", "\r", "\r\n", "a\u2028b\u2029c", "a\x85b", "a\x0bb\x0cc"]
+    round_trip(kit, contents, "content with line ends")
+
+
+@book.clause(
+    "empty-content",
+    "A message without words is a message: it is stored, and comes back.",
+    incident="An assistant message that is only a tool call has no text; it is dropped, and the pair is broken.",
+)
+def empty_content(kit: Kit) -> None:
+    round_trip(kit, ["before", "", "after"], "an empty content between two others", may_refuse=True)
+
+
+@book.clause(
+    "unicode-forms",
+    "Unicode comes back code point for code point, normalised or not.",
+    incident="NFC on the way in: the user's file name, quoted by the model, is not the file's name any more.",
+)
+def unicode_forms(kit: Kit) -> None:
+    contents = [
+        "caf\u00e9",
+        "cafe\u0301",
+        "\ufb01",
+        "\u212b",
+        "\u1e9b\u0323",
+        "\u0344",
+        "A\u030a",
+        "\uac00",
+        "\u1100\u1161",
+    ]
+    round_trip(kit, contents, "content in several Unicode forms")
+
+
+@book.clause(
+    "emoji-and-direction",
+    "Emoji and right-to-left text come back whole, with their joiners and marks.",
+    incident="utf8mb3: everything from the first emoji on is cut off, with a warning that nobody reads.",
+)
+def emoji_and_direction(kit: Kit) -> None:
+    family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
+    contents = [
+        "\U0001f600",
+        f"a {family} b",
+        "\U0001f1e8\U0001f1ed",
+        "\u05e9\u05dc\u05d5\u05dd",
+        "\u202eabc\u202c",
+        "\U0010ffff",
+    ]
+    round_trip(kit, contents, "content with emoji and right-to-left text")
+
+
+@book.clause(
+    "nul",
+    "Text with NUL comes back whole, or is refused.",
+    incident="A C string somewhere on the way: the message ends at the NUL, and so does the tool's output.",
+)
+def nul(kit: Kit) -> None:
+    round_trip(kit, ["a\0b", "\0", "a\0", "\0a", "\x01\x02\x1b[0m\x7f"], "content with NUL", may_refuse=True)
+
+
+@book.clause(
+    "surrogates",
+    "Half a surrogate pair comes back as it went in, or is refused: never as something else.",
+    incident="LangGraph serde: a lone surrogate becomes '?' (langgraph#6970, #7498).",
+)
+def surrogates(kit: Kit) -> None:
+    round_trip(kit, ["\ud800", "a\udc00b", "\udfff\ud800", "fine"], "content with lone surrogates", may_refuse=True)
+
+
+@book.clause(
+    "looks-like-data",
+    "Text that looks like JSON, a number or a template comes back as text.",
+    incident="json.loads on whatever begins with a brace: the user's example config comes back as a dict.",
+)
+def looks_like_data(kit: Kit) -> None:
+    contents = ['{"role": "system"}', "[]", "null", "true", "12", "1e3", "007", '"quoted"', "{name}", "%s %d", "${x}"]
+    contents += ["'; DROP TABLE messages; --", "b'x'", "None", "\\n", "\\u0041", "<b>&amp;</b>", "0x1F", "nan"]
+    round_trip(kit, contents, "text that looks like data")
+
+
+@book.clause(
+    "equal-messages",
+    "Equal messages in a row are all kept.",
+    incident="INSERT OR IGNORE with a key made of the content: of three times yes, one is left.",
+)
+def equal_messages(kit: Kit) -> None:
+    round_trip(kit, ["yes"] * 5 + ["no", "yes", "yes"], "equal messages in a row")
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def nested(depth: int) -> Any:
+    value: Any = "core"
+    for level in range(depth):
+        value = [value] if level % 2 else {"in": value}
+    return value
+
+
+ODD_VALUES: dict[str, Any] = {
+    "NaN": math.nan,
+    "infinity": math.inf,
+    "minus zero": -0.0,
+    "2**53 + 1": 2**53 + 1,
+    "2**63": 2**63,
+    "2**64 + 1": 2**64 + 1,
+    "10**30": 10**30,
+    "a tenth": 0.1,
+    "the smallest float": 5e-324,
+    "1 and true": [1, True, 1.0, 0, False],
+    "null": [None, {"a": None}],
+    "an empty key": {"": 1, " ": 2},
+    "20 levels": nested(20),
+    "150 levels": nested(150),
+    "250 levels": nested(250),
+}
+
+
+@book.clause(
+    "odd-json",
+    "NaN, large integers, deep nesting and other odd JSON come back equal, or are refused.",
+    incident="NaN becomes null, 2**63 becomes a float: a score and an id change on their way through the store.",
+    needs=["fields"],
+)
+def odd_json(kit: Kit) -> None:
+    store = kit.open()
+    judged = refused = 0
+    for name, value in ODD_VALUES.items():
+        session = kit.session()
+        turn = (Said("user", name, {"metadata": {"value": value}}),)
+        if not store.take_unrecorded(Step("append", session, (turn,))).ok:
+            refused += 1
+            after = store.take_unrecorded(Step("read", session))
+            kit.check(after.ok and after.value == [], f"{name} was refused, and yet {after}", session=session)
+            continue
+        read = store.take_unrecorded(Step("read", session))
+        kit.check(read.ok, f"{name} was stored, and reading it raised {read.fault}", session=session)
+        kit.check(len(read.value) == 1, f"{name} was stored, and {len(read.value)} messages came back", session=session)
+        if "metadata" in read.value[0].fields:
+            judged += 1
+            found = read.value[0].fields["metadata"]
+            kit.check(
+                exactly(found, {"value": value}), f"{name} went in as {value!r:.80} and came back as {found!r:.80}"
+            )
+    if not judged and not refused:
+        raise NotOffered("returned messages carry no metadata")
+    kit.notes.append(f"{judged} of {len(ODD_VALUES)} came back, {refused} were refused loudly")
+
+
+def exactly(one: Any, other: Any) -> bool:
+    """Equal, and of the same types all the way down; NaN equals NaN, and zeros have signs."""
+    pairs = [(one, other)]
+    while pairs:
+        one, other = pairs.pop()
+        if type(one) is not type(other):
+            return False
+        if isinstance(one, dict):
+            if list(one) != list(other):
+                return False
+            pairs += ((one[key], other[key]) for key in one)
+        elif isinstance(one, list):
+            if len(one) != len(other):
+                return False
+            pairs += zip(one, other, strict=True)
+        elif repr(one) != repr(other):
+            return False
+    return True
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+@book.clause(
+    "sizes",
+    "Messages of any size to 1 MiB come back whole: one more than each power of two.",
+    incident="VARCHAR(65535): a long tool result is cut in the middle of its JSON.",
+)
+def sizes(kit: Kit) -> None:
+    exponents = range(4, 21) if not kit.quick else (8, 12, 15, 16, 20)
+    contents = [filler(2**exponent + 1, f"{exponent}:") for exponent in exponents]
+    round_trip(kit, contents, "content of a little more than a power of two")
+
+
+def filler(length: int, start: str) -> str:
+    """Text of this length, without repetition that would hide a piece that is missing."""
+    parts: list[str] = [start]
+    have = len(start)
+    number = 0
+    while have < length:
+        parts.append(f"{number:x} ")
+        have += len(parts[-1])
+        number += 1
+    return "".join(parts)[:length]
+
+
+@book.clause(
+    "large-turn",
+    "A turn of 1,000 messages is stored as a whole.",
+    incident="mem0 2.2.1: a batch of 30 keeps the oldest 10.",
+    needs=["lists"],
+)
+def large_turn(kit: Kit) -> None:
+    store, session, turn = kit.open(), kit.session(), kit.turn(1000)
+    store.append(session, turn)
+    kit.same(store.read(session), [turn], "a turn of 1,000 messages was stored", session=session)
+
+
+@book.clause(
+    "long-history",
+    "A history past 1,000 messages comes back whole, with both its ends.",
+    incident="A scan with a default page of 1,000 (or of 100): the oldest, or the newest, are left out in silence.",
+    weight=2,
+)
+def long_history(kit: Kit) -> None:
+    store, session = kit.open(), kit.session()
+    unit = len(kit.turn())
+    goal = 1_001 if kit.quick or kit.offers("checkpoints") else 10_001
+    turns: list[tuple[Said, ...]] = []
+    while len(turns) * unit < goal and (len(turns) * unit < 1_001 or kit.time_left()):
+        batch = kit.turns(100)
+        for outcome in store.run(*(Step("append", session, (turn,)) for turn in batch)):
+            kit.check(outcome.ok, f"after {len(turns) * unit} messages, an append raised {outcome.fault}")
+        turns += batch
+        if not kit.time_left() and len(turns) * unit < 300:
+            raise Untested(f"{len(turns) * unit} messages took all the time there was")
+    kit.notes.append(f"{len(turns) * unit:,} messages")
+    kit.same(store.read(session), turns, f"{len(turns) * unit:,} messages were stored", session=session)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+STRANGE_IDS = (
+    "",
+    " ",
+    ".",
+    "..",
+    "/",
+    "a\0b",
+    "\ud800",
+    "\u202e",
+    "\U0001f600",
+    "CON",
+    "nul.txt",
+    "-rf",
+    "--",
+    "%00",
+    "%2e%2e%2f",
+    "a" * 255,
+    "a" * 256,
+    "a" * 5000,
+    "\u00e9" * 300,
+    "SELECT * FROM messages",
+    "{}",
+    "everturn kit",
+    "\r\nSET x 1\r\n",
+)
+
+
+@book.clause(
+    "strange-session-ids",
+    "Whatever a session id is, it is refused, or it is a session like any other.",
+    incident="An id from a URL, longer than the column: cut to 64 characters, it is somebody else's.",
+)
+def strange_session_ids(kit: Kit) -> None:
+    store = kit.open()
+    kept: dict[str, list[tuple[Said, ...]]] = {}
+    for name in STRANGE_IDS:
+        turn = kit.turn()
+        if store.take_unrecorded(Step("append", name, (turn,))).ok:
+            kept[name] = [turn]
+    if not kept:
+        raise Untested("every strange id was refused, a plain emoji too")
+    _read_back(kit, store, kept)
+    kit.notes.append(f"{len(kept)} of {len(STRANGE_IDS)} ids were accepted")
+
+
+def _read_back(kit: Kit, store: Instance, kept: dict[str, list[tuple[Said, ...]]]) -> None:
+    for name, turns in kept.items():
+        outcome = store.take_unrecorded(Step("read", name))
+        kit.check(outcome.ok, f"session {shown(name)} took a turn, and reading it raised {outcome.fault}")
+        kit.same(outcome.value, turns, f"session {shown(name)} took a turn", session=shown(name))
+
+
+@book.clause(
+    "ids-stay-inside",
+    "No session id makes a store write outside of the place it was given.",
+    incident="A history per file, named after the session: '../../etc/cron.d/x' is a session id, too.",
+    needs=["files"],
+)
+def ids_stay_inside(kit: Kit) -> None:
+    place = kit.place()
+    store = kit.open(at=place)
+    before = _outside(place)
+    for name in ("../escaped", "../../escaped", "a/../../escaped", str(place.parent / "escaped"), "..\\escaped"):
+        store.take_unrecorded(Step("append", name, (kit.turn(),)))
+    store.close()
+    found = sorted(_outside(place) - before)
+    kit.check(not found, f"session ids made files outside of the store's directory: {found}")
+
+
+def _outside(place: Any) -> set[str]:
+    folders: Iterable[Any] = (place.parent, place.parent.parent)
+    return {str(path) for folder in folders for path in folder.iterdir() if "escaped" in path.name}

@@ -1,0 +1,360 @@
+"""An engine that fails: down, hung, slow, full, out of handles, or with garbage where the data was.
+
+A fault is an error: never silence, never an empty list, never a false acknowledgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from everturn.testing import backdoor
+from everturn.testing.clauses import Book, NotOffered, Untested
+from everturn.testing.dialects import Said
+from everturn.testing.kit import Instance, Kit
+from everturn.testing.orders import Do, Done, Lane, Outcome, Ready, SideBySide, Step, Tell
+from everturn.testing.workers import OrderFailed
+
+book = Book("faults")
+TIMEOUT = 1.0  # seconds that are given to a factory that takes `timeout`
+IN_TIME = 2 * TIMEOUT + 1.5  # a busy machine is late, too
+HUNG = 1.0  # seconds that an engine hangs, where no time-out is offered
+
+
+def given(kit: Kit) -> dict[str, Any]:
+    return {"timeout": TIMEOUT} if kit.offers("timeout") else {}
+
+
+def begun(kit: Kit, turns: int = 3) -> tuple[Instance, str]:
+    store, session = kit.open(**given(kit)), kit.session()
+    for _ in range(turns):
+        store.append(session, kit.turn())
+    return store, session
+
+
+def tried(kit: Kit, store: Instance, *steps: Step, relieve: Callable[[], None] | None = None) -> tuple[Outcome, ...]:
+    """Take steps while something is wrong. Where no time-out is offered, `relieve` ends the fault after a while."""
+    store.worker.send(store.order(*steps))
+    if relieve is not None and not kit.offers("timeout") and not store.worker.poll(HUNG):
+        relieve()
+    return kit.report(store.worker, Done).lanes[0]
+
+
+def in_time(kit: Kit, outcomes: tuple[Outcome, ...], what: str) -> None:
+    if kit.offers("timeout"):
+        for outcome in outcomes:
+            took = outcome.ended - outcome.began
+            kit.check(took <= IN_TIME, f"{what}, a call took {took:.1f} s, though its time-out was {TIMEOUT:g} s")
+
+
+def judged_later(kit: Kit, session: str) -> None:
+    """When all is well again, another process must find what was acknowledged, and no more than was asked for."""
+    kit.open("later", **given(kit)).take(Step("read", session))
+    kit.judge(least=4)
+
+
+# --- servers ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def mended(kit: Kit) -> Iterator[Any]:
+    """The proxy before the server; faithful again afterwards, whatever happens."""
+    (option, proxy), *_ = kit.target.proxies.items()
+    try:
+        yield proxy
+    finally:
+        kit.target.servers[option].resume()
+        proxy.restore()
+
+
+@book.clause(
+    "backend-down",
+    "While the engine is down, reading and storing are errors; nothing is empty, and nothing is acknowledged.",
+    incident="except ConnectionError: return []. The bot greets a customer of three years as a new one.",
+    needs=["server", "private"],
+)
+def backend_down(kit: Kit) -> None:
+    store, session = begun(kit)
+    with mended(kit) as proxy:
+        proxy.refuse()
+        proxy.cut()
+        outcomes = tried(
+            kit,
+            store,
+            Step("read", session),
+            Step("append", session, (kit.turn(),)),
+            Step("read", session),
+            relieve=proxy.restore,
+        )
+    in_time(kit, outcomes, "with the engine down")
+    for outcome in outcomes:
+        kit.check(
+            not (outcome.ok and outcome.value == []), "with the engine down, a session of three turns read as empty"
+        )
+    judged_later(kit, session)
+
+
+@book.clause(
+    "backend-hung",
+    "An engine that takes requests and does not answer makes calls fail, in time, and not succeed.",
+    incident="A frozen Redis and no socket time-out: every worker waits, and the whole service is down.",
+    needs=["server", "private"],
+)
+def backend_hung(kit: Kit) -> None:
+    store, session = begun(kit)
+    with mended(kit) as proxy:
+        server = next(iter(kit.target.servers.values()))
+        server.pause()
+        outcomes = tried(
+            kit, store, Step("append", session, (kit.turn(),)), Step("read", session), relieve=server.resume
+        )
+        del proxy
+    in_time(kit, outcomes, "with the engine hung")
+    judged_later(kit, session)
+
+
+@book.clause(
+    "backend-slow",
+    "An engine that answers late changes nothing about what is stored: each turn once, or an error.",
+    incident="A client that gives up and tries again while the first request is still under way: two copies.",
+    needs=["server", "private"],
+)
+def backend_slow(kit: Kit) -> None:
+    store, session = begun(kit)
+    with mended(kit) as proxy:
+        proxy.delay(0.15)
+        tried(kit, store, *(Step("append", session, (kit.turn(),)) for _ in range(3)), Step("read", session))
+    judged_later(kit, session)
+
+
+@book.clause(
+    "reply-swallowed",
+    "A turn whose acknowledgement was lost on the way is stored once, or not at all, and never twice.",
+    incident="redis-py 8.1.0 retries ten times by default: one rpush with a late reply stores the item twice (#3554).",
+    needs=["server", "private"],
+    weight=2,
+)
+def reply_swallowed(kit: Kit) -> None:
+    session = kit.session()
+    for then in ("close", "silence"):
+        store = kit.open(**given(kit))
+        store.append(session, kit.turn())
+        store.append(session, kit.turn())
+        turn = kit.turn()
+        with mended(kit) as proxy:
+            swallowed = proxy.swallowed
+            proxy.swallow_next_reply(matching=str(turn[0].content).encode(), then=then)
+            tried(kit, store, Step("append", session, (turn,)), relieve=proxy.cut)
+            if proxy.swallowed == swallowed:
+                raise Untested("no request with the turn's words in it was seen on the wire")
+        kit.open("later", **given(kit)).take(Step("read", session))
+    kit.judge(least=4)
+
+
+@book.clause(
+    "connections-cut",
+    "Connections that are cut while several write lose nothing that was acknowledged, and double nothing.",
+    incident="A load balancer that closes idle connections, a pool that hands them out.",
+    needs=["server", "private", "appends"],
+    weight=2,
+)
+def connections_cut(kit: Kit) -> None:
+    stores = [kit.open(f"writer {number}", **given(kit)) for number in range(1, 4)]
+    session = kit.session()
+    for _ in range(3):
+        for store in stores:
+            store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(4))))
+        with mended(kit) as proxy:
+            for _ in range(2):
+                stores[0].worker.poll(kit.dice.uniform(0, 0.01))
+                proxy.cut()
+            for store in stores:
+                kit.report(store.worker, Done)
+        kit.open("later", **given(kit)).take(Step("read", session))
+    kit.judge(least=4)
+
+
+@book.clause(
+    "server-full",
+    "A server without memory left refuses turns loudly, and keeps those it had acknowledged.",
+    incident="maxmemory reached at night: RPUSH fails, the except clause logs at debug level, turns are gone.",
+    needs=["redis_url", "private"],
+)
+def server_full(kit: Kit) -> None:
+    store, session = begun(kit)
+    server = kit.target.servers["redis_url"]
+    used = int(server.info("memory")["used_memory"])
+    server.command("CONFIG", "SET", "maxmemory", used + 200_000)
+    try:
+        large = [tuple(Said(said.role, f"{said.content} {'x' * 30_000}") for said in kit.turn()) for _ in range(12)]
+        outcomes = tried(kit, store, *(Step("append", session, (turn,)) for turn in large), Step("read", session))
+    finally:
+        server.command("CONFIG", "SET", "maxmemory", 0)
+    kit.notes.append(f"{sum(not one.ok for one in outcomes)} of {len(outcomes)} calls were refused")
+    judged_later(kit, session)
+
+
+@book.clause(
+    "crowd",
+    "More callers than there are connections: each is served or told, and no turn is dropped in silence.",
+    incident="A pool that runs dry: the write is skipped, with a warning in a log that nobody reads.",
+    needs=["server", "private", "appends", "threads|tasks"],
+    weight=2,
+)
+def crowd(kit: Kit) -> None:
+    store, session = begun(kit)
+    mode: SideBySide = "tasks" if kit.offers("tasks") else "threads"
+    lanes = tuple(
+        Lane(kit.unique_name("caller"), tuple(Step("append", session, (kit.turn(),)) for _ in range(2)))
+        for _ in range(40)
+    )
+    with mended(kit) as proxy:
+        proxy.delay(0.03)
+        store.worker.send(Do(store.slot, lanes, mode, record=kit.record(store.worker)))
+        kit.report(store.worker, Done)
+    judged_later(kit, session)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+@book.clause(
+    "disk-full",
+    "On a full disk storing is an error, and what was acknowledged before is there.",
+    incident="A JSON file rewritten in place on a full disk: the old history is cut off, and the new one not written.",
+    needs=["files"],
+)
+def disk_full(kit: Kit) -> None:
+    store, session = begun(kit, turns=5)
+    largest = max((path.stat().st_size for path in _files(store.place)), default=0)
+    store.limit("fsize", largest + 64 * 1024)
+    padded = [tuple(Said(said.role, f"{said.content} {'x' * 4000}") for said in kit.turn()) for _ in range(30)]
+    outcomes = store.run(*(Step("append", session, (turn,)) for turn in padded), Step("read", session))
+    store.limit("fsize", None)
+    refused = sum(not outcome.ok for outcome in outcomes)
+    kit.notes.append(f"{refused} of {len(outcomes)} calls failed")
+    if not refused:
+        raise Untested(f"{len(padded)} turns of {len(padded[0]) * 4} kB fitted into 64 kB: what it writes is not seen")
+    store.take(Step("append", session, (kit.turn(),)))
+    judged_later(kit, session)
+
+
+@book.clause(
+    "no-file-handles",
+    "Without file handles left, reading and storing work or are errors; nothing is empty, and nothing is lost.",
+    incident="except OSError: return []. Too many open files, and every conversation begins anew.",
+    needs=["files"],
+)
+def no_file_handles(kit: Kit) -> None:
+    store, session = begun(kit)
+    store.limit("nofile", 0)
+    steps = (Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
+    outcomes = store.run(*steps)
+    for outcome in outcomes:
+        kit.check(
+            not (outcome.ok and outcome.value == []), "without file handles, a session of three turns read as empty"
+        )
+    beside = None
+    try:
+        beside = kit.open("B", beside=store)
+    except OrderFailed:
+        pass  # it said so
+    if beside is not None:
+        read = beside.take(Step("read", session))
+        kit.check(
+            not (read.ok and read.value == []), "opened without file handles, a session of three turns read as empty"
+        )
+    store.limit("nofile", None)
+    judged_later(kit, session)
+
+
+@book.clause(
+    "file-locked",
+    "While somebody else holds the write lock, a turn waits or fails; it is not acknowledged and forgotten.",
+    incident="database is locked, caught and ignored: under load every tenth turn is missing.",
+    needs=["files"],
+)
+def file_locked(kit: Kit) -> None:
+    store, session = begun(kit)
+    databases = [path for path in _files(store.place) if backdoor.is_sqlite(path)]
+    if not databases:
+        raise NotOffered("there is no SQLite file that could be locked")
+    for _ in range(2):
+        with backdoor.Locks(databases) as locks:
+            outcomes = tried(
+                kit, store, Step("append", session, (kit.turn(),)), Step("read", session), relieve=locks.release
+            )
+        in_time(kit, outcomes, "with the file locked")
+        store.take(Step("read", session))
+    judged_later(kit, session)
+
+
+# --- garbage ---------------------------------------------------------------------------------------------------------
+
+
+@book.clause(
+    "garbage",
+    "Stored bytes that were overwritten are an error to whoever reads them: no shorter history, no other words.",
+    incident="OpenAI Agents 0.24.0 skips corrupt rows in silence; pickle that fails to load comes back as [].",
+    needs=["processes", "files|corrupt"],
+)
+def garbage(kit: Kit) -> None:
+    session, marker = kit.session(), "a marker that is overwritten later: 0123456789abcdef"
+    store = kit.open()
+    store.append(session, kit.turn())
+    turn = kit.turn()
+    marked = (Said(turn[0].role, marker), *turn[1:])
+    store.append(session, marked)
+    store.append(session, kit.turn())
+    before = len(store.read(session))
+    place = store.place
+    store.close()
+    if kit.offers("corrupt"):
+        worker = kit.worker()
+        kit.ask(worker, Tell("corrupt", str(place), session, kit.target.urls), Ready)
+    elif not backdoor.overwrite(_files(place), marker.encode()):
+        raise Untested("the words are not found in the store's files as they are; give the factory a `corrupt`")
+    later = kit.open_or_none("later", at=place)
+    if later is None:
+        return  # it said so
+    read = later.take(Step("read", session))
+    kit.check(
+        not read.ok,
+        f"one of {before} messages was overwritten, and reading gave {len(read.value or ())} messages and no error",
+        session=session,
+    )
+
+
+@book.clause(
+    "half-a-file",
+    "A file of which the end is missing is an error, never a shorter or an empty history.",
+    incident="A copy that was interrupted, a restore from it: the store opens, and half of the users are new.",
+    needs=["files"],
+)
+def half_a_file(kit: Kit) -> None:
+    session, marker = kit.session(), "a marker in the file that is cut: 0123456789abcdef"
+    store = kit.open()
+    place = store.place
+    for _ in range(40):
+        store.append(session, kit.turn())
+    turn = kit.turn()
+    store.append(session, (Said(turn[0].role, marker), *turn[1:]))
+    whole = store.read(session)
+    store.close()
+    if not backdoor.cut(_files(place), marker.encode()):
+        raise Untested("the words are not found in the store's files as they are")
+    later = kit.open_or_none("later", at=place)
+    if later is None:
+        return  # it said so
+    read = later.take(Step("read", session))
+    kit.check(
+        not read.ok or read.value == whole,
+        f"half of its file is missing, and reading gave {len(read.value or ())} of {len(whole)} messages and no error",
+        session=session,
+    )
+
+
+def _files(place: Path) -> list[Path]:
+    return sorted(path for path in place.rglob("*") if path.is_file())

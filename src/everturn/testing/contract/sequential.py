@@ -1,0 +1,423 @@
+"""One caller at a time: what a store owes to anybody who uses it at all. Snapshots and isolation have modules."""
+
+from __future__ import annotations
+
+from everturn.testing.clauses import Book
+from everturn.testing.dialects import Said
+from everturn.testing.kit import Instance, Kit
+from everturn.testing.orders import Step
+
+book = Book("sequential")
+
+
+def begun(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[Said, ...]]]:
+    """An instance, a session, and the turns that were stored in it."""
+    store, session, stored = kit.open(), kit.session(), kit.turns(turns)
+    for turn in stored:
+        store.append(session, turn)
+    return store, session, stored
+
+
+# --- store and retrieve ----------------------------------------------------------------------------------------------
+
+
+@book.clause(
+    "store-and-retrieve",
+    "What was stored comes back: the same roles, the same words.",
+    incident="The bot asks for the order number right after it was given.",
+)
+def store_and_retrieve(kit: Kit) -> None:
+    store, session, turns = begun(kit)
+    kit.same(store.read(session), turns, "one turn was stored", session=session)
+
+
+@book.clause(
+    "order",
+    "Messages come back in the order in which they were stored, however quickly they came.",
+    incident="Google ADK 2.13.0: events with equal timestamps sort by a random id.",
+)
+def order(kit: Kit) -> None:
+    store, session, turns = kit.open(), kit.session(), kit.turns(30)
+    for outcome in store.run(*(Step("append", session, (turn,)) for turn in turns)):
+        kit.check(outcome.ok, f"a turn was refused: {outcome.fault}", session=session)
+    kit.same(store.read(session), turns, "30 turns were stored one after the other", session=session)
+
+
+@book.clause(
+    "roles",
+    "A message keeps its role: user, assistant, system.",
+    incident="A summary stored as a system message comes back as the user's words, and the model obeys it.",
+    needs=["roles"],
+)
+def roles(kit: Kit) -> None:
+    store, session = kit.open(), kit.session()
+    turns = [(Said(role, f"said by {role}"),) for role in ("system", "user", "assistant", "user")]
+    for turn in turns:
+        store.append(session, turn)
+    kit.same(store.read(session), turns, "a message of each role was stored", session=session)
+
+
+TOOL_CALL = {"name": "look_up", "args": {"order": 1234, "exact": True}, "id": "call-1", "type": "tool_call"}
+
+
+@book.clause(
+    "fields",
+    "A field that returned messages carry (name, id, tool calls, metadata) comes back as it was stored.",
+    incident="langchain-redis 0.2.6 drops tool_calls, id and name: the model sees a tool result that nobody asked for.",
+    needs=["fields"],
+)
+def fields(kit: Kit) -> None:
+    store, session = kit.open(), kit.session()
+    stored = (
+        Said("user", "where is it?", {"name": "ada", "id": "m-1", "metadata": {"score": 0.5, "tags": ["a", None]}}),
+        Said("assistant", "let me look", {"id": "m-2", "tool_calls": [TOOL_CALL]}),
+        Said("tool", "on its way", {"id": "m-3", "tool_call_id": "call-1"}),
+    )
+    for turn in [stored] if kit.offers("lists") else [(said,) for said in stored]:
+        store.append(session, turn)
+    found = store.read(session)
+    kit.same(found, [stored], "three messages with fields were stored", session=session)
+    for said, seen in zip(stored, found, strict=True):
+        for name, value in said.fields.items():
+            if name in seen.fields:
+                kit.check(
+                    seen.fields[name] == value,
+                    f"{name} of {said.content!r} was {value!r} and came back as {seen.fields[name]!r}",
+                    session=session,
+                )
+
+
+@book.clause(
+    "empty-session",
+    "A session that nothing was stored in reads as empty, and reading it makes nothing.",
+    incident="A reader that creates what it looks for: every health check leaves an empty conversation behind.",
+)
+def empty_session(kit: Kit) -> None:
+    store, session = kit.open(), kit.session()
+    kit.same(store.read(session), [], "nothing was stored", session=session)
+    kit.same(store.read(session), [], "nothing was stored, and it was read before", session=session)
+    turn = kit.turn()
+    store.append(session, turn)
+    kit.same(store.read(session), [turn], "it was read when it was empty, then one turn was stored", session=session)
+
+
+@book.clause(
+    "reading-changes-nothing",
+    "Reading a session changes nothing in it, however often.",
+    incident="A store that pops what it reads: the second prompt has no history.",
+)
+def reading_changes_nothing(kit: Kit) -> None:
+    store, session, turns = begun(kit, 5)
+    for _ in range(4):
+        kit.same(store.read(session), turns, "5 turns were stored, and it was read again", session=session)
+
+
+@book.clause(
+    "returned-is-a-copy",
+    "A list that a caller gave or got is the caller's: what happens to it later does not happen to the store.",
+    incident="A prompt builder shortens the list it was given, and the conversation is shorter for everybody.",
+)
+def returned_is_a_copy(kit: Kit) -> None:
+    store, session, turns = begun(kit, 2)
+    turn = kit.turn()
+    store.call("append_and_spoil", session, turn)
+    kit.same(store.read(session), [*turns, turn], "the list that was handed over was emptied later", session=session)
+    store.call("read_and_spoil", session)
+    kit.same(store.read(session), [*turns, turn], "the list that was returned was emptied", session=session)
+
+
+@book.clause(
+    "repeated-call",
+    "Without a key, a call that is repeated stores twice: nobody guesses what a caller meant.",
+    incident="A store that drops what equals the last message: the user says yes twice, and it counts once.",
+)
+def repeated_call(kit: Kit) -> None:
+    store, session, turns = begun(kit)
+    store.append(session, turns[0])
+    kit.same(store.read(session), [turns[0], turns[0]], "the same turn was stored twice", session=session)
+
+
+@book.clause(
+    "empty-turn",
+    "A turn without messages changes nothing, or is refused.",
+    incident="An empty list from a model that said nothing becomes a row that no reader can decode.",
+    needs=["lists"],
+)
+def empty_turn(kit: Kit) -> None:
+    store, session, turns = begun(kit)
+    store.take(Step("append", session, ((),)))
+    kit.same(store.read(session), turns, "an empty turn was stored after one turn", session=session)
+    other = kit.session()
+    store.take(Step("append", other, ((),)))
+    kit.same(store.read(other), [], "only an empty turn was stored", session=other)
+
+
+@book.clause(
+    "twins",
+    "What the awaited methods store, the blocking ones read, and the other way round.",
+    incident="asave_context that writes to another table: half of the conversation is missing in each face.",
+    needs=["twins"],
+)
+def twins(kit: Kit) -> None:
+    store, session, turns = begun(kit)
+    awaited = kit.turn()
+    store.call("append_awaited", session, awaited)
+    kit.same(store.read(session), [*turns, awaited], "one turn was stored by each face", session=session)
+
+
+# --- keys and versions -----------------------------------------------------------------------------------------------
+
+
+@book.clause(
+    "keyed-retry",
+    "A retry with the same key stores nothing again.",
+    incident="openai-agents-python#1699, adk-python#4506: a retry after a time-out appends the turn twice.",
+    needs=["key"],
+)
+def keyed_retry(kit: Kit) -> None:
+    store, session, turns = begun(kit)
+    turn, later = kit.turn(), kit.turn()
+    store.append(session, turn, key="request-1")
+    store.append(session, turn, key="request-1")
+    kit.same(store.read(session), [*turns, turn], "a turn was stored and retried with its key", session=session)
+    store.append(session, later, key="request-2")
+    store.append(session, turn, key="request-1")
+    kit.same(store.read(session), [*turns, turn, later], "the same, after another turn", session=session)
+
+
+@book.clause(
+    "keys-belong-to-sessions",
+    "A key used in one session means nothing in another.",
+    incident="Two users' clients number their requests from 1: the second user's first turn is taken for a retry.",
+    needs=["key"],
+)
+def keys_belong_to_sessions(kit: Kit) -> None:
+    store, one, other = kit.open(), kit.session(), kit.session()
+    first, second = kit.turn(), kit.turn()
+    store.append(one, first, key="1")
+    store.append(other, second, key="1")
+    kit.same(store.read(other), [second], "the key was used in another session before", session=other)
+
+
+@book.clause(
+    "key-with-other-content",
+    "A key that is used again with other content is refused, and changes nothing.",
+    incident="A counter that starts anew after a deploy: new turns are taken for retries, and dropped in silence.",
+    needs=["key"],
+)
+def key_with_other_content(kit: Kit) -> None:
+    store, session = kit.open(), kit.session()
+    turn, other = kit.turn(), kit.turn()
+    store.append(session, turn, key="k")
+    kit.refused(store, Step("append", session, (other,), {"key": "k"}), "its key was used with other content before")
+    kit.same(store.read(session), [turn], "a turn was refused", session=session)
+
+
+@book.clause(
+    "expected-version",
+    "A change that names a version which is no longer the current one is refused, and changes nothing.",
+    incident="langgraph#8796: no compare-and-set, so whoever writes last decides what was said.",
+    needs=["expected_version"],
+)
+def expected_version(kit: Kit) -> None:
+    store, session = kit.open(), kit.session()
+    first, second, late = kit.turn(), kit.turn(), kit.turn()
+    version = store.append(session, first)
+    store.append(session, second, expected_version=version)
+    kit.refused(
+        store, Step("append", session, (late,), {"expected_version": version}), "the session was at a later version"
+    )
+    kit.same(store.read(session), [first, second], "a turn was refused for its version", session=session)
+
+
+# --- clear, replace, pop, latest -------------------------------------------------------------------------------------
+
+
+@book.clause(
+    "clear",
+    "Clearing a session leaves it empty, and ready for the next turn.",
+    incident="A clear that removes the rows and keeps a cached list: the next prompt has the old conversation in it.",
+    needs=["clear"],
+)
+def clear(kit: Kit) -> None:
+    store, session, _ = begun(kit, 3)
+    turn = kit.turn()
+    store.clear(session)
+    kit.same(store.read(session), [], "the session was cleared", session=session)
+    store.append(session, turn)
+    kit.same(store.read(session), [turn], "one turn was stored after clearing", session=session)
+
+
+@book.clause(
+    "clear-absent",
+    "Clearing a session that is empty, or never was, makes nothing and breaks nothing.",
+    incident="A reset button pressed twice takes the store down.",
+    needs=["clear"],
+)
+def clear_absent(kit: Kit) -> None:
+    store, session, turns = begun(kit)
+    nobody = kit.session()
+    store.take(Step("clear", nobody))
+    kit.same(store.read(nobody), [], "a session that never was was cleared", session=nobody)
+    kit.same(store.read(session), turns, "another session was cleared", session=session)
+    turn = kit.turn()
+    store.append(nobody, turn)
+    kit.same(store.read(nobody), [turn], "one turn was stored after that", session=nobody)
+
+
+@book.clause(
+    "clear-all",
+    "clear_all leaves no session with anything in it.",
+    incident="A privacy request: everything was cleared, and the sessions past the first page were not.",
+    needs=["clear_all", "private"],
+)
+def clear_all(kit: Kit) -> None:
+    store = kit.open()
+    sessions = [kit.session() for _ in range(120)]
+    store.run(*(Step("append", session, (kit.turn(),)) for session in sessions))
+    store.call("clear_all")
+    for session, outcome in zip(sessions, store.run(*(Step("read", one) for one in sessions)), strict=True):
+        kit.check(outcome.ok and outcome.value == [], f"after clear_all, {session} has {outcome}", session=session)
+
+
+@book.clause(
+    "replace",
+    "Setting a session's messages replaces what was there.",
+    incident="LlamaIndex 0.14.25: SQLiteChatStore.set_messages appends instead of replacing.",
+    needs=["replace"],
+)
+def replace(kit: Kit) -> None:
+    store, session, _ = begun(kit, 3)
+    turn, later = kit.turn(), kit.turn()
+    store.call("replace", session, turn)
+    kit.same(store.read(session), [turn], "its messages were replaced", session=session)
+    store.append(session, later)
+    kit.same(store.read(session), [turn, later], "one turn was stored after replacing", session=session)
+
+
+@book.clause(
+    "pop",
+    "Taking back the last message takes exactly the last one, and returns it.",
+    incident="A runner rewinds a failed step and takes the user's question along.",
+    needs=["pop"],
+)
+def pop(kit: Kit) -> None:
+    store, session, turns = begun(kit, 3)
+    messages = [said for turn in turns for said in turn]
+    while messages:
+        last = messages.pop()
+        taken = store.call("pop", session)
+        kit.check(
+            taken is not None and taken.content == last.content,
+            f"the last message is {last.content!r}; what was taken is {taken and taken.content!r}",
+            session=session,
+        )
+        kit.same(store.read(session), [messages], "the last message was taken back", session=session)
+    store.take(Step("pop", session))
+    turn = kit.turn()
+    store.append(session, turn)
+    kit.same(store.read(session), [turn], "all were taken back, then one turn was stored", session=session)
+
+
+@book.clause(
+    "latest",
+    "A read with a limit gives the latest messages, oldest of them first.",
+    incident="A limit that takes from the wrong end: the prompt holds how the conversation began, and not where it is.",
+    needs=["latest"],
+)
+def latest(kit: Kit) -> None:
+    store, session, turns = begun(kit, 5)
+    messages = [said for turn in turns for said in turn]
+    for most in (1, 2, len(messages) - 1, len(messages), len(messages) + 5):
+        kit.same(
+            store.call("latest", session, most),
+            [messages[-most:]],
+            f"the latest {most} were asked for",
+            session=session,
+        )
+
+
+# --- trim ------------------------------------------------------------------------------------------------------------
+
+
+def trimmed(kit: Kit, store: Instance, session: str, messages: list[Said], most: int) -> list[Said]:
+    """Trim, and see that what is left is a suffix of at most so many. Returns it."""
+    store.trim(session, most)
+    found = [(seen.role, seen.content) for seen in store.read(session)]
+    wanted = [(said.role, said.content) for said in messages]
+    fits = len(found) <= most or (kit.offers("trim_keeps_prompts") and len(found) <= len(messages))
+    kit.check(
+        fits and found == wanted[len(wanted) - len(found) :],
+        f"trimmed to {most} of {len(wanted)}, it holds {[content for _, content in found]}, which is no suffix of at "
+        f"most {most} of {[content for _, content in wanted]}",
+        session=session,
+    )
+    return messages[len(messages) - len(found) :]
+
+
+@book.clause(
+    "trim",
+    "Trimming keeps the latest messages, at most as many as were asked for, in order.",
+    incident="mem0 2.2.1 keeps the oldest 10 of a batch of 30: the agent remembers the greeting and forgets the order.",
+    needs=["trim"],
+)
+def trim(kit: Kit) -> None:
+    store, session, turns = begun(kit, 8)
+    messages = [said for turn in turns for said in turn]
+    size = len(turns[0])
+    left = trimmed(kit, store, session, messages, 5 * size)
+    kit.check(left, "nothing at all was kept", session=session)
+    left = trimmed(kit, store, session, left, 2 * size)
+    kit.check(left, "nothing at all was kept", session=session)
+
+
+@book.clause(
+    "trim-to-more",
+    "Trimming to more than there is keeps everything.",
+    incident="A negative slice: a short conversation is trimmed to nothing.",
+    needs=["trim"],
+)
+def trim_to_more(kit: Kit) -> None:
+    store, session, turns = begun(kit, 2)
+    for most in (len(turns) * len(turns[0]), 50):
+        store.trim(session, most)
+        kit.same(store.read(session), turns, f"it was trimmed to {most}", session=session)
+    nobody = kit.session()
+    store.take(Step("trim", nobody, (5,)))
+    kit.same(store.read(nobody), [], "a session that never was was trimmed", session=nobody)
+
+
+@book.clause(
+    "trim-then-append",
+    "A turn that is stored after a trim comes last, and nothing that was trimmed comes back with it.",
+    incident="Positions counted from the rows that are left: the next turn gets the number of an old one.",
+    needs=["trim"],
+)
+def trim_then_append(kit: Kit) -> None:
+    store, session, turns = begun(kit, 6)
+    left = trimmed(kit, store, session, [said for turn in turns for said in turn], 2 * len(turns[0]))
+    later = kit.turns(3)
+    for turn in later:
+        store.append(session, turn)
+    kit.same(store.read(session), [left, *later], "three turns were stored after a trim", session=session)
+
+
+@book.clause(
+    "trim-keeps-prompts",
+    "Trimming keeps system messages, and never parts a tool call from its result.",
+    incident="letta#3250, agno#9372: a prompt that begins with a tool result is refused, and the session is bricked.",
+    needs=["trim_keeps_prompts", "fields"],
+)
+def trim_keeps_prompts(kit: Kit) -> None:
+    store, session = kit.open(), kit.session()
+    system, call = Said("system", "be brief"), Said("assistant", "looking", {"tool_calls": [TOOL_CALL]})
+    result, answer = Said("tool", "found it", {"tool_call_id": "call-1"}), Said("assistant", "here it is")
+    for turn in ((system,), *kit.turns(4), (call,), (result,), (answer,)):
+        store.append(session, turn)
+    store.trim(session, 3)
+    kit.same(
+        store.read(session),
+        [[system, answer]],
+        "trimmed to 3, with room for the tool result and not for its call",
+        session=session,
+    )

@@ -1,0 +1,155 @@
+"""One run of the kit on one target: its nursery, its private servers, its directories, its clock.
+
+It knows no clause. Started and ended by runner.py.
+"""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import tempfile
+import time
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from everturn.testing.orders import Close, Open, Opened, Tell
+from everturn.testing.proxy import FaultProxy
+from everturn.testing.servers import postgres_server, valkey_server
+from everturn.testing.targets import Target, TargetError
+from everturn.testing.workers import Nursery, OrderFailed, StillBusy, WorkerDied
+
+LONGEST_CALL = 20.0  # seconds after which a call counts as one that never returns
+OPEN_PATIENCE = 60.0
+_ROOM = 2**30
+
+
+def _quick_disk() -> str | None:
+    """A file system in memory, if it has room: kill -9 leaves it as it is, and syncs cost nothing there."""
+    memory = Path("/dev/shm")  # noqa: S108 - a private directory is made in it
+    return str(memory) if memory.is_dir() and shutil.disk_usage(memory).free >= _ROOM else None
+
+
+class Run:
+    """What all clauses of a run share."""
+
+    def __init__(self, target: Target, *, seed: int, quick: bool) -> None:
+        """Import the target, start its servers, open it once. Raises TargetError if any of it cannot be done."""
+        self.target = target
+        self.seed = seed
+        self.quick = quick
+        self.urls: dict[str, str] = {}
+        self.servers: dict[str, Any] = {}
+        self.proxies: dict[str, FaultProxy] = {}
+        self.shared: dict[str, Any] = {}  # what one clause made and others look at, too
+        self._folders = count(1)
+        self._ends = time.monotonic() + 10**6
+        self._stack = ExitStack()
+        try:
+            self.root = Path(tempfile.mkdtemp(prefix="everturn-kit-", dir=_quick_disk()))
+            self._stack.callback(shutil.rmtree, self.root, ignore_errors=True)
+            self.nursery = self._stack.enter_context(Nursery(target))
+            self.offer = self.nursery.offer
+            self._start_servers()
+            self.opened = self._probe()
+        except BaseException:
+            self._stack.close()
+            raise
+        self.offered = self._offered()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _start_servers(self) -> None:
+        starters: dict[str, Any] = {"redis_url": valkey_server, "postgres_url": postgres_server}
+        for option, start in starters.items():
+            if option in self.offer.options:
+                self.servers[option] = server = self._stack.enter_context(start())
+                self.proxies[option] = proxy = self._stack.enter_context(FaultProxy(server.url))
+                self.urls[option] = proxy.url
+
+    def _probe(self) -> Opened:
+        """Open an instance once, to see what shape it has."""
+        worker = self.nursery.worker()
+        place = self.new_place()
+        try:
+            opened = worker.ask(Open("probe", str(place), self.urls), OPEN_PATIENCE)
+            worker.ask(Close("probe"), OPEN_PATIENCE)
+        except OrderFailed as exc:
+            raise TargetError(
+                str(exc) if exc.report.hopeless else f"the factory does not open: {exc}\n{exc.report.fault.trace}"
+            ) from exc
+        except StillBusy:
+            raise TargetError(f"the factory had not opened a store after {OPEN_PATIENCE:.0f} s") from None
+        except WorkerDied as exc:
+            raise TargetError(f"the factory took its process along: status {exc.status}") from exc
+        finally:
+            self.nursery.rest(worker)
+        assert isinstance(opened, Opened)  # noqa: S101 - the worker's protocol
+        return opened
+
+    def _offered(self) -> frozenset[str]:
+        offered = set(self.opened.operations) | set(self.offer.options)
+        if self.opened.unit != "message":
+            offered.add("whole_turns")
+        if self.opened.unit == "turn":
+            offered.add("lists")
+        if "checkpoints" not in offered:
+            offered.add("appends")  # concurrent appends are the store's business, and not the caller's
+        if self.offer.processes:
+            offered.add("processes")
+            if not self.urls and not self.target.use_server:
+                offered.add("files")
+        if self.opened.awaited:
+            offered.add("tasks")
+        elif self.offer.share_threads:
+            offered.add("threads")
+        if self.opened.twins:
+            offered.add("twins")
+        if self.offer.corrupt:
+            offered.add("corrupt")
+        if self.urls:
+            offered.add("server")
+        if not self.target.use_server:
+            offered.add("private")
+        return frozenset(offered)
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def end_at(self, moment: float) -> None:
+        """Let no call wait beyond this moment (monotonic)."""
+        self._ends = moment
+
+    def patience(self) -> float:
+        """How long a call may take from now on."""
+        return max(min(LONGEST_CALL, self._ends - time.monotonic()), 0.05)
+
+    # --- directories -------------------------------------------------------------------------------------------------
+
+    def new_place(self) -> Path:
+        place = self.root / f"p{next(self._folders)}_{secrets.token_hex(4)}"
+        place.mkdir()
+        return place
+
+    def new_folder(self, name: str) -> Path:
+        folder = self.root / f"{name}_{next(self._folders)}"
+        folder.mkdir()
+        return folder
+
+    def clean(self, place: Path) -> None:
+        """Remove what was left at a place, on a server too, where the factory knows how."""
+        if self.offer.cleanup:
+            worker = self.nursery.worker()
+            try:
+                worker.ask(Tell("cleanup", str(place)), LONGEST_CALL)
+            except (OrderFailed, StillBusy, WorkerDied):
+                worker.usable = False
+            self.nursery.rest(worker)
+        shutil.rmtree(place, ignore_errors=True)

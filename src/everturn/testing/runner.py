@@ -1,0 +1,150 @@
+"""Runs clauses on a target within a budget, and says what became of each. One status per clause, decided here.
+
+What a clause does is its own business; who shows the report, the report's.
+"""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+import msgspec
+
+from everturn.testing.clauses import Broken, Clause, NotOffered, StoreRaised, Untested
+from everturn.testing.kit import Kit
+from everturn.testing.results import ClauseResult, RunReport, Status, Violation, count_statuses
+from everturn.testing.run import Run
+from everturn.testing.workers import OrderFailed, WorkerDied
+
+CONTRACT_VERSION = "1"
+QUICK_SECONDS, DEFAULT_SECONDS = 10.0, 60.0
+_GRACE = 2.0  # seconds after the budget's end in which a call under way may still return
+_LEAST_SLICE = 0.25
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A clause to run, and the one point of its sweep, if it is a replay."""
+
+    clause: Clause
+    only: int | None = None
+
+
+class Runner:
+    """One run: clauses in their order, each with its part of the time that is left."""
+
+    def __init__(
+        self, run: Run, chosen: Sequence[Chosen], *, budget: float, known: Mapping[str, str] | None = None
+    ) -> None:
+        self.run = run
+        self.budget = budget
+        self.known = dict(known or {})
+        self.results: list[ClauseResult] = []
+        self._waiting = sum(one.clause.weight for one in chosen)
+        self._started = time.monotonic()
+        self._started_at = datetime.now(UTC)
+        self._ends = self._started + budget
+        run.end_at(self._ends + _GRACE)
+
+    def result(self, chosen: Chosen) -> ClauseResult:
+        """Run one clause. Returns what became of it, also when the kit itself has nothing more to give it."""
+        clause = chosen.clause
+        began = time.monotonic()
+        part = clause.weight / max(self._waiting, clause.weight)
+        self._waiting -= clause.weight
+        until = began + max((self._ends - began) * part * 2, _LEAST_SLICE)
+        violations: tuple[Violation, ...] = ()
+        status: Status = "pass"
+        point = clause.id
+        if missing := clause.missing(self.run.offered):
+            status, detail = "not_offered", "not offered: " + ", ".join(need.replace("|", " or ") for need in missing)
+        elif began >= self._ends:
+            status, detail = "untested", f"the budget of {self.budget:g} s was used up before; give a larger --budget"
+        else:
+            status, detail, violations, point = self._tried(chosen, min(until, self._ends))
+        if clause.id in self.known and status in {"fail", "untested"}:
+            status, detail = "known", f"known: {self.known[clause.id]}" + (f" ({detail})" if detail else "")
+        result = ClauseResult(
+            clause.id,
+            clause.layer,
+            status,
+            detail,
+            violations,
+            clause.promise,
+            clause.incident,
+            self._replay(point) if status in {"fail", "untested", "known"} else "",
+            time.monotonic() - began,
+        )
+        self.results.append(result)
+        return result
+
+    def _tried(self, chosen: Chosen, until: float) -> tuple[Status, str, tuple[Violation, ...], str]:
+        kit = Kit(self.run, chosen.clause, until=until, only=chosen.only)
+        status: Status = "pass"
+        detail: str = ""
+        violations: tuple[Violation, ...] = ()
+        try:
+            chosen.clause.test(kit)
+        except Broken as exc:
+            status, detail, violations = "fail", exc.detail, exc.violations
+        except StoreRaised as exc:
+            status, violations = "fail", (kit.violation(str(exc), session=exc.step.session),)
+        except WorkerDied as exc:
+            status, violations = "fail", (kit.violation(f"the store took its process along: {exc}"),)
+        except OrderFailed as exc:
+            status, violations = "fail", (kit.violation(f"the store could not be opened or closed: {exc}"),)
+        except Untested as exc:
+            status, detail = "untested", str(exc)
+        except NotOffered as exc:
+            status, detail = "not_offered", str(exc)
+        finally:
+            kit.end()
+        point = next((kit.replays[one.session] for one in violations if one.session in kit.replays), chosen.clause.id)
+        return status, "; ".join(filter(None, [detail, *kit.notes])), violations, point
+
+    def _replay(self, point: str) -> str:
+        return f"everturn check {shlex.quote(self.run.target.text)} --clause {point} --seed {self.run.seed}"
+
+    def report(self) -> RunReport:
+        """What became of all that was run so far."""
+        return RunReport(
+            contract_version=CONTRACT_VERSION,
+            target=self.run.target.text,
+            seed=self.run.seed,
+            clauses=tuple(self.results),
+            started=self._started_at.isoformat(timespec="seconds"),
+            seconds=time.monotonic() - self._started,
+            versions={"everturn": version("everturn"), "python": platform.python_version()},
+            complaints=tuple(self._complaints()),
+            counts=count_statuses(self.results),
+        )
+
+    def _complaints(self) -> Iterable[str]:
+        """What is wrong with the list of known failures: an entry must be about a failure there is."""
+        found = {result.id: result.status for result in self.results}
+        for name in self.known:
+            if name not in found:
+                yield f"the ledger names {name!r}, and there is no such clause in this run"
+            elif found[name] != "known":
+                yield f"the ledger names {name!r} as a known failure, and it is {found[name]}: remove the entry"
+
+
+def run_all(
+    runner: Runner,
+    chosen: Sequence[Chosen],
+    *,
+    stop_at_first: bool = False,
+    begin: Callable[[Clause], None] = lambda _: None,
+    end: Callable[[ClauseResult], None] = lambda _: None,
+) -> RunReport:
+    """Run them all (or, with `stop_at_first`, until one is broken), and report."""
+    for one in chosen:
+        begin(one.clause)
+        result = runner.result(one)
+        end(result)
+        if stop_at_first and result.status in {"fail", "untested"}:
+            break
+    return runner.report()

@@ -1,0 +1,144 @@
+"""Finds races by construction: one call is stopped at its n-th point while another completes, for every n.
+
+What the two calls are is the clause's business; where a call can be stopped, pause.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from everturn.testing.clauses import Untested
+from everturn.testing.kit import Instance, Kit
+from everturn.testing.orders import Done, Duel, Dueled, Lane, Outcome, Paused, Step, Stop, Stops
+
+Mode: TypeAlias = Literal["processes", "threads", "tasks"]
+FARTHEST = 400  # no call has more driver calls that matter
+MANY_INSTRUCTIONS = 4000
+LEAST_PATIENCE = 0.015  # seconds that a blocked call is waited for
+_STRIDE = 7
+
+
+class Meeting(msgspec.Struct, frozen=True):
+    """Two calls on one session: `stopped` is stopped half-way, `passing` completes meanwhile (or blocks)."""
+
+    session: str
+    stopped: tuple[Step, ...]
+    passing: tuple[Step, ...]
+
+
+Prepare: TypeAlias = Callable[[Instance], Meeting]
+Ended: TypeAlias = tuple[Step, Outcome]
+After: TypeAlias = Callable[[Instance, str, list[Ended]], None]
+
+
+class Sweep:
+    """One way to let calls meet: two processes, two threads, or two tasks."""
+
+    def __init__(self, kit: Kit, mode: Mode) -> None:
+        self._kit = kit
+        self.mode = mode
+        self.points: dict[str, int] = {}  # how often a call was stopped, by the name of what it was about to do
+        self.blocked = 0
+        self._patience = LEAST_PATIENCE
+        self.reader = kit.open("reader")
+        if mode == "processes":
+            self._a, self._b = kit.open("A", watched=True), kit.open("B")
+        else:
+            self._a = kit.open("A", beside=self.reader)
+            self._b = self._a
+        self._b_name = self._b.name if mode == "processes" else kit.unique_name("B")
+
+    def run(self, prepare: Prepare, after: After) -> None:
+        """Let the calls meet at every point. `prepare` makes a fresh session for each meeting; `after` gets the
+        outcomes of both calls, once the session was read.
+
+        Stops when the stopped call ends before its n-th point, or when the clause's time is over.
+        """
+        by: Stops = "awaits" if self.mode == "tasks" else "calls"
+        seen = self._sweep(prepare, after, by, FARTHEST)
+        if self.mode == "threads" and not seen:
+            self._sweep(prepare, after, "opcodes", MANY_INSTRUCTIONS)
+
+    def _sweep(self, prepare: Prepare, after: After, by: Stops, farthest: int) -> int:
+        seen = 0
+        for n in self._numbers(by, farthest):
+            meeting = prepare(self.reader)
+            self._kit.replays[meeting.session] = f"{self._kit.clause.id}@{n}"
+            at, outcomes = self._meet(meeting, n, by)
+            self.reader.take(Step("read", meeting.session))
+            after(self.reader, meeting.session, list(zip(meeting.stopped + meeting.passing, outcomes, strict=True)))
+            if at is None:
+                break
+            seen += 1
+            self.points[at] = self.points.get(at, 0) + 1
+            if not self._kit.time_left():
+                self._kit.notes.append(f"stopped at n={n}: out of time")
+                break
+        return seen
+
+    def _numbers(self, by: Stops, farthest: int) -> Iterator[int]:
+        if self._kit.only is not None:
+            yield self._kit.only
+        elif by == "opcodes":
+            # A coarse pass first: what a short race has to be lucky for, a long one shows at once.
+            yield from range(1 + self._kit.dice.randrange(_STRIDE), farthest, _STRIDE)
+        else:
+            yield from range(1, farthest)
+
+    def _meet(self, meeting: Meeting, n: int, by: Stops) -> tuple[str | None, list[Outcome]]:
+        if self.mode == "processes":
+            return self._meet_in_processes(meeting, n)
+        kit, a = self._kit, self._a
+        order = Duel(
+            a.slot,
+            Lane(a.name, meeting.stopped),
+            Lane(self._b_name, meeting.passing),
+            n,
+            by,
+            self._patience,
+            record=kit.record(a.worker),
+        )
+        dueled = kit.ask(a.worker, order, Dueled)
+        self._learn(dueled.b, blocked=dueled.blocked)
+        return dueled.at, [*dueled.a, *dueled.b]
+
+    def _meet_in_processes(self, meeting: Meeting, n: int) -> tuple[str | None, list[Outcome]]:
+        kit, a, b = self._kit, self._a, self._b
+        a.worker.send(a.order(*meeting.stopped, stop=Stop(n)))
+        report = kit.any_report(a.worker)
+        b.worker.send(b.order(*meeting.passing))
+        if isinstance(report, Done):
+            return None, [*report.lanes[0], *kit.report(b.worker, Done).lanes[0]]
+        assert isinstance(report, Paused)  # noqa: S101 - the worker's protocol
+        blocked = not b.worker.poll(self._patience)
+        a.worker.resume()
+        outcomes = kit.report(a.worker, Done).lanes[0]
+        passed = kit.report(b.worker, Done).lanes[0]
+        self._learn(passed, blocked=blocked)
+        return report.at, [*outcomes, *passed]
+
+    def _learn(self, outcomes: tuple[Outcome, ...], *, blocked: bool) -> None:
+        self.blocked += blocked
+        if not blocked and outcomes:
+            # A busy machine must not look like a lock: wait for a few times what the call takes here.
+            took = outcomes[-1].ended - outcomes[0].began
+            self._patience = min(max(LEAST_PATIENCE, 0.8 * self._patience, 4 * took), 0.25)
+
+    def say(self) -> str:
+        """What was done, in one line."""
+        if not self.points:
+            return f"{self.mode}: no point to stop at is visible"
+        common = sorted(self.points, key=lambda name: -self.points[name])[:3]
+        total = sum(self.points.values())
+        return f"{self.mode}: stopped at {total} points ({', '.join(common)}); the other call blocked at {self.blocked}"
+
+
+def modes(kit: Kit) -> list[Mode]:
+    """The ways in which two calls can meet on this target. Raises Untested if there is none."""
+    found: list[Mode] = [mode for mode in ("processes", "threads", "tasks") if mode in kit.target.offered]
+    if not found:
+        raise Untested("nothing about this target can run side by side")
+    return found
