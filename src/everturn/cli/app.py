@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from everturn.cli import act, backup, log, look, serve, trust
+from everturn.cli import act, backup, golden, log, look, serve, trust
 from everturn.cli.demo import demo
 
 GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
@@ -97,3 +97,5 @@ _register(
 )
 _register("Move", backup=backup.backup)
 _register("Trust", verify=trust.verify)
+app.add_typer(golden.app, name="golden")
+GROUPS["Trust"]["golden"] = golden.app

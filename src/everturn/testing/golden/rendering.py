@@ -23,10 +23,10 @@ def show(image: Image) -> Iterator[str]:
     """All of an image, a row a line, whole: the text that `git diff` compares."""
     for name, value in image.facts.items():
         yield f"{name} = {value}"
-    for each in image.schema.values():
+    for _, each in sorted(image.schema.items()):
         yield ""
-        yield from f"{each.sql};".splitlines()
-    for table in image.tables.values():
+        yield from map(_visible, f"{each.sql};".splitlines())
+    for _, table in sorted(image.tables.items()):
         yield ""
         yield f"{table.name} ({_count(len(table.rows), 'row')})"
         for row in sorted(table.rows, key=lambda row: _order(row, table.key)):
