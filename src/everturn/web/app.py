@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -36,13 +36,16 @@ ROUTES = [
 ]
 
 
-def make_app(opening: Opening, *, token: str, hosts: Iterable[str]) -> ASGIApp:
-    """The inspector as an ASGI application. The store is opened in the event loop that serves it."""
+def make_app(opening: Opening, *, token: str, hosts: Iterable[str], ending: threading.Event | None = None) -> ASGIApp:
+    """The inspector as an ASGI application. The store is opened in the event loop that serves it.
+
+    Once `ending` is set, streams end by themselves.
+    """
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         app.state.listeners = 0
-        app.state.ending = asyncio.Event()
+        app.state.ending = ending or threading.Event()
         async with opening() as inspector:
             app.state.inspector = inspector
             yield

@@ -27,7 +27,7 @@ async def search(request: Request) -> Response:
             found.append(tag("p", f"{len(matches)}{' or more' if len(matches) == MOST else ''} found", role="status"))
             for match in matches:
                 where = link("/session", shown(match.session_id), id=match.session_id)
-                found.append(tag("section", tag("h2", where), entry(match.entry, match.session_id)))
+                found.append(tag("section", tag("h2", where), entry(match.entry, match.session_id, mark="match")))
     return page(
         inspector,
         "Search",

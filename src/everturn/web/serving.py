@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -46,18 +48,31 @@ def serve(
                 ready(f"http://{LOOPBACK}:{number}/?token={token}")
                 yield Inspector(store, without_password(url), can_change, can_order, tuple(reports))
 
-        app = make_app(opening, token=token, hosts=hosts)
+        ending = threading.Event()
+        app = make_app(opening, token=token, hosts=hosts, ending=ending)
         config = uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,  # addresses hold tokens and session ids
             lifespan="on",
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=3,
             limit_concurrency=200,
             server_header=False,
             h11_max_incomplete_event_size=32 * 1024,
         )
-        uvicorn.Server(config).run(sockets=[listener])
+        _Server(config, ending).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Tells open streams to end before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._ending.set()
+        super().handle_exit(sig, frame)
 
 
 def _listening(port: int) -> socket.socket:

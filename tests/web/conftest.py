@@ -1,0 +1,73 @@
+"""The inspector as an application in this process, and as a server with a real browser in front of it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+import everturn
+from everturn import ChatMessage, Record, Summary, ToolCall
+from everturn.web.app import make_app
+from everturn.web.page import Inspector
+
+HOST = "127.0.0.1:8642"
+TOKEN = "the-token-that-was-printed"
+CUSTOMER = "customer-42"
+
+
+def fill(url: str) -> None:
+    """A conversation that was led astray, brought back, and went on."""
+    with everturn.open(url) as store:
+        store.add_messages(CUSTOMER, [ChatMessage("system", "You help."), ChatMessage("user", "My order is 1234.")])
+        before = store.save_snapshot(CUSTOMER, "before the new prompt")
+        store.save_context(CUSTOMER, "Where is it?", "What is your order number?")
+        store.rollback_to_snapshot(CUSTOMER, before)
+        call = {"id": "call-1", "function": {"name": "track", "arguments": '{"order": 1234}'}}
+        store.append(
+            CUSTOMER,
+            [
+                ChatMessage("assistant", None, tool_calls=[call]),
+                ChatMessage("tool", "in Bern", tool_call_id="call-1"),
+                ToolCall("track", {"order": 1234}, result="in Bern", duration=0.25),
+                Summary("Order 1234 is in Bern.", [0.5, 0.5], covers=(1, 2)),
+                Record("langgraph.checkpoint", {"step": 3}),
+            ],
+        )
+        for number in range(3):
+            store.save_context(f"other-{number}", "Hello", "Hi!")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    fill(url)
+    return url
+
+
+Client = Callable[..., TestClient]
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Client]:
+    """Makes clients of the inspector; with `admitted`, one that has exchanged the token for the cookie."""
+    with contextlib.ExitStack() as open_clients:
+
+        def make(
+            *, can_change: bool = True, admitted: bool = True, can_order: bool = True, reports: tuple[Path, ...] = ()
+        ) -> TestClient:
+            @contextlib.asynccontextmanager
+            async def opening() -> AsyncIterator[Inspector]:
+                async with await everturn.open_async(url) as store:
+                    yield Inspector(store, "sqlite:///memory.db", can_change, can_order, reports)
+
+            app = make_app(opening, token=TOKEN, hosts=[HOST])
+            made = open_clients.enter_context(TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False))
+            if admitted:
+                assert made.get("/", params={"token": TOKEN}).status_code == 200
+            return made
+
+        yield make

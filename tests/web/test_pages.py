@@ -1,0 +1,260 @@
+"""What the pages show, and what their forms do, without a browser."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+import everturn
+from everturn import ChatMessage
+from everturn.web.html import named, shown, tag
+from everturn.web.serving import without_password
+from tests.web.conftest import CUSTOMER, HOST, Client
+
+ORIGIN = {"origin": f"http://{HOST}"}
+
+
+def form_of(page: str, verb: str) -> dict[str, str]:
+    """The hidden fields of the form for a verb."""
+    form = re.search(rf'<form method="post" action="/act/{verb}".*?</form>', page) or re.search(
+        rf'<form[^>]*data-verb="{verb}".*?</form>', page
+    )
+    assert form, verb
+    hidden = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', form[0])
+    return dict(hidden)
+
+
+def texts(url: str, session_id: str = CUSTOMER) -> list[str]:
+    with everturn.open(url) as store:
+        return [message.text for message in store.get_history(session_id)]
+
+
+def test_sessions_are_listed_latest_first_and_by_name(client: Client) -> None:
+    made = client()
+    latest = re.findall(r'href="/session\?id=([\w-]+)"', made.get("/").text)
+    assert latest == ["other-2", "other-1", "other-0", CUSTOMER]
+    by_name = re.findall(r'href="/session\?id=([\w-]+)"', made.get("/", params={"order": "name"}).text)
+    assert by_name == [CUSTOMER, "other-0", "other-1", "other-2"]
+    found = made.get("/", params={"q": "other", "order": "name"}).text
+    assert re.findall(r'href="/session\?id=([\w-]+)"', found) == ["other-0", "other-1", "other-2"]
+
+
+def test_an_engine_that_cannot_order_says_so(client: Client) -> None:
+    page = client(can_order=False).get("/").text
+    assert "by name" in page
+    assert "latest first" not in page
+
+
+def test_sessions_come_in_pages(client: Client, url: str) -> None:
+    with everturn.open(url) as store:
+        for number in range(120):
+            store.save_context(f"many-{number:03}", "Hello", "Hi!")
+    made = client()
+    seen: list[str] = []
+    address = "/?q=many&order=name"
+    while address:
+        page = made.get(address).text
+        seen += re.findall(r'href="/session\?id=(many-\d+)"', page)
+        following = re.search(r'href="([^"]+)">Next page', page)
+        address = following[1].replace("&amp;", "&") if following else ""
+    assert seen == [f"many-{number:03}" for number in range(120)]
+
+
+def test_a_conversation_shows_what_was_said_called_and_summed_up(client: Client) -> None:
+    page = client().get("/session", params={"id": CUSTOMER}).text
+    for told in ("My order is 1234.", "calls track", "in Bern", "stands for #1 to #2", "record · langgraph.checkpoint"):
+        assert told in page
+    assert "What is your order number?" not in re.sub(r"<aside.*", "", page)
+    assert "before the new prompt" in page
+
+
+def test_any_point_can_be_read(client: Client) -> None:
+    made = client()
+    astray = made.get("/session", params={"id": CUSTOMER, "at": "3"}).text
+    assert "What is your order number?" in re.sub(r"<aside.*", "", astray)
+    assert "As it was at" in astray
+    assert "/act/" not in re.sub(r"<aside.*", "", astray)  # the past cannot be changed
+
+
+def test_a_branch_that_was_left_is_drawn_greyed(client: Client) -> None:
+    page = client().get("/session", params={"id": CUSTOMER}).text
+    moments = re.findall(r'<a [^>]*class="(moment[^"]*)" data-version="(\d+)"', page)
+    assert {version: "gone" in classes for classes, version in moments} == {
+        "1": False,
+        "2": False,
+        "3": True,
+        "4": False,
+        "5": False,
+    }
+
+
+def test_earlier_entries_come_a_window_at_a_time(client: Client, url: str) -> None:
+    with everturn.open(url) as store:
+        for number in range(250):
+            store.save_context("long", f"question {number}", f"answer {number}")
+    made = client()
+    page = made.get("/session", params={"id": "long"}).text
+    seqs: list[int] = []
+    while True:
+        seqs = [int(seq) for seq in re.findall(r'data-seq="(\d+)"', page)] + seqs
+        more = re.search(r'data-more="([^"]+)"', page)
+        if not more:
+            break
+        page = made.get(more[1].replace("&amp;", "&")).text
+    assert seqs == list(range(1, 501))
+
+
+def test_two_points_are_compared(client: Client) -> None:
+    page = client().get("/compare", params={"id": CUSTOMER, "a": 3}).text
+    assert "2 gone, 5 added" in page
+    assert "entry user gone" in page
+    assert "There is no difference." in client().get("/compare", params={"id": CUSTOMER, "a": 1, "b": 2}).text
+
+
+def test_what_took_the_place_of_another_stands_beside_it(client: Client, url: str) -> None:
+    with everturn.open(url) as store:
+        store.replace("other-0", [ChatMessage("assistant", "Hi there!")], after=1)
+    page = client().get("/compare", params={"id": "other-0", "a": 1}).text
+    assert 'class="pair"' in page
+    assert "<mark>Hi!</mark>" in page
+
+
+def test_text_is_found_in_one_session_and_in_all(client: Client) -> None:
+    made = client()
+    assert "3 found" in made.get("/search", params={"text": "in bern", "id": CUSTOMER}).text
+    everywhere = made.get("/search", params={"text": "hello"}).text
+    assert "3 found" in everywhere
+    assert re.findall(r'<h2><a href="/session\?id=(other-\d)"', everywhere)
+
+
+def test_changes_are_made_by_forms_and_can_be_undone(client: Client, url: str) -> None:
+    made = client()
+    page = made.get("/session", params={"id": CUSTOMER}).text
+    answer = made.post("/act/clear", data=form_of(page, "clear"), headers=ORIGIN)
+    assert "The session was cleared." in answer.text
+    assert texts(url) == []
+    assert made.post("/act/undo", data=form_of(answer.text, "undo"), headers=ORIGIN).status_code == 200
+    assert texts(url)[-1] == "in Bern"
+
+
+def test_a_rollback_first_shows_what_leaves(client: Client, url: str) -> None:
+    made = client()
+    page = made.get("/session", params={"id": CUSTOMER}).text
+    address = re.search(r'href="(/rollback[^"]+)"', page)
+    assert address
+    asked = made.get(address[1].replace("&amp;", "&")).text
+    assert "5 gone, 0 added" in asked
+    assert texts(url)[-1] == "in Bern"
+    answer = made.post("/act/rollback", data=form_of(asked, "rollback"), headers=ORIGIN)
+    assert "The session was rolled back." in answer.text
+    assert texts(url)[-1] == "My order is 1234."
+
+
+def test_a_page_that_has_grown_old_changes_nothing(client: Client, url: str) -> None:
+    made = client()
+    form = form_of(made.get("/session", params={"id": CUSTOMER}).text, "clear")
+    with everturn.open(url) as store:
+        store.save_context(CUSTOMER, "meanwhile", "yes")
+    answer = made.post("/act/clear", data=form, headers=ORIGIN)
+    assert answer.status_code == 409
+    assert "It has changed" in answer.text
+    assert texts(url)[-1] == "yes"
+
+
+def test_snapshot_fork_and_trim(client: Client, url: str) -> None:
+    made = client()
+    page = made.get("/session", params={"id": CUSTOMER}).text
+    page = made.post("/act/snapshot", data=form_of(page, "snapshot") | {"label": "l<b>"}, headers=ORIGIN).text
+    assert "l&lt;b&gt;" in page
+    answer = made.post("/act/fork", data=form_of(page, "fork") | {"new": "copy & more"}, headers=ORIGIN)
+    assert "copy &amp; more" in answer.text
+    page = made.get("/session", params={"id": CUSTOMER}).text
+    made.post("/act/trim", data=form_of(page, "trim") | {"messages": "1"}, headers=ORIGIN)
+    assert texts(url, "copy & more") != texts(url)
+
+
+def test_erase_wants_the_name(client: Client, url: str) -> None:
+    made = client()
+    form = form_of(made.get("/erase", params={"id": CUSTOMER}).text, "erase")
+    assert made.post("/act/erase", data=form | {"confirm": "customer"}, headers=ORIGIN).status_code == 400
+    assert texts(url)
+    answer = made.post("/act/erase", data=form | {"confirm": CUSTOMER}, headers=ORIGIN)
+    assert "9 entries, 1 snapshots" in answer.text
+    assert made.get("/session", params={"id": CUSTOMER}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "address", ["/session?id=nobody", "/compare?id=nobody&a=1", "/session?id=", "/rollback?id=nobody&to=x"]
+)
+def test_a_session_that_is_not_there_is_an_error_and_not_empty(client: Client, address: str) -> None:
+    answer = client().get(address)
+    assert answer.status_code in {400, 404}
+    assert 'role="alert"' in answer.text
+
+
+def test_damage_is_shown_as_an_error_with_the_fix(client: Client, url: str) -> None:
+    statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq = 2"
+    code = f"import apsw; apsw.Connection({url.removeprefix('sqlite:///')!r}).execute({statement!r})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    answer = client().get("/session", params={"id": CUSTOMER})
+    assert answer.status_code == 500
+    assert "entry 2" in answer.text
+    assert "verify" in answer.text
+
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)> \x1b[2J \u202eevil \x00 ' \" & \r\n</div>"
+
+
+def test_hostile_text_is_text_wherever_it_stands(client: Client, url: str) -> None:
+    name = "s<script>\u202e'\"&"
+    with everturn.open(url) as store:
+        store.add_messages(name, [ChatMessage("us<er", HOSTILE, name="<i>"), ChatMessage("tool", HOSTILE * 5)])
+        store.save_snapshot(name, "<b>label")
+        store.append(name, [everturn.ToolCall("<u>", {"<k>": HOSTILE}, error=HOSTILE)])
+        store.append(name, [everturn.Record("<kind>", HOSTILE), everturn.Summary(HOSTILE, [1.0], covers=(1, 2))])
+    made = client()
+    pages = [
+        made.get("/").text,
+        made.get("/session", params={"id": name}).text,
+        made.get("/session", params={"id": name, "at": "1"}).text,
+        made.get("/compare", params={"id": name, "a": "0"}).text,
+        made.get("/search", params={"text": "<script>", "id": name}).text,
+        made.get("/erase", params={"id": name}).text,
+        made.get("/session", params={"id": "<script>nobody"}).text,
+    ]
+    for page in pages:
+        scripts = re.findall(r"<script[^>]*>", page)
+        assert scripts == ['<script src="/static/inspector.js" defer>']
+        assert not re.search(r"<(img|i|b|u|k|kind|er)\b", page)
+        seen = re.sub(r'value="[^"]*"', "", page)  # what a form sends back must be the id itself
+        assert not set(seen) & set("\x1b\u202e\x00")
+    raw = made.get("/raw", params={"id": name, "seq": 1})
+    assert raw.headers["content-type"] == "text/plain; charset=utf-8"
+    assert raw.text == HOSTILE
+
+
+def test_five_megabytes_in_one_line_do_not_fill_the_page(client: Client, url: str) -> None:
+    with everturn.open(url) as store:
+        store.add_messages("large", [ChatMessage("user", "x" * 5_000_000)])
+    made = client()
+    page = made.get("/session", params={"id": "large"})
+    assert len(page.content) < 100_000
+    assert "all 5,000,000 characters" in page.text
+    assert len(made.get("/raw", params={"id": "large", "seq": 1}).content) == 5_000_000
+
+
+def test_a_password_is_never_shown() -> None:
+    assert without_password("postgresql://me:secret@host:5432/db?x=secret") == "postgresql://me:***@host/db"
+    assert without_password("sqlite:///memory.db?ttl=3") == "sqlite:///memory.db"
+
+
+def test_elements_escape_by_construction() -> None:
+    assert (
+        tag("p", "<b>", tag("b", "&"), title='"', hidden=True, id=None)
+        == '<p title="&quot;" hidden>&lt;b&gt;<b>&amp;</b></p>'
+    )
+    assert shown("a\u202eb") == 'a<span class="unseen">U+202E</span>b'
+    assert named("a\x00b") == "a[U+0000]b"
