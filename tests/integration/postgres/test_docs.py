@@ -13,7 +13,7 @@ from psycopg_pool import ConnectionPool
 
 import everturn
 from everturn.testing.servers import PostgresServer
-from tests.integration.postgres.writers import turn
+from tests.integration.writers import turn
 
 PAGE = Path(__file__).parents[3] / "docs" / "storage-postgres.md"
 SNIPPET = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

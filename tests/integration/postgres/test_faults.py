@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
@@ -15,14 +15,15 @@ import everturn
 from everturn import MemoryStoreBackendError
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import PostgresServer, postgres_server, wait_until
-from tests.integration.postgres.writers import Ledger, Tasks, Threads, turn
+from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns
 
 SLACK = 1.5  # seconds that a busy machine may add to a time-out
 
 
-def progress(ledger: Ledger, more: int) -> None:
-    before = len(ledger.acknowledged)
-    wait_until(lambda: len(ledger.acknowledged) >= before + more, "the writers to go on", 30)
+def checked(ledger: Ledger, url: str) -> None:
+    """What the writers were told is so, for a store that was opened after all that happened."""
+    with everturn.open(url, timeout=20) as store:
+        ledger.check(store)
 
 
 # --- connections that end --------------------------------------------------------------------------------------------
@@ -33,46 +34,45 @@ TERMINATE = """
 """
 
 
-@pytest.mark.parametrize("face", ["threads", "tasks"])
+@pytest.mark.parametrize("face", FACES)
 def test_terminated_connections_are_nobodys_business(face: str, url: str, beside: psycopg.Connection[Any]) -> None:
     ledger = Ledger()
-    with everturn.open(url, timeout=20) as store:
-        writers = Threads(store, ledger) if face == "threads" else Tasks(url, ledger, timeout=20)
-        progress(ledger, 5)
-        for _ in range(60):
+    with Writers(face, url, ledger, turns, every_kind, count=6, timeout=20):
+        for _ in range(40):
+            ledger.progress(4)
             beside.execute(TERMINATE)
-            time.sleep(0.02)
-        progress(ledger, 5)
-        writers.stop()
-        assert ledger.errors == []
-        ledger.check(store)
+    assert ledger.errors == []
+    checked(ledger, url)
 
 
-@pytest.mark.parametrize("face", ["threads", "tasks"])
+@pytest.mark.parametrize("face", FACES)
 def test_a_killed_server_loses_nothing_it_acknowledged(face: str) -> None:
     ledger = Ledger()
     with postgres_server() as server:
-        with everturn.open(server.url, timeout=2) as store:
-            writers = Threads(store, ledger) if face == "threads" else Tasks(server.url, ledger, timeout=2)
-            progress(ledger, 20)
-            server.kill()
-            server.restart()
-            progress(ledger, 20)
-            writers.stop()
-        with everturn.open(server.url, timeout=10) as store:
-            ledger.check(store)
+        with Writers(face, server.url, ledger, turns, every_kind, count=6, timeout=2):
+            for _ in range(2):
+                ledger.progress(40)
+                server.kill()
+                server.restart()
+            ledger.progress(40)
+        checked(ledger, server.url)
 
 
-def test_a_server_that_restarts_within_the_time_out_goes_unnoticed() -> None:
+ENDS: dict[str, Callable[[PostgresServer], None]] = {"killed": PostgresServer.kill, "shut down": PostgresServer.stop}
+
+
+@pytest.mark.parametrize("how", list(ENDS))
+def test_a_server_that_is_back_within_the_time_out_goes_unnoticed(how: str) -> None:
+    """Killed, or told to shut down, which it tells its clients (AdminShutdown)."""
     ledger = Ledger()
-    with postgres_server() as server, everturn.open(server.url, timeout=30) as store:
-        writers = Threads(store, ledger)
-        progress(ledger, 10)
-        server.restart()
-        progress(ledger, 10)
-        writers.stop()
+    with postgres_server() as server:
+        with Writers("threads", server.url, ledger, turns, every_kind, timeout=30):
+            ledger.progress(20)
+            ENDS[how](server)
+            server.restart()
+            ledger.progress(20)
         assert ledger.errors == []
-        ledger.check(store)
+        checked(ledger, server.url)
 
 
 # --- a server that says nothing --------------------------------------------------------------------------------------
@@ -85,29 +85,19 @@ def pausable() -> Iterator[PostgresServer]:
         server.resume()
 
 
-def test_every_call_on_a_paused_server_ends_in_time_with_a_doubt(pausable: PostgresServer) -> None:
-    with everturn.open(pausable.url, timeout=1) as store, everturn.open(pausable.url, timeout=10) as patient:
-        store.add_messages("a", turn("first"))
+@pytest.mark.parametrize("face", FACES)
+def test_a_server_that_hangs_leaves_one_copy_of_everything(face: str, pausable: PostgresServer) -> None:
+    """Longer than the time-out, with writers under way: an error that tells, then one copy of each."""
+    ledger = Ledger()
+    with Writers(face, pausable.url, ledger, turns, every_kind, count=6, timeout=0.8):
+        ledger.progress(60)
         pausable.pause()
-        began = time.monotonic()
-        with pytest.raises(MemoryStoreBackendError, match="did not answer") as caught:
-            store.add_messages("a", turn("k"), key="k")
-        assert time.monotonic() - began < 1 + SLACK
-        assert caught.value.outcome == "unknown"
-        for call in (store.get_history, store.clear, store.undo, store.erase, store.info, store.save_snapshot):
-            began = time.monotonic()
-            with pytest.raises(MemoryStoreBackendError):
-                call("a")
-            assert time.monotonic() - began < 1 + SLACK, call
-        began = time.monotonic()
-        with pytest.raises(MemoryStoreBackendError):
-            everturn.open(pausable.url, timeout=1)
-        assert time.monotonic() - began < 1 + SLACK
+        ledger.trouble(12)
+        assert "unknown" in {error.outcome for error in ledger.errors}
         pausable.resume()
-        wait_until(lambda: not lingering(pausable), "what was sent to be carried out", 20)
-        patient.add_messages("b", turn("k"), key="k")
-        patient.add_messages("b", turn("k"), key="k")
-        assert len(patient.get_history("b")) == 2
+        ledger.progress(60)
+    wait_until(lambda: not lingering(pausable), "what was sent is carried out", 20)
+    checked(ledger, pausable.url)
 
 
 def lingering(server: PostgresServer) -> bool:
@@ -117,13 +107,26 @@ def lingering(server: PostgresServer) -> bool:
         return bool(connection.execute(ask).fetchone()[0])  # type: ignore[index]
 
 
-def test_a_paused_server_leaves_exactly_one_copy_behind(pausable: PostgresServer) -> None:
+def test_every_call_on_a_paused_server_ends_in_time_with_a_doubt(pausable: PostgresServer) -> None:
+    everturn.open(pausable.url, timeout=20).close()  # which makes the schema
     with everturn.open(pausable.url, timeout=1) as store:
         store.add_messages("a", turn("first"))
         pausable.pause()
-        with pytest.raises(MemoryStoreBackendError) as caught:
-            store.add_messages("a", turn("k"), key="k")
-        assert caught.value.outcome == "unknown"
+        ways: list[Callable[[], Any]] = [
+            lambda: store.add_messages("a", turn("k"), key="k"),
+            lambda: store.get_history("a"),
+            lambda: store.clear("a"),
+            lambda: store.undo("a"),
+            lambda: store.erase("a"),
+            lambda: store.save_snapshot("a"),
+            lambda: everturn.open(pausable.url, timeout=1),
+        ]
+        for number, way in enumerate(ways):
+            began = time.monotonic()
+            with pytest.raises(MemoryStoreBackendError, match=r"did not answer|could not be reached") as caught:
+                way()
+            assert time.monotonic() - began < 1 + SLACK
+            assert number or caught.value.outcome == "unknown"  # the first had a connection, and was sent
         pausable.resume()
     with everturn.open(pausable.url, timeout=10) as store:
         for _ in range(3):
@@ -137,9 +140,13 @@ def test_tasks_on_a_paused_server_end_in_time_too(pausable: PostgresServer) -> N
             await store.add_messages("a", turn("first"))
             pausable.pause()
             began = time.monotonic()
-            calls = [store.add_messages(f"s{number}", turn("k"), key="k") for number in range(20)]
-            calls += [store.get_history("a"), store.info("a"), store.clear("a")]
-            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            changes = [store.add_messages(f"s{number}", turn("k"), key="k") for number in range(20)]
+            outcomes = await asyncio.gather(*changes, return_exceptions=True)
+            assert time.monotonic() - began < 1 + SLACK
+            assert {getattr(outcome, "outcome", outcome) for outcome in outcomes} == {"unknown"}
+            began = time.monotonic()
+            others = [store.get_history("a"), store.info("a"), store.clear("a")]
+            outcomes = await asyncio.gather(*others, return_exceptions=True)
             assert time.monotonic() - began < 1 + SLACK
             assert all(isinstance(outcome, MemoryStoreBackendError) for outcome in outcomes)
             pausable.resume()
@@ -201,6 +208,21 @@ def test_a_change_whose_reply_is_lost_is_made_once(change: str, server: Postgres
         assert outcome.version == before + 1 == other.state("a").version
         assert len(other.changes("a")) == before + 1
         assert other.verify().ok
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_replies_swallowed_in_a_loop_double_nothing(face: str, server: PostgresServer, schema: str) -> None:
+    """Of appends, undos, clears, rollbacks and the rest: whatever is under way."""
+    ledger = Ledger()
+    with (
+        FaultProxy(server.url) as proxy,
+        Writers(face, f"{proxy.url}?schema={schema}", ledger, turns, every_kind, timeout=20),
+    ):
+        for number in range(20):
+            proxy.swallow_next_reply(matching=b"_v1", then="close")
+            wait_until(lambda number=number: proxy.swallowed > number, "a reply is swallowed")  # type: ignore[misc]
+    assert ledger.errors == []
+    checked(ledger, f"{server.url}?schema={schema}")
 
 
 @pytest.mark.parametrize("change", ["append", "undo", "clear", "rollback"])

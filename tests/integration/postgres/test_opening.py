@@ -17,7 +17,7 @@ import everturn
 from everturn import InvalidInput, MemoryStoreBackendError, SchemaTooNew, Unsupported
 from everturn.backends.postgres.schema import CURRENT
 from everturn.testing.servers import PostgresServer
-from tests.integration.postgres.writers import turn
+from tests.integration.writers import turn
 
 
 def test_ten_workers_that_start_at_once_make_one_schema(url: str) -> None:

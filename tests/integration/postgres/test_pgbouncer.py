@@ -14,7 +14,7 @@ import pytest
 
 import everturn
 from everturn.testing.servers import PostgresServer, free_port, wait_until
-from tests.integration.postgres.writers import Ledger, Tasks, Threads, turn
+from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns
 
 PROGRAM = shutil.which("pgbouncer")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not on PATH (apt-get install pgbouncer)")
@@ -57,15 +57,14 @@ def bouncer(server: PostgresServer, tmp_path: Path) -> Iterator[str]:
         process.wait()
 
 
-@pytest.mark.parametrize("face", ["threads", "tasks"])
+@pytest.mark.parametrize("face", FACES)
 def test_writers_behind_a_bouncer_lose_nothing(face: str, bouncer: str, schema: str) -> None:
     ledger = Ledger()
     url = f"{bouncer}?schema={schema}"
+    with Writers(face, url, ledger, turns, every_kind, count=8, timeout=20):
+        ledger.progress(400)
+    assert ledger.errors == []
     with everturn.open(url, timeout=20) as store:
-        writers = Threads(store, ledger, 8) if face == "threads" else Tasks(url, ledger, timeout=20)
-        wait_until(lambda: len(ledger.acknowledged) >= 200, "the writers", 60)
-        writers.stop()
-        assert ledger.errors == []
         ledger.check(store)
 
 

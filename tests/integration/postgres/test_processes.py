@@ -9,7 +9,7 @@ from typing import Any
 
 import everturn
 from everturn import ChatMessage
-from tests.integration.postgres.writers import turn
+from tests.integration.writers import turn
 
 PROCESSES, TURNS, SESSIONS = 6, 40, 8
 

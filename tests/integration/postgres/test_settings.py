@@ -15,7 +15,7 @@ import everturn
 from everturn import MemoryStoreBackendError
 from everturn.backends.findings import HostileSetting
 from everturn.testing.servers import PostgresServer, postgres_server
-from tests.integration.postgres.writers import turn
+from tests.integration.writers import turn
 
 OFF = "-c synchronous_commit=off"
 

@@ -14,9 +14,8 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStoreBackendError, Record, Summary, ToolCall
-from everturn.testing.servers import wait_until
 from tests.contract.places import Clock
-from tests.integration.postgres.writers import Ledger, Threads, turn
+from tests.integration.writers import Ledger, Writers, every_kind, turn, turns
 
 ODD = ["\0", "a\0b", "\u2028", "é\u0301", "\U0001f600", "'; DROP TABLE x; --", "%s", "\\", '"', "{}", "\x7f", "\ufffe"]
 
@@ -169,11 +168,10 @@ def test_cancelled_tasks_leave_whole_turns_or_none(url: str) -> None:
 def test_a_stricter_isolation_by_default_costs_retries_and_nothing_else(url: str, isolation: str) -> None:
     ledger = Ledger()
     setting = f"-c default_transaction_isolation={isolation.replace(' ', chr(92) + ' ')}"
-    with everturn.open(url, timeout=20, options=setting) as store:
-        writers = Threads(store, ledger)
-        wait_until(lambda: len(ledger.acknowledged) >= 60, "the writers", 60)
-        writers.stop()
-        assert ledger.errors == []
+    with Writers("threads", url, ledger, turns, every_kind, timeout=20, options=setting):
+        ledger.progress(150)
+    assert ledger.errors == []
+    with everturn.open(url, timeout=20) as store:
         ledger.check(store)
 
 

@@ -1,4 +1,4 @@
-"""Faults on a real server: nothing acknowledged is lost, nothing is doubled, and every call ends in time."""
+"""Faults on a real server, with writers under way: nothing acknowledged is lost, nothing is doubled, all calls end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import everturn
 from everturn import MemoryStoreBackendError
 from everturn.backends.findings import HostileSetting
 from everturn.testing.proxy import FaultProxy
-from everturn.testing.servers import ValkeyServer, valkey_server
+from everturn.testing.servers import ValkeyServer, valkey_server, wait_until
 from tests.contract.speech import say, user, words
+from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns
 
 SLACK = 1.5  # seconds beyond a time-out that a busy machine may need to notice it
 
@@ -24,7 +25,7 @@ SLACK = 1.5  # seconds beyond a time-out that a busy machine may need to notice 
 @pytest.fixture
 def own() -> Iterator[ValkeyServer]:
     """A server of the test's own, to be broken."""
-    with valkey_server(appendonly=True, appendfsync="always") as server:
+    with valkey_server(appendonly=True, appendfsync="always", enable_debug_command="yes") as server:
         yield server
 
 
@@ -46,94 +47,166 @@ def several(count: int, work: Callable[[int], None]) -> list[BaseException]:
     return raised
 
 
-def exactly_once(store: Any, acknowledged: dict[str, int]) -> None:
-    """Every acknowledged text is there once, at its seq, and no text twice."""
-    history = {message.seq: message.content for message in store.get_history("a")}
-    assert {seq: text for text, seq in acknowledged.items()}.items() <= history.items()
-    assert len(set(history.values())) == len(history)
+def checked(ledger: Ledger, server: Any) -> None:
+    """What the writers were told is so, for a store that was opened after all that happened."""
+    with everturn.open(server.url, timeout=20) as store:
+        ledger.check(store)
+
+
+# --- connections that end, scripts that are forgotten, replies that are lost -----------------------------------------
 
 
 @pytest.mark.parametrize("order", ["SCRIPT FLUSH", "CLIENT KILL TYPE normal SKIPME yes"])
-def test_writers_do_not_notice(server: ValkeyServer, order: str) -> None:
+@pytest.mark.parametrize("face", FACES)
+def test_writers_do_not_notice(server: ValkeyServer, face: str, order: str) -> None:
     """Scripts flushed and connections killed in a loop: the store's own retry covers both."""
-    acknowledged: dict[str, int] = {}
-    done = threading.Event()
+    ledger = Ledger()
+    with (
+        redis.Redis.from_url(server.url) as client,
+        Writers(face, server.url, ledger, turns, every_kind, count=4, timeout=20),
+    ):
+        for _ in range(40):
+            client.execute_command(*order.split())
+            ledger.progress(8)
+    assert ledger.errors == []
+    checked(ledger, server)
 
-    def harass() -> None:
-        with redis.Redis.from_url(server.url) as client:
-            while not done.wait(0.002):
-                client.execute_command(*order.split())
 
-    with everturn.open(server.url, timeout=20) as store:
-
-        def write(number: int) -> None:
-            for turn in range(40):
-                text = f"{number}.{turn}"
-                acknowledged[text] = say(store, "a", text).seqs[0]
-
-        trouble = threading.Thread(target=harass)
-        trouble.start()
-        raised = several(4, write)
-        done.set()
-        trouble.join()
-        assert raised == []
-        assert len(acknowledged) == 160
-        exactly_once(store, acknowledged)
+@pytest.mark.parametrize("face", FACES)
+def test_replies_swallowed_in_a_loop_double_nothing(server: ValkeyServer, face: str) -> None:
+    """Of appends, undos, clears, rollbacks and the rest: whatever is under way."""
+    ledger = Ledger()
+    with (
+        FaultProxy(server.url) as proxy,
+        Writers(face, proxy.url, ledger, turns, every_kind, count=4, timeout=20),
+    ):
+        for number in range(20):
+            proxy.swallow_next_reply(matching=b"EVALSHA", then="close")
+            wait_until(lambda number=number: proxy.swallowed > number, "a reply is swallowed")  # type: ignore[misc]
+    assert ledger.errors == []
+    checked(ledger, server)
 
 
 CHANGES: dict[str, Callable[[Any, Any], Any]] = {
-    "append": lambda store, _: say(store, "a", "new"),
+    "append": lambda store, _: store.add_messages("a", [user("new")]),
     "clear": lambda store, _: store.clear("a"),
     "undo": lambda store, _: store.undo("a"),
     "rollback": lambda store, snapshot: store.rollback_to_snapshot("a", snapshot),
-    "snapshot": lambda store, _: store.save_snapshot("a"),
     "fork": lambda store, _: store.fork("a", "b"),
 }
 
 
-@pytest.mark.parametrize("then", ["close", "silence"])
+@pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("kind", list(CHANGES))
-def test_a_swallowed_reply_makes_no_second_change(server: ValkeyServer, kind: str, then: Any) -> None:
+def test_a_reply_that_never_comes_makes_no_second_change(server: ValkeyServer, kind: str, face: str) -> None:
+    """The connection stays open and silent: the attempt is given up early enough for another."""
+
+    async def awaited(url: str, snapshot: Any) -> Any:
+        async with await everturn.open_async(url, timeout=2.0) as store:
+            return await CHANGES[kind](store, snapshot)
+
     with everturn.open(server.url) as direct, FaultProxy(server.url) as proxy:
-        for word in "123":
-            say(direct, "a", word)
+        say(direct, "a", "1", "2")
         snapshot = direct.save_snapshot("a")
+        say(direct, "a", "3")
+        direct.trim("a", max_messages=1)
+        CHANGES[kind](direct, snapshot)  # the script is known by now
+        direct.erase("b")
+        direct.clear("a")
         say(direct, "a", "4")
-        direct.trim("a", max_messages=2)
+        direct.trim("a", max_messages=0)
         version = direct.info("a").version
-        with everturn.open(proxy.url, timeout=2.0) as store:
-            CHANGES["append"](store, None)  # the script is known by now
-            direct.rollback_to_snapshot("a", direct.save_snapshot("a")) if kind == "rollback" else None
-            version = direct.info("a").version
-            proxy.swallow_next_reply(matching=b"EVALSHA", then=then)
-            CHANGES[kind](store, snapshot)
-            assert direct.info("a").version == version + (kind != "fork")
-            assert direct.verify().ok
+        proxy.swallow_next_reply(matching=b"EVALSHA")
+        if face == "tasks":
+            receipt = asyncio.run(awaited(proxy.url, snapshot))
+        else:
+            with everturn.open(proxy.url, timeout=2.0) as store:
+                receipt = CHANGES[kind](store, snapshot)
+        assert proxy.swallowed == 1
+        assert direct.info("a").version == version + (kind != "fork")
+        assert receipt.version == (1 if kind == "fork" else version + 1)
+        assert direct.verify().ok
 
 
-def test_a_paused_server_ends_every_call_in_time_and_a_retry_finds_one_copy(own: ValkeyServer) -> None:
+@pytest.mark.parametrize("face", FACES)
+def test_every_reply_held_back_is_unknown_and_the_retry_finds_one(server: ValkeyServer, face: str) -> None:
+    ledger = Ledger()
+    with FaultProxy(server.url) as proxy:
+        with Writers(face, proxy.url, ledger, turns, every_kind, count=6, timeout=0.5):
+            ledger.progress(50)
+            proxy.delay(float("inf"))
+            ledger.trouble(24)
+            proxy.restore()
+            ledger.progress(50)
+        assert "unknown" in {error.outcome for error in ledger.errors}
+    checked(ledger, server)
+
+
+# --- a server that dies, or says nothing -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_killed_server_loses_nothing_acknowledged(own: ValkeyServer, face: str) -> None:
+    ledger = Ledger()
+    with Writers(face, own.url, ledger, turns, every_kind, count=6, timeout=15):
+        for _ in range(3):
+            ledger.progress(60)
+            own.kill()
+            own.restart()
+        ledger.progress(60)
+    assert ledger.errors == []  # it was back within the time-out
+    checked(ledger, own)
+
+
+HANGS: dict[str, Callable[[ValkeyServer], None]] = {
+    "paused": lambda server: server.pause(),
+    "asleep": lambda server: threading.Thread(target=put_to_sleep, args=(server,)).start(),
+}
+
+
+def put_to_sleep(server: ValkeyServer) -> None:
+    with redis.Redis.from_url(server.url, socket_timeout=20) as client:
+        client.execute_command("DEBUG", "SLEEP", "2.5")
+
+
+@pytest.mark.parametrize("how", list(HANGS))
+@pytest.mark.parametrize("face", FACES)
+def test_a_server_that_hangs_leaves_one_copy_of_everything(own: ValkeyServer, face: str, how: str) -> None:
+    """Longer than the time-out, with writers under way: an error that tells, then one copy of each."""
+    ledger = Ledger()
+    with Writers(face, own.url, ledger, turns, every_kind, count=6, timeout=0.5):
+        ledger.progress(60)
+        HANGS[how](own)
+        ledger.trouble(24)
+        assert "unknown" in {error.outcome for error in ledger.errors}
+        own.resume()
+        ledger.progress(60)
+    checked(ledger, own)
+
+
+def test_a_paused_server_ends_every_call_in_time(own: ValkeyServer) -> None:
     with everturn.open(own.url, timeout=0.5) as store:
         say(store, "a", "before")
         own.pause()
-        outcomes: dict[int, str] = {}
-
-        def write(number: int) -> None:
+        ways: list[Callable[[], Any]] = [
+            lambda: store.add_messages("a", turn("1"), key="k"),
+            lambda: store.get_history("a"),
+            lambda: store.undo("a"),
+            lambda: store.clear("a"),
+            lambda: store.save_snapshot("a"),
+            store.sessions,
+            lambda: store.erase("a"),
+            lambda: everturn.open(own.url, timeout=0.5),
+        ]
+        for number, way in enumerate(ways):
             began = time.monotonic()
             with pytest.raises(MemoryStoreBackendError) as caught:
-                say(store, "a", f"{number}", key=f"k{number}")
+                way()
             assert time.monotonic() - began < 0.5 + SLACK
-            outcomes[number] = caught.value.outcome
-
-        assert several(8, write) == []
-        began = time.monotonic()
-        with pytest.raises(MemoryStoreBackendError):
-            store.get_history("a")
-        assert time.monotonic() - began < 0.5 + SLACK
+            assert number or caught.value.outcome == "unknown"  # the first had a connection, and was sent
         own.resume()
-        assert "unknown" in outcomes.values()
-        for number in range(8):
-            say(store, "a", f"{number}", key=f"k{number}")
-        assert sorted(words(store, "a")) == sorted(["before", *map(str, range(8))])
+        store.add_messages("a", turn("1"), key="k")
+        assert words(store, "a") == ["before", "1", "1"]
 
 
 def test_a_paused_server_ends_every_awaited_call_in_time(own: ValkeyServer) -> None:
@@ -146,6 +219,7 @@ def test_a_paused_server_ends_every_awaited_call_in_time(own: ValkeyServer) -> N
             ended = await asyncio.gather(*calls, store.get_history("a"), return_exceptions=True)
             assert time.monotonic() - began < 0.5 + SLACK
             assert all(isinstance(error, MemoryStoreBackendError) for error in ended)
+            assert "unknown" in {getattr(error, "outcome", None) for error in ended}
             own.resume()
             for number in range(50):
                 await store.add_messages("a", [user(str(number))], key=f"k{number}")
@@ -153,33 +227,6 @@ def test_a_paused_server_ends_every_awaited_call_in_time(own: ValkeyServer) -> N
             assert sorted(texts) == sorted(["before", *map(str, range(50))])
 
     asyncio.run(main())
-
-
-def test_a_killed_server_loses_nothing_acknowledged(own: ValkeyServer) -> None:
-    acknowledged: dict[str, int] = {}
-    with everturn.open(own.url, timeout=15) as store:
-
-        def write(number: int) -> None:
-            for turn in range(60):
-                text = f"{number}.{turn}"
-                acknowledged[text] = say(store, "a", text).seqs[0]
-
-        def kill() -> None:
-            for _ in range(3):
-                seen = len(acknowledged)
-                while len(acknowledged) < seen + 20:
-                    time.sleep(0.001)
-                own.kill()
-                own.restart()
-
-        trouble = threading.Thread(target=kill)
-        trouble.start()
-        raised = several(4, write)
-        trouble.join()
-        assert raised == []
-        assert len(acknowledged) == 240
-        exactly_once(store, acknowledged)
-        assert store.verify().ok
 
 
 def test_a_server_that_is_not_there_says_so(own: ValkeyServer) -> None:
@@ -196,18 +243,31 @@ def test_a_server_that_is_not_there_says_so(own: ValkeyServer) -> None:
         everturn.open(own.url, timeout=0.2)
 
 
-def test_a_full_server_refuses_without_writing(own: ValkeyServer) -> None:
-    with everturn.open(own.url, timeout=1) as store:
-        say(store, "a", "1")
-        own.command("CONFIG", "SET", "maxmemory", "1")
-        with pytest.raises(MemoryStoreBackendError, match="maxmemory") as caught:
-            say(store, "a", "2")
-        assert caught.value.outcome == "not_written"
-        assert words(store, "a") == ["1"]
-        own.command("CONFIG", "SET", "maxmemory", "0")
-        say(store, "a", "3")
-        assert words(store, "a") == ["1", "3"]
-        assert store.verify().ok
+# --- a server that refuses -------------------------------------------------------------------------------------------
+
+
+REFUSALS: dict[str, tuple[tuple[str, str], tuple[str, str], str]] = {
+    "full": (("maxmemory", "1"), ("maxmemory", "0"), "at its maxmemory; give it more, or erase, trim"),
+    "alone": (("min-replicas-to-write", "1"), ("min-replicas-to-write", "0"), "fewer replicas are connected than min-"),
+}
+
+
+@pytest.mark.parametrize("why", list(REFUSALS))
+@pytest.mark.parametrize("face", FACES)
+def test_a_server_that_refuses_has_not_written(own: ValkeyServer, face: str, why: str) -> None:
+    refuse, relent, text = REFUSALS[why]
+    ledger = Ledger()
+    with Writers(face, own.url, ledger, turns, every_kind, count=4, timeout=0.3):
+        ledger.progress(40)
+        own.command("CONFIG", "SET", *refuse)
+        ledger.trouble(16)
+        with everturn.open(own.url, warnings="off") as store:
+            store.get_history("s0")  # reads go on
+        own.command("CONFIG", "SET", *relent)
+        ledger.progress(40)
+    assert {error.outcome for error in ledger.errors} == {"not_written"}
+    assert all(text in str(error) for error in ledger.errors)
+    checked(ledger, own)
 
 
 def test_an_exhausted_pool_is_an_error_in_time(own: ValkeyServer) -> None:
@@ -221,32 +281,20 @@ def test_an_exhausted_pool_is_an_error_in_time(own: ValkeyServer) -> None:
         assert any("connections stayed busy" in str(error) for error in raised)
 
 
-def test_replicas_are_waited_for_and_too_few_is_unknown() -> None:
-    with (
-        valkey_server(replicas=1, appendonly=True) as server,
-        everturn.open(server.url, wait_replicas=1, timeout=2) as store,
-    ):
-        say(store, "a", "1", key="one")
-        replica = redis.Redis.from_url(server.replicas[0].url)
-        assert replica.xlen("everturn:{:a}:log") == 1
-        replica.close()
-        server.replicas[0].pause()
-        began = time.monotonic()
-        with pytest.raises(MemoryStoreBackendError, match="0 of the 1 replicas") as caught:
-            say(store, "a", "2", key="two")
-        assert time.monotonic() - began < 2 + SLACK
-        assert caught.value.outcome == "unknown"
-        with pytest.raises(MemoryStoreBackendError):  # a replay proves nothing either
-            say(store, "a", "2", key="two")
-        server.replicas[0].resume()
-        assert say(store, "a", "2", key="two").replayed
-        assert words(store, "a") == ["1", "2"]
+@pytest.mark.parametrize("face", FACES)
+def test_a_read_only_replica_is_named_as_such(face: str) -> None:
+    async def awaited(url: str) -> None:
+        async with await everturn.open_async(url, timeout=0.3) as store:
+            await store.add_messages("a", [user("1")])
 
-
-def test_a_read_only_replica_is_named_as_such() -> None:
-    with valkey_server(replicas=1, appendonly=True) as server:
-        with pytest.warns(HostileSetting, match="read-only replica"):
-            store = everturn.open(server.replicas[0].url, timeout=0.3)
-        with store, pytest.raises(MemoryStoreBackendError, match="read-only replica") as caught:
+    def blocking(url: str) -> None:
+        with everturn.open(url, timeout=0.3) as store:
             say(store, "a", "1")
+
+    with valkey_server(replicas=1, appendonly=True) as server:
+        with (
+            pytest.warns(HostileSetting, match="a read-only replica"),
+            pytest.raises(MemoryStoreBackendError, match="read-only replica; connect to its master") as caught,
+        ):
+            asyncio.run(awaited(server.replicas[0].url)) if face == "tasks" else blocking(server.replicas[0].url)
         assert caught.value.outcome == "not_written"

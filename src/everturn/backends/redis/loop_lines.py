@@ -138,7 +138,7 @@ class _Letter:
         if not self.waiter.done():
             # Each caller gets an error of its own: the engine above writes on it.
             self.waiter.set_exception(
-                MemoryStoreBackendError(str(error), outcome=error.outcome, transient=error.transient)
+                MemoryStoreBackendError(*error.args, outcome=error.outcome, transient=error.transient)
             )
 
 

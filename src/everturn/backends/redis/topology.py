@@ -85,7 +85,7 @@ class Unmet:
         except MemoryStoreBackendError as exc:
             self._pending = True
             # Whatever became of the greeting: what the caller wants was not sent.
-            raise MemoryStoreBackendError(str(exc), outcome="not_written", transient=exc.transient) from exc
+            raise MemoryStoreBackendError(*exc.args, outcome="not_written", transient=exc.transient) from exc
         except BaseException:
             self._pending = True
             raise
@@ -130,7 +130,7 @@ class Watched:
             try:
                 (answer,) = await self._lines.exchange(sentinel, [question], by)
             except MemoryStoreBackendError as exc:
-                said.append(str(exc))
+                said.append(exc.args[0])
                 continue
             if isinstance(answer, list):
                 self._sentinels.insert(0, self._sentinels.pop(number))  # ask the one that answered first next time
@@ -191,7 +191,7 @@ class Cluster:
             try:
                 (answer,) = await self._lines.exchange(node, [("CLUSTER", "SLOTS")], by)
             except MemoryStoreBackendError as exc:
-                said.append(str(exc))
+                said.append(exc.args[0])
                 continue
             if isinstance(answer, Refusal):
                 said.append(answer.text)
