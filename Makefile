@@ -56,9 +56,9 @@ clean:
 	@$*/bin/python $(INSTALL) -e .
 	@touch $@
 
-%/.dev: %/.core requirements/dev.txt
-	@echo "installing the development tools into $*"
-	@$*/bin/python $(INSTALL) -r requirements/dev.txt
+%/.dev: %/.core requirements/dev.txt requirements/frameworks.txt
+	@echo "installing the development tools and the frameworks into $*"
+	@$*/bin/python $(INSTALL) -r requirements/dev.txt -r requirements/frameworks.txt
 	@touch $@
 
 %/.bench: %/.core requirements/bench.txt
