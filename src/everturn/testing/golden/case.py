@@ -68,11 +68,13 @@ class DatabaseFile:
 
     def _artifact(self, stage: str) -> Path:
         artifact = names.artifact(self._test.folder, test=self._test.test, database=self._name, stage=stage)
-        other = self._stages.setdefault(names.same_file_key(artifact), stage)
-        if other is not stage:
+        key = names.same_file_key(artifact)
+        if key in self._stages:
             raise GoldenError(
-                f"two checks would write one artifact, {artifact.name}: {other!r} and {stage!r}. Rename one of them"
+                f"two checks would write one artifact, {artifact.name}: {self._stages[key]!r} and {stage!r}. "
+                "Give each check of a test a name of its own"
             )
+        self._stages[key] = stage
         return artifact
 
     def _draft(self, artifact: Path) -> None:

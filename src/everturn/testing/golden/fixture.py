@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from everturn.testing.golden import processes
 from everturn.testing.golden.case import Case
@@ -13,6 +13,21 @@ from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
 from everturn.testing.golden.masks import Mask
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+
+def _said_here(method: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Raise what we say as if it were raised where the test called us: the way it took in here is no help."""
+
+    @wraps(method)
+    def said(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        __tracebackhide__ = True
+        try:
+            return method(*args, **kwargs)
+        except (GoldenError, SnapshotMismatch) as exc:
+            raise type(exc)(str(exc)) from None
+
+    return said
 
 
 class Database:
@@ -20,16 +35,15 @@ class Database:
 
     def __init__(self, case: Case, name: str) -> None:
         self._case = case
-        with _said_here():
-            self._file = case.file(name)
+        self._file = case.file(name)
 
     @property
+    @_said_here
     def path(self) -> Path:
         """The file of this test alone: a copy of its start, or no file yet. Work on it as you like, from anywhere."""
-        __tracebackhide__ = True
-        with _said_here():
-            return self._file.path()
+        return self._file.path()
 
+    @_said_here
     def mask(
         self,
         *columns: str,
@@ -46,20 +60,17 @@ class Database:
         Columns named in one call may refer to each other by short strings and integers; longer values are the same
         wherever they are. A mask that finds nothing, in the file or its artifact, fails the test; `missing_ok` lets it.
         """
-        __tracebackhide__ = True
-        with _said_here():
-            self._file.masks.append(Mask.of(columns, pattern=pattern, types=types, missing_ok=missing_ok))
+        self._file.masks.append(Mask.of(columns, pattern=pattern, types=types, missing_ok=missing_ok))
 
+    @_said_here
     def check(self, stage: str) -> None:
         """Compare the file as it is now with the artifact of this stage; in an update, write that when the test passes.
 
         Raises SnapshotMismatch, with the difference.
         """
-        __tracebackhide__ = True
         if not stage.strip():
             raise GoldenError("a stage needs a name, such as check('after the first rollback')")
-        with _said_here():
-            self._file.check(stage)
+        self._file.check(stage)
 
 
 class SnapshotDb(Database):
@@ -70,10 +81,12 @@ class SnapshotDb(Database):
         self.timeout: float = processes.TIMEOUT
         """Seconds that `run` and `kill_during` give a function before they kill it."""
 
+    @_said_here
     def __getitem__(self, name: str) -> Database:
         """The database of that name, with a start of its own (database= in the mark) and artifacts of its own."""
         return Database(self._case, name)
 
+    @_said_here
     def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
         """Call a function in a new process. Returns what it returned, raises what it raised there.
 
@@ -81,9 +94,9 @@ class SnapshotDb(Database):
         to its end. Arguments, result and error are pickled. May be called from several threads at once.
         """
         __tracebackhide__ = True
-        with _said_here():
-            return processes.run(function, args, kwargs, timeout=self.timeout)
+        return processes.run(function, args, kwargs, timeout=self.timeout)
 
+    @_said_here
     def kill_during(self, function: Callable[..., object], /, *args: Any, at: int, **kwargs: Any) -> str:
         """Call a function in a new process that dies of kill -9 just before its SQL statement number `at`, from 1.
 
@@ -91,15 +104,4 @@ class SnapshotDb(Database):
         ValueError if the function was done before.
         """
         __tracebackhide__ = True
-        with _said_here():
-            return processes.kill_during(function, args, kwargs, at=at, timeout=self.timeout)
-
-
-@contextmanager
-def _said_here() -> Iterator[None]:
-    """Raise what we say as if it were raised where the test called us: the way it took in here is no help."""
-    __tracebackhide__ = True
-    try:
-        yield
-    except (GoldenError, SnapshotMismatch) as exc:
-        raise exc.with_traceback(None) from None
+        return processes.kill_during(function, args, kwargs, at=at, timeout=self.timeout)

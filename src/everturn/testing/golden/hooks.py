@@ -96,9 +96,8 @@ class Hooks:
 
     # --- tests -------------------------------------------------------------------------------------------------------
 
-    @pytest.hookimpl(
-        wrapper=True, trylast=True
-    )  # innermost: what we find is found by the test, before anything else ends
+    # trylast, so innermost: to all other plugins, what we find is found by the test itself.
+    @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
         if marks.is_stray(item):
             pytest.fail(

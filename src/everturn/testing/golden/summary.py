@@ -12,9 +12,14 @@ import pytest
 
 from everturn.testing.golden import names
 from everturn.testing.golden.marks import home_of
-from everturn.testing.golden.run import Run
+from everturn.testing.golden.run import LARGE, Run
 
 _PARTIAL = ("keyword", "markexpr", "deselect", "lf", "stepwise", "ignore", "ignore_glob", "collectonly")
+
+
+def _size(path: Path) -> str:
+    size = path.stat().st_size if path.exists() else 0
+    return f" ({size / LARGE:.1f} MiB: large for git)" if size > LARGE else ""
 
 
 class Summary:
@@ -51,7 +56,7 @@ class Summary:
 
     def lines(self) -> list[str]:
         run = self._run
-        said = [f"written: {run.shown(path)}" for path in sorted(set(run.written))]
+        said = [f"written: {run.shown(path)}{_size(path)}" for path in sorted(set(run.written))]
         unused = self._unused() if self._is_complete and not self.deselected else []
         if unused:
             said.append("no test uses these any more; delete them, if that is right:")

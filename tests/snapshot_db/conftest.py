@@ -1,0 +1,104 @@
+"""A small project with tests of its own, run by pytest as its owner would."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PLUGIN = "everturn.testing.plugin"
+
+
+class Project:
+    """A folder with tests in it. Only our plugin is loaded, unless another is asked for by name."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self._pytester = pytester
+        self.root = pytester.path
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), "utf-8")
+        return path
+
+    def tests(self, text: str, name: str = "test_it.py") -> Path:
+        return self.write(name, MEMORY + textwrap.dedent(text))
+
+    def pytest(self, *args: str) -> pytest.RunResult:
+        """Run pytest in this process: quick, and as good unless processes or other plugins matter."""
+        return self._pytester.runpytest_inprocess("-p", PLUGIN, "-p", "no:cacheprovider", *args)
+
+    def update(self, *args: str) -> pytest.RunResult:
+        return self.pytest("--snapshot-update", *args)
+
+    def files(self) -> dict[str, str]:
+        """Every file below the root but Python's, with a digest of its content and the time it was changed."""
+        return {
+            str(
+                path.relative_to(self.root)
+            ): f"{hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_mtime_ns}"
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file() and "__pycache__" not in path.parts
+        }
+
+    def artifacts(self) -> list[str]:
+        return [name for name in self.files() if not name.endswith(".py")]
+
+
+# What the tests in a project have at hand.
+MEMORY = """\
+import sqlite3
+import pytest
+
+def make(path):
+    db = sqlite3.connect(path)
+    db.executescript(
+        "CREATE TABLE messages (id INTEGER PRIMARY KEY, body TEXT);"
+        "CREATE TABLE snapshots (id TEXT PRIMARY KEY, label TEXT);"
+        "INSERT INTO messages (body) VALUES ('hello'), ('world');"
+        "INSERT INTO snapshots VALUES ('snap-1', 'first');"
+    )
+    db.close()
+
+def say(path, *bodies):
+    db = sqlite3.connect(path)
+    db.executemany("INSERT INTO messages (body) VALUES (?)", [(body,) for body in bodies])
+    db.commit()
+    db.close()
+
+def wipe(path):
+    db = sqlite3.connect(path)
+    db.execute("DELETE FROM snapshots")
+    db.commit()
+    db.close()
+
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.delenv("CI", raising=False)
+    return Project(pytester)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Callable[..., Path]:
+    """Makes a SQLite file from a script."""
+    count = iter(range(1000))
+
+    def make(script: str = "", *, path: Path | None = None) -> Path:
+        path = path or tmp_path / f"made-{next(count)}.sqlite"
+        db = sqlite3.connect(path)
+        db.executescript(script)
+        db.commit()
+        db.close()
+        return path
+
+    return make
