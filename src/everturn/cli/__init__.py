@@ -14,7 +14,7 @@ def main() -> None:
     from everturn.errors import MemoryStoreError
 
     try:
-        app()
+        app(prog_name="everturn")
     except (MemoryStoreError, OSError) as error:
         from everturn.cli.output import clean
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from everturn.cli import act, backup, golden, log, look, serve, trust
+from everturn.cli import act, backup, golden, log, look, move, serve, trust
 from everturn.cli.demo import demo
 
 GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
@@ -66,7 +66,7 @@ def everturn(
 
 
 def _register(group: str, **commands: Callable[..., Any]) -> None:
-    GROUPS[group] = {name.replace("_", "-"): command for name, command in commands.items()}
+    GROUPS[group] = {name.rstrip("_").replace("_", "-"): command for name, command in commands.items()}
     for name, command in GROUPS[group].items():
         app.command(name)(command)
 
@@ -95,7 +95,7 @@ _register(
     set_ttl=act.set_ttl,
     compact=act.compact,
 )
-_register("Move", backup=backup.backup)
+_register("Move", export=move.export, import_=move.import_, copy=move.copy, backup=backup.backup)
 _register("Trust", verify=trust.verify)
 app.add_typer(golden.app, name="golden")
 GROUPS["Trust"]["golden"] = golden.app

@@ -13,7 +13,15 @@ import typer
 if TYPE_CHECKING:
     from everturn.testing.golden.masks import Mask
 
-app = typer.Typer(help="Read and compare SQLite files, as snapshot_db does.", no_args_is_help=True)
+HELP = """Read and compare SQLite files, as snapshot_db does.
+
+\b
+Examples:
+  everturn golden show tests/snapshots/test_memory/test_rollback.sqlite
+  everturn golden diff before.sqlite after.sqlite
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True)
 
 
 @app.command()

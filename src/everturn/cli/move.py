@@ -1,0 +1,136 @@
+"""The commands that move sessions: export, import, copy. (backup.py copies a file whole.)"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from everturn.cli.opening import URL, opened, session_in
+from everturn.cli.output import clean, console, print_json
+from everturn.model import CopyProgress, CopyReport
+from everturn.words import count
+
+JSON = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+
+
+def export(
+    url: URL,
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="[SESSION]...", help="Which; else all.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else standard output.")] = None,
+) -> None:
+    """Write sessions as lines of JSON.
+
+    Everything of them: history, branches, snapshots, undo, keys, what is left of a TTL. Each session is as it was at
+    one moment, and is written only once all of it was read and found sound. docs/storage.md describes the lines.
+
+    \b
+    Examples:
+      everturn export sqlite:///memory.db > memory.jsonl
+      everturn export redis://localhost customer-42 customer-43 -o two.jsonl
+      everturn export sqlite:///memory.db | gzip > memory.jsonl.gz
+    """
+    from everturn.filing import write_sessions
+
+    with opened(url) as store:
+        for name in sessions or ():
+            session_in(store, name)
+        if output is None:
+            written = write_sessions(store, sessions or None, sys.stdout.buffer.write)
+            sys.stdout.buffer.flush()
+        else:
+            part = output.with_name(f"{output.name}.part")
+            try:
+                with part.open("wb") as file:
+                    written = write_sessions(store, sessions or None, file.write)
+                part.replace(output)
+            finally:
+                part.unlink(missing_ok=True)
+    sys.stderr.write(f"{count(written, 'session')} written\n")
+
+
+def import_(
+    url: URL,
+    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; else standard input.")] = None,
+    json: JSON = False,
+) -> None:
+    """Bring sessions from an export into a store.
+
+    Nothing is written before the whole file was found sound. A session that is absent is imported, one that is there is
+    skipped, an earlier state of it is extended; anything else is a conflict, reported and left alone (exit code 1).
+
+    \b
+    Examples:
+      everturn import sqlite:///other.db memory.jsonl
+      gunzip -c memory.jsonl.gz | everturn import redis://localhost
+    """
+    from everturn.filing import read_sessions
+
+    with opened(url, create=True) as store, _bar() as tell:
+        if file is None:
+            report = read_sessions(sys.stdin.buffer, store, tell)
+        else:
+            with file.open("rb") as lines:
+                report = read_sessions(lines, store, tell)
+    _print(report, json=json)
+
+
+def copy(
+    source: URL,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The URL of the store to copy into.")],
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="[SESSION]...", help="Which; else all.")] = None,
+    json: JSON = False,
+) -> None:
+    """Copy sessions from one store into another, of any engines.
+
+    Everything arrives, each session in one step, and is compared when it is there. Both stores may be in use. Cut off,
+    run it again, and it goes on; run twice, it changes nothing. Conflicts are reported and left alone (exit code 1).
+
+    \b
+    Examples:
+      everturn copy sqlite:///memory.db redis://localhost
+      everturn copy redis://localhost postgresql://host/db customer-42
+    """
+    import everturn
+
+    with opened(source) as here, opened(target, create=True) as there, _bar() as tell:
+        for name in sessions or ():
+            session_in(here, name)
+        report = everturn.copy(here, there, sessions or None, tell)
+    _print(report, json=json)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[CopyProgress], None]]:
+    """A bar in a terminal, on stderr; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not os.isatty(2)) as progress:
+        task = progress.add_task("", total=None)
+
+        def tell(step: CopyProgress) -> None:
+            told = f"{step.sessions:,} sessions; {clean(step.session_id)[:40]}, {step.entries:,} entries"
+            progress.update(task, description=told, completed=step.sessions, total=step.total)
+
+        yield tell
+
+
+def _print(report: CopyReport, *, json: bool) -> None:
+    if json:
+        print_json([report])
+    else:
+        screen = console()
+        numbers = [(report.imported, "imported"), (report.extended, "extended"), (report.skipped, "there already")]
+        numbers += [(report.absent, "gone meanwhile"), (report.behind, "changed meanwhile: copy again")]
+        told = ", ".join(f"{number:,} {what}" for number, what in numbers if number) or "nothing to do"
+        screen.print(f"{told}; {report.verified:,} compared and equal")
+        for session_id, why in report.conflicts:
+            screen.print(f"conflict: {clean(session_id)!r}: {clean(why)}", soft_wrap=True)
+    raise typer.Exit(0 if report.ok else 1)
