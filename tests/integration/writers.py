@@ -124,14 +124,14 @@ async def turns(store: Any, ledger: Ledger, writer: int, is_over: Callable[[], b
             ledger.note(session_id, key, None)
 
 
-CHANGES: dict[str, Callable[[Any, str, Any, str], Any]] = {
-    "append": lambda store, name, _, key: store.add_messages(name, turn(key), key=key),
+CHANGES: dict[str, Callable[[Any, str, Any, str | None], Any]] = {
+    "append": lambda store, name, _, key: store.add_messages(name, turn("x"), key=key),
     "snapshot": lambda store, name, _, key: store.save_snapshot(name, key=key),
     "rollback": lambda store, name, snapshot, key: store.rollback_to_snapshot(name, snapshot, key=key),
     "undo": lambda store, name, _, key: store.undo(name, key=key),
     "clear": lambda store, name, _, key: store.clear(name, key=key),
     "trim": lambda store, name, _, key: store.trim(name, max_messages=2, key=key),
-    "replace": lambda store, name, _, key: store.replace(name, turn(key), after=0, key=key),
+    "replace": lambda store, name, _, key: store.replace(name, turn("y"), after=0, key=key),
     "ttl": lambda store, name, _, key: store.set_ttl(name, 1000, key=key),
     "delete_snapshot": lambda store, name, snapshot, key: store.delete_snapshot(name, snapshot, key=key),
 }
@@ -145,19 +145,36 @@ ROUND = (
 async def every_kind(store: Any, ledger: Ledger, writer: int, is_over: Callable[[], bool], rest: Rest) -> None:
     """Every kind of change in turn, to a session of its own. An error is noted, and the same change tried again with
     the same key: it is made once, so it makes the next version."""
-    name, snapshot = f"own{writer}", None
-    kinds = ledger.kinds.setdefault(name, [])
-    for kind in cycle(ROUND):
+
+    async def insist(kind: str, snapshot: Any, number: int) -> Any:
         gives_up = time.monotonic() + GIVES_UP
         while True:
             try:
-                made = await _settled(CHANGES[kind](store, name, snapshot, f"{len(kinds)}"))
-                break
+                return await _settled(CHANGES[kind](store, f"own{writer}", snapshot, str(number)))
             except MemoryStoreBackendError as exc:
                 ledger.errors.append(exc)
                 if time.monotonic() > gives_up:
                     raise
                 await rest()
+
+    await _rounds(ledger, f"own{writer}", is_over, insist)
+
+
+async def without_keys(store: Any, ledger: Ledger, writer: int, is_over: Callable[[], bool], _: Rest) -> None:
+    """The same without a key: only the store's own call id stands between a retry and a second change. An error ends
+    it, for nobody could tell what became of the change."""
+
+    async def once(kind: str, snapshot: Any, _: int) -> Any:
+        return await _settled(CHANGES[kind](store, f"bare{writer}", snapshot, None))
+
+    await _rounds(ledger, f"bare{writer}", is_over, once)
+
+
+async def _rounds(ledger: Ledger, name: str, is_over: Callable[[], bool], make: Callable[..., Awaitable[Any]]) -> None:
+    snapshot = None
+    kinds = ledger.kinds.setdefault(name, [])
+    for kind in cycle(ROUND):
+        made = await make(kind, snapshot, len(kinds))
         kinds.append(kind)
         assert made.version == len(kinds), f"the {kind} made version {made.version}, not {len(kinds)}"
         snapshot = made if kind == "snapshot" else snapshot

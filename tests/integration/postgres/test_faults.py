@@ -15,7 +15,7 @@ import everturn
 from everturn import MemoryStoreBackendError
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import PostgresServer, postgres_server, wait_until
-from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns
+from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
 
 SLACK = 1.5  # seconds that a busy machine may add to a time-out
 
@@ -37,7 +37,7 @@ TERMINATE = """
 @pytest.mark.parametrize("face", FACES)
 def test_terminated_connections_are_nobodys_business(face: str, url: str, beside: psycopg.Connection[Any]) -> None:
     ledger = Ledger()
-    with Writers(face, url, ledger, turns, every_kind, count=6, timeout=20):
+    with Writers(face, url, ledger, turns, every_kind, without_keys, count=6, timeout=20):
         for _ in range(40):
             ledger.progress(4)
             beside.execute(TERMINATE)
@@ -66,7 +66,7 @@ def test_a_server_that_is_back_within_the_time_out_goes_unnoticed(how: str) -> N
     """Killed, or told to shut down, which it tells its clients (AdminShutdown)."""
     ledger = Ledger()
     with postgres_server() as server:
-        with Writers("threads", server.url, ledger, turns, every_kind, timeout=30):
+        with Writers("threads", server.url, ledger, turns, every_kind, without_keys, timeout=30):
             ledger.progress(20)
             ENDS[how](server)
             server.restart()
@@ -216,7 +216,7 @@ def test_replies_swallowed_in_a_loop_double_nothing(face: str, server: PostgresS
     ledger = Ledger()
     with (
         FaultProxy(server.url) as proxy,
-        Writers(face, f"{proxy.url}?schema={schema}", ledger, turns, every_kind, timeout=20),
+        Writers(face, f"{proxy.url}?schema={schema}", ledger, turns, every_kind, without_keys, timeout=20),
     ):
         for number in range(20):
             proxy.swallow_next_reply(matching=b"_v1", then="close")

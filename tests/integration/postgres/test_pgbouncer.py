@@ -14,7 +14,7 @@ import pytest
 
 import everturn
 from everturn.testing.servers import PostgresServer, free_port, wait_until
-from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns
+from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
 
 PROGRAM = shutil.which("pgbouncer")
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="pgbouncer is not on PATH (apt-get install pgbouncer)")
@@ -61,7 +61,7 @@ def bouncer(server: PostgresServer, tmp_path: Path) -> Iterator[str]:
 def test_writers_behind_a_bouncer_lose_nothing(face: str, bouncer: str, schema: str) -> None:
     ledger = Ledger()
     url = f"{bouncer}?schema={schema}"
-    with Writers(face, url, ledger, turns, every_kind, count=8, timeout=20):
+    with Writers(face, url, ledger, turns, every_kind, without_keys, count=8, timeout=20):
         ledger.progress(400)
     assert ledger.errors == []
     with everturn.open(url, timeout=20) as store:

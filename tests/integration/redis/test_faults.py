@@ -17,7 +17,7 @@ from everturn.backends.findings import HostileSetting
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import ValkeyServer, valkey_server, wait_until
 from tests.contract.speech import say, user, words
-from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns
+from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
 
 SLACK = 1.5  # seconds beyond a time-out that a busy machine may need to notice it
 
@@ -63,7 +63,7 @@ def test_writers_do_not_notice(server: ValkeyServer, face: str, order: str) -> N
     ledger = Ledger()
     with (
         redis.Redis.from_url(server.url) as client,
-        Writers(face, server.url, ledger, turns, every_kind, count=4, timeout=20),
+        Writers(face, server.url, ledger, turns, every_kind, without_keys, count=4, timeout=20),
     ):
         for _ in range(40):
             client.execute_command(*order.split())
@@ -78,7 +78,7 @@ def test_replies_swallowed_in_a_loop_double_nothing(server: ValkeyServer, face: 
     ledger = Ledger()
     with (
         FaultProxy(server.url) as proxy,
-        Writers(face, proxy.url, ledger, turns, every_kind, count=4, timeout=20),
+        Writers(face, proxy.url, ledger, turns, every_kind, without_keys, count=4, timeout=20),
     ):
         for number in range(20):
             proxy.swallow_next_reply(matching=b"EVALSHA", then="close")
@@ -148,7 +148,7 @@ def test_every_reply_held_back_is_unknown_and_the_retry_finds_one(server: Valkey
 @pytest.mark.parametrize("face", FACES)
 def test_a_killed_server_loses_nothing_acknowledged(own: ValkeyServer, face: str) -> None:
     ledger = Ledger()
-    with Writers(face, own.url, ledger, turns, every_kind, count=6, timeout=15):
+    with Writers(face, own.url, ledger, turns, every_kind, without_keys, count=6, timeout=15):
         for _ in range(3):
             ledger.progress(60)
             own.kill()
