@@ -41,6 +41,9 @@ class _Entry(
             if name not in {"seq", "created_at"}
         )
 
+    def __ne__(self, other: object) -> bool:  # a Struct has one of its own, which knows nothing of the above
+        return not self == other
+
     __hash__ = None  # type: ignore[assignment]  # an entry holds dicts and lists
 
 
@@ -213,6 +216,9 @@ class SessionState(msgspec.Struct, frozen=True, eq=False):
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionState) and self._comparable() == other._comparable()
+
+    def __ne__(self, other: object) -> bool:  # a Struct has one of its own, which knows nothing of the above
+        return not self == other
 
     __hash__ = None  # type: ignore[assignment]  # it holds entries
 
