@@ -17,6 +17,7 @@ from everturn.backends.findings import Finding, say
 from everturn.backends.postgres import checks, listing, moves, reads, requests, schema, statements, verify
 from everturn.backends.postgres.batches import Batches
 from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
+from everturn.backends.postgres.requests import PlainAppend
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
 from everturn.errors import MemoryStoreBackendError
@@ -90,10 +91,9 @@ class PostgresBackend:
         (row,) = await self._port.run(self._change_call([request], deadline - time.monotonic()), deadline)
         return requests.outcome(request, row)
 
-    def _change_call(self, changes: Sequence[ChangeRequest], patience: float) -> Call:
+    def _change_call(self, changes: Sequence[ChangeRequest], patience: float) -> Call | PlainAppend:
         if len(changes) == 1 and requests.is_plain(changes[0]):
-            plain = (self._namespace, *requests.encode_plain(changes[0]), _lock_timeout(patience), self._now())
-            return Call(self._sql["append"], plain, writes=True)
+            return PlainAppend(self._sql["append"], self._namespace, changes[0], _lock_timeout(patience), self._now())
         if len(changes) > 1 and requests.are_plain(changes):
             many = (self._namespace, *requests.encode_many(changes), _lock_timeout(patience), self._now())
             return Call(self._sql["append_many"], many, writes=True)

@@ -9,8 +9,6 @@ import asyncio
 import math
 import os
 import select
-import struct
-import threading
 import time
 import weakref
 from collections.abc import Generator
@@ -23,6 +21,8 @@ from psycopg.adapt import Dumper
 from psycopg.rows import tuple_row
 
 from everturn.backends.postgres import faults
+from everturn.backends.postgres.direct import Direct, Texts
+from everturn.backends.shelf import Shelf
 
 T = TypeVar("T")
 GLANCE = 0.1  # seconds at most between looks at the clock, and at signals
@@ -53,6 +53,7 @@ class TimedConnection(psycopg.Connection[Any]):
 
     deadline: float = math.inf
     kept_cursor: psycopg.Cursor[Any] | None = None
+    direct: Direct
 
     @classmethod
     def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
@@ -88,20 +89,12 @@ class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
 # --- what goes over them ---------------------------------------------------------------------------------------------
 
 
-class Texts(tuple[bytes, ...]):
-    """UTF-8 texts that travel as one text[]. (psycopg's own lists cost more than the rest of a request together.)"""
-
-    __slots__ = ()
-
-
 class _TextsDumper(Dumper):
     format = pq.Format.BINARY
     oid = 1009  # text[]
 
     def dump(self, obj: Texts) -> bytes:
-        pack = struct.Struct("!i").pack
-        head = struct.pack("!iiiii", 1, 0, 25, len(obj), 1) if obj else struct.pack("!iii", 0, 0, 25)
-        return head + b"".join([part for text in obj for part in (pack(len(text)), text)])
+        return obj.wired()
 
 
 def prepare(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
@@ -143,66 +136,69 @@ class Pool:
         self._conninfo = conninfo
         self._size = size
         self._name = name
-        self._closed = False
-        self._start()
+        self._shelf = self._new_shelf()
         _pools.add(self)
 
-    def _start(self) -> None:
-        self._slots = threading.Semaphore(self._size)
-        self._idle: list[TimedConnection] = []
+    def _new_shelf(self) -> Shelf[TimedConnection]:
+        return Shelf(self._size, lambda: faults.exhausted(self._name), lambda: faults.closed(self._name))
 
     def take(self, deadline: float) -> TimedConnection:
-        if self._closed:
-            raise faults.closed(self._name)
-        if not self._slots.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise faults.exhausted(self._name)
-        try:
-            connection = self._idle_or_new(deadline)
-        except BaseException:
-            self._slots.release()
-            raise
+        connection = self._shelf.take(deadline)
+        while connection is not None and not connection.direct.is_idle():
+            connection.close()
+            self._shelf.forget()
+            connection = self._shelf.take(deadline)
+        if connection is None:
+            try:
+                connection = self._new(deadline)
+            except BaseException:
+                self._shelf.forget()
+                raise
         connection.deadline = deadline
         return connection
 
-    def _idle_or_new(self, deadline: float) -> TimedConnection:
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:  # another thread was faster
-                break
-            if is_alive(connection):
-                return connection
-            connection.close()
+    def _new(self, deadline: float) -> TimedConnection:
         token = _connect_by.set(deadline)
         try:
             connection = TimedConnection.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         finally:
             _connect_by.reset(token)
+        connection.deadline = deadline
         prepare(connection)
         connection.kept_cursor = cursor_on(connection)
+        try:
+            connection.direct = Direct(connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def give_back(self, connection: TimedConnection) -> None:
-        if self._closed or connection.closed:
-            connection.close()
-        else:
-            self._idle.append(connection)
-        self._slots.release()
+        if connection.closed:
+            self._shelf.forget()
+            return
+        self._shelf.give_back(connection)
+        if self._shelf.is_closed:
+            _close(self._shelf.clear())
 
     def close(self) -> None:
         """Close idle connections now, and those in use when they come back."""
-        self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        _close(self._shelf.close())
 
     def leave_to_parent(self) -> None:
         """In the child of a fork: these connections are the parent's. Closing one would say goodbye on its behalf."""
-        _of_the_parent.extend(self._idle)
-        self._start()
+        _of_the_parent.append(self._shelf)
+        if not self._shelf.is_closed:
+            self._shelf = self._new_shelf()
+
+
+def _close(connections: list[TimedConnection]) -> None:
+    for connection in connections:
+        connection.close()
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
-_of_the_parent: list[TimedConnection] = []  # kept, so that nothing finalises them
+_of_the_parent: list[Shelf[TimedConnection]] = []  # kept, so that nothing finalises them
 
 
 def _after_fork_in_child() -> None:

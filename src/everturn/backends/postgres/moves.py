@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from everturn.backend import ChangeOutcome, Status
-from everturn.backends.postgres.connections import Texts
+from everturn.backends.postgres.direct import Texts
 from everturn.backends.postgres.ports import Rows
 from everturn.backends.postgres.requests import array
 from everturn.dossier import ChangePart, EntryPart, Outline, Portion

@@ -16,7 +16,8 @@ import msgspec
 from psycopg import pq
 
 from everturn.backends.postgres import faults
-from everturn.backends.postgres.connections import async_cursor_on, cursor_on, prepare
+from everturn.backends.postgres.connections import TimedConnection, async_cursor_on, cursor_on, prepare
+from everturn.backends.postgres.requests import PLAIN_FORMATS, PlainAppend
 from everturn.errors import InvalidInput
 
 Rows: TypeAlias = list[Any]  # tuples; a statement and its reader know the columns
@@ -35,7 +36,7 @@ class Port(Protocol):
 
     name: str
 
-    async def run(self, call: Call, deadline: float) -> Rows: ...
+    async def run(self, call: Call | PlainAppend, deadline: float) -> Rows: ...
 
     async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
         """Run these as one transaction; the rows are those of the last. For migrations."""
@@ -64,10 +65,13 @@ class BlockingPort:
         self._lender = lender
         self.name = name
 
-    async def run(self, call: Call, deadline: float) -> Rows:
+    async def run(self, call: Call | PlainAppend, deadline: float) -> Rows:
         with faults.translated(self.name) as fault:
             connection = self._lender.take(deadline)
             try:
+                if type(call) is PlainAppend and type(connection) is TimedConnection:
+                    fault.sent = True
+                    return [(connection.direct.ask(call.statement, call.wired, PLAIN_FORMATS, deadline),)]
                 cursor = cursor_on(connection)
                 fault.sent = call.writes
                 cursor.execute(call.statement, call.parameters, prepare=False)
@@ -169,13 +173,13 @@ class AsyncPort:
         self._lender = lender
         self.name = name
 
-    async def run(self, call: Call, deadline: float) -> Rows:
+    async def run(self, call: Call | PlainAppend, deadline: float) -> Rows:
         if call.writes:
             rows: Rows = await until_done(asyncio.create_task(self.send(lambda: call, deadline)))
             return rows
         return await self.send(lambda: call, deadline)
 
-    async def send(self, choose: Callable[[], Call | None], deadline: float) -> Rows:
+    async def send(self, choose: Callable[[], Call | PlainAppend | None], deadline: float) -> Rows:
         """Send the call that is chosen once a connection is in hand, if any. Cancelled, it is just dropped."""
         with faults.translated(self.name) as fault:
             connection = await self._lender.take(deadline)

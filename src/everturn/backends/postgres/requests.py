@@ -6,7 +6,7 @@ The bodies of entries travel beside the JSON, as texts: they are stored byte for
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -23,7 +23,7 @@ from everturn.backend import (
     TakeSnapshot,
     Undo,
 )
-from everturn.backends.postgres.connections import Texts
+from everturn.backends.postgres.direct import Texts
 from everturn.model import Snapshot
 
 _STATUS = {status.value: status for status in Status}
@@ -84,11 +84,42 @@ def is_plain(request: ChangeRequest) -> bool:
     )
 
 
-def encode_plain(request: ChangeRequest) -> tuple[Any, ...]:
-    """The parameters of append_v1, behind the namespace and before the patience."""
-    drafts = request.effect.drafts  # type: ignore[union-attr]  # is_plain said that it is an Append
-    bodies, checksums = Texts([draft.body for draft in drafts]), array(draft.checksum for draft in drafts)
-    return request.session_id, request.call, request.ttl, bodies, checksums
+PLAIN_FORMATS = (0, 0, 1, 0, 1, 0, 0, 0)  # 1: in binary
+
+
+class PlainAppend(msgspec.Struct, frozen=True, gc=False):
+    """The call of append_v1, as psycopg takes parameters and as libpq does."""
+
+    writes: ClassVar[bool] = True
+
+    statement: str
+    namespace: str
+    request: ChangeRequest
+    patience: int
+    now: float | None
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        request = self.request
+        drafts = request.effect.drafts  # type: ignore[union-attr]  # is_plain said that it is an Append
+        bodies, checksums = Texts([draft.body for draft in drafts]), array(draft.checksum for draft in drafts)
+        ids = (self.namespace, request.session_id, request.call, request.ttl)
+        return *ids, bodies, checksums, self.patience, self.now
+
+    @property
+    def wired(self) -> list[bytes | None]:
+        """In the formats of PLAIN_FORMATS."""
+        namespace, session_id, call, ttl, bodies, checksums, patience, now = self.parameters
+        return [
+            namespace.encode(),
+            session_id.encode(),
+            call,
+            None if ttl is None else repr(ttl).encode(),
+            bodies.wired(),
+            checksums.encode(),
+            b"%d" % patience,
+            None if now is None else repr(now).encode(),
+        ]
 
 
 def are_plain(requests: Sequence[ChangeRequest]) -> bool:

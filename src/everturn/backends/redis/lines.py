@@ -7,8 +7,6 @@ replies mean, is decided elsewhere.
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -16,6 +14,7 @@ from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
 from everturn.backends.redis.line import speak
 from everturn.backends.redis.wire import Command
+from everturn.backends.shelf import Shelf
 
 
 class Lines(Protocol):
@@ -72,21 +71,19 @@ class Pool:
         self._node = node
         self._make = make
         self._size = size
-        self._closed = False
-        self._start()
+        self._shelf = self._new_shelf()
 
-    def _start(self) -> None:
+    def _new_shelf(self) -> Shelf[Any]:
         self._pid = os.getpid()
-        self._changed = threading.Condition(threading.Lock())
-        self._idle: list[Any] = []
-        self._made = 0
-        self._waiting = 0
+        return Shelf(self._size, lambda: faults.exhausted(where(self._node), self._size), faults.closed)
 
     def take(self, deadline: float) -> Any:
-        if self._pid != os.getpid():
-            self._start()  # forked: the parent's connections are the parent's
-        connection = self._free(deadline)
+        if self._pid != os.getpid() and not self._shelf.is_closed:
+            self._shelf = self._new_shelf()  # forked: the parent's connections are the parent's
+        connection = self._shelf.take(deadline)
         try:
+            if connection is None:
+                connection = self._make(self._node)
             connection.ready(deadline)
         except BaseException as exc:
             self.drop(connection)
@@ -95,68 +92,27 @@ class Pool:
             raise
         return connection
 
-    def _free(self, deadline: float) -> Any:
-        if not self._waiting:
-            try:
-                return self._idle.pop()  # one step of the interpreter: no lock for what is most often so
-            except IndexError:
-                pass
-        with self._changed:
-            self._waiting += 1  # before looking: whoever gives back after that look says so
-            try:
-                return self._next(deadline)
-            finally:
-                self._waiting -= 1
-
-    def _next(self, deadline: float) -> Any:
-        while not self._closed:
-            if self._idle:
-                try:
-                    return self._idle.pop()
-                except IndexError:
-                    continue  # someone without the lock was quicker
-            if self._made < self._size:
-                connection = self._make(self._node)
-                self._made += 1
-                return connection
-            if not self._changed.wait(deadline - time.monotonic()):
-                raise faults.exhausted(where(self._node), self._size)
-        raise faults.closed()
-
     @staticmethod
     def converse(connection: Any, commands: Sequence[Command], deadline: float) -> list[Any]:
         replies: list[Any] = connection.converse(commands, deadline)
         return replies
 
     def give_back(self, connection: Any) -> None:
-        self._idle.append(connection)
-        if self._waiting or self._closed:
-            with self._changed:
-                if self._closed:
-                    self._hang_up()
-                self._changed.notify()
+        self._shelf.give_back(connection)
+        if self._shelf.is_closed:
+            _disconnect(self._shelf.clear())
 
     def drop(self, connection: Any) -> None:
-        connection.disconnect()
-        with self._changed:
-            self._made -= 1
-            self._hang_up()
-            self._changed.notify()
-
-    def _hang_up(self) -> None:
-        while self._idle:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return  # someone without the lock was quicker
-            self._made -= 1
-            connection.disconnect()
+        self._shelf.forget()
+        _disconnect([*filter(None, [connection]), *self._shelf.clear()])
 
     def close(self) -> None:
-        self._closed = True
-        with self._changed:
-            self._hang_up()
-            self._changed.notify_all()
+        _disconnect(self._shelf.close())
+
+
+def _disconnect(connections: Sequence[Any]) -> None:
+    for connection in connections:
+        connection.disconnect()
 
 
 class Borrowed:

@@ -1,0 +1,89 @@
+"""The way of a plain turn, which is shorter than that of other changes: below psycopg's cursors, and prepared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+import everturn
+from everturn import ChatMessage, MemoryStoreBackendError
+from tests.contract.speech import say, words
+
+
+def own_connection(store: Any) -> Any:
+    """The one connection of a store with `pool_size=1`, which stays where it is."""
+    (connection,) = store._engine.backend._port._lender._shelf._idle
+    return connection
+
+
+def test_a_plain_turn_is_prepared_once_a_connection(url: str) -> None:
+    with everturn.open(url, pool_size=1) as store:
+        for word in "123":
+            say(store, "a", word)
+        prepared = own_connection(store).execute(
+            "SELECT name, generic_plans + custom_plans FROM pg_prepared_statements"
+        )
+        assert prepared.fetchall() == [("everturn_append_v1", 3)]
+
+
+def test_a_statement_that_the_server_forgot_is_sent_again_and_made_once(url: str) -> None:
+    with everturn.open(url, pool_size=1) as store:
+        say(store, "a", "1")
+        own_connection(store).execute("DEALLOCATE ALL")
+        assert say(store, "a", "2").version == 2
+        assert say(store, "a", "3").version == 3
+        assert words(store, "a") == ["1", "2", "3"]
+
+
+def test_a_statement_that_a_pooler_prepared_before_is_no_obstacle(url: str) -> None:
+    with everturn.open(url, pool_size=1) as store:
+        own_connection(store).execute("PREPARE everturn_append_v1 AS SELECT 'something else'")
+        say(store, "a", "1")
+        say(store, "a", "2")
+        assert words(store, "a") == ["1", "2"]
+
+
+def test_a_turn_larger_than_any_buffer_arrives(url: str) -> None:
+    text = "é" * 4_000_000
+    with everturn.open(url, timeout=60) as store:
+        say(store, "a", "1")
+        store.add_messages("a", [ChatMessage("user", text), ChatMessage("assistant", text)])
+        assert words(store, "a") == ["1", text, text]
+
+
+def test_a_commit_that_fails_after_the_answer_was_sent_is_no_success(
+    url: str, schema: str, beside: psycopg.Connection[Any]
+) -> None:
+    with everturn.open(url) as store:
+        say(store, "a", "1")
+        beside.execute(
+            f"""
+            CREATE FUNCTION {schema}.refuse() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION 'not today'; END $$;
+            CREATE CONSTRAINT TRIGGER late AFTER INSERT ON {schema}.entries DEFERRABLE INITIALLY DEFERRED
+                FOR EACH ROW EXECUTE FUNCTION {schema}.refuse();
+            """
+        )
+        with pytest.raises(MemoryStoreBackendError, match="not today") as failure:
+            say(store, "a", "2")
+        assert failure.value.outcome == "not_written"
+        assert words(store, "a") == ["1"]
+        beside.execute(f"DROP TRIGGER late ON {schema}.entries")
+        assert say(store, "a", "2").version == 2
+
+
+def test_a_session_is_looked_up_by_its_name_in_a_table_that_nobody_has_analyzed(
+    url: str, schema: str, beside: psycopg.Connection[Any]
+) -> None:
+    with everturn.open(url) as store:
+        for number in range(60):
+            say(store, f"s{number}", "1")
+    lookup = f"SELECT * FROM {schema}.sessions WHERE namespace = '' AND session_id = 's7' AND NOT ended"
+    beside.execute("SET enable_seqscan = off")
+    plan = "\n".join(line for (line,) in beside.execute(f"EXPLAIN {lookup}"))
+    assert "sessions_by_name" in plan
+    latest = f"SELECT * FROM {schema}.sessions WHERE namespace = '' AND NOT ended AND changed_in <= 1e9::bigint"
+    plan = "\n".join(line for (line,) in beside.execute(f"EXPLAIN {latest} ORDER BY changed_in DESC LIMIT 10"))
+    assert "sessions_by_change" in plan
