@@ -90,14 +90,19 @@ def _no_writer(main: int, source: Path) -> Iterator[None]:
 
 
 def _begin_to_read(main: int) -> None:
-    """Lock as a reader does, then as the one who means to write. Raises BlockingIOError."""
+    """Lock as a reader does, then as the one who means to write. Raises BlockingIOError, with no lock held."""
     fcntl.lockf(main, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, _PENDING)
     try:
         fcntl.lockf(main, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED)
     finally:
         fcntl.lockf(main, fcntl.LOCK_UN, 1, _PENDING)
     if _is_writable(main):
-        fcntl.lockf(main, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _RESERVED)
+        try:
+            fcntl.lockf(main, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _RESERVED)
+        except OSError:
+            # Who has it may be about to commit, and waits until no reader is left.
+            fcntl.lockf(main, fcntl.LOCK_UN, _SHARED_SIZE, _SHARED)
+            raise
 
 
 def _is_writable(descriptor: int) -> bool:
@@ -115,7 +120,7 @@ def _wait_for(lock: Callable[[], None], source: Path, deadline: float) -> None:
                     f"{source} is locked: a write transaction on it was still open after {PATIENCE:.0f} s. "
                     "Commit it, roll it back or close its connection first (idle connections may stay open)"
                 ) from None
-            time.sleep(0.01)
+            time.sleep(0.002)
 
 
 def _refuse_foreign(head: bytes, source: Path) -> None:
