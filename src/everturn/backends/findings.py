@@ -47,3 +47,10 @@ def _frames_of_ours() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "everturn":
         count, frame = count + 1, frame.f_back
     return count
+
+
+class Examination(msgspec.Struct, frozen=True):
+    """What `doctor` was told: facts worth knowing, each a name and a value, and what is wrong."""
+
+    facts: tuple[tuple[str, str], ...]
+    findings: tuple[Finding, ...]

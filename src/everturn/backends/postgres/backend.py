@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
-from everturn.backends.findings import Finding, say
-from everturn.backends.postgres import checks, listing, moves, reads, requests, schema, statements, verify
+from everturn.backends.findings import Examination, Finding, say
+from everturn.backends.postgres import checks, examination, listing, moves, reads, requests, schema, statements, verify
 from everturn.backends.postgres.batches import Batches
 from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
 from everturn.backends.postgres.requests import PlainAppend
@@ -62,6 +62,10 @@ class PostgresBackend:
     async def findings(self, deadline: float) -> list[Finding]:
         """What is wrong with the server's settings, for `prepare` and for `doctor`."""
         return await checks.findings(self._port, deadline)
+
+    async def examine(self, deadline: float) -> Examination:
+        """All that `doctor` tells of the server."""
+        return await examination.examine(self._port, self._schema, deadline)
 
     async def _ask(self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False) -> Rows:
         if not self._ready:

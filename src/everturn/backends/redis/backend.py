@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
-from everturn.backends.findings import Finding
-from everturn.backends.redis import changes, checks, forks, listing, moves, reads, upkeep, verify
+from everturn.backends.findings import Examination, Finding
+from everturn.backends.redis import changes, checks, examination, forks, listing, moves, reads, upkeep, verify
 from everturn.backends.redis.lines import Lines
 from everturn.backends.redis.looks import look
 from everturn.backends.redis.names import Names
@@ -41,6 +41,10 @@ class RedisBackend:
     async def findings(self, deadline: float) -> list[Finding]:
         """What is wrong with the servers' settings, for a store that opens and for `doctor`."""
         return await checks.findings(self._sender, deadline)
+
+    async def examine(self, deadline: float) -> Examination:
+        """All that `doctor` tells of the servers."""
+        return await examination.examine(self._sender, deadline)
 
     def _now(self) -> str:
         return "" if self._clock is None else str(round(self._clock() * MICROSECONDS))

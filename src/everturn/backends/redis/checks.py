@@ -67,6 +67,11 @@ async def _answers(sender: Sender, node: Node, deadline: float) -> Answers:
     return Answers({} if isinstance(about, Refusal) else _lines(about), *map(_value, settings))
 
 
+async def about(sender: Sender, node: Node, deadline: float) -> Mapping[str, str]:
+    """INFO of one server; empty if it may not be read."""
+    return (await _answers(sender, node, deadline)).about
+
+
 def _lines(about: bytes) -> dict[str, str]:
     pairs = (line.split(":", 1) for line in about.decode(errors="replace").splitlines() if ":" in line)
     return {name: value.strip() for name, value in pairs}

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
+from everturn.backends.findings import Examination
 from everturn.backends.sqlite import changes, forks, listing, moves, reads, upkeep, verify
 from everturn.backends.sqlite.commit import GroupCommit
 from everturn.backends.sqlite.connections import Connection, Database
@@ -123,6 +124,12 @@ class Operations(ABC):
             while await self._write(upkeep.give_back_pages, deadline):
                 pass
         return reaped
+
+    async def examine(self, deadline: float) -> Examination:
+        """All that `doctor` tells of the file."""
+        from everturn.backends.sqlite import checks  # few ask for it
+
+        return await self._outside(lambda db: checks.examine(db, self._database.path), deadline)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:

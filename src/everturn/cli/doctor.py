@@ -1,0 +1,62 @@
+"""The command that looks at a store's settings and says what they risk."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from everturn.backend import drive
+from everturn.backends.findings import Examination
+from everturn.cli.opening import URL, opened
+from everturn.cli.output import clean, console, print_json
+from everturn.errors import Unsupported
+from everturn.store import engine_of
+from everturn.words import count
+
+
+def doctor(
+    url: URL,
+    json: Annotated[bool, typer.Option("--json", help="One JSON value: facts and findings.")] = False,
+) -> None:
+    """Look at a store's settings, and say what they risk.
+
+    SQLite: the library, journal and sync, the file system, the WAL and who pins it. Redis: persistence, eviction,
+    memory, replicas, version. PostgreSQL: fsync, synchronous_commit, connections, bloat. Each finding comes with its
+    risk and the fix to paste. Exit code 1 if there are any.
+
+    \b
+    Examples:
+      everturn doctor sqlite:///memory.db
+      everturn doctor redis://localhost --json | jq .findings
+    """
+    quiet: dict[str, Any] = {} if url.startswith("sqlite") or "://" not in url else {"warnings": False}
+    with opened(url, **quiet) as store:
+        backend: Any = engine_of(store).backend
+        if not hasattr(backend, "examine"):
+            raise Unsupported(f"the engine of {url!r} does not tell about itself")
+        found: Examination = drive(backend.examine(time.monotonic() + engine_of(store).settings.timeout))
+    if json:
+        print_json([found])
+    else:
+        _print(found)
+    raise typer.Exit(1 if found.findings else 0)
+
+
+def _print(found: Examination) -> None:
+    screen = console()
+    table = Table.grid(padding=(0, 2))
+    for name, value in found.facts:
+        table.add_row(Text(clean(name), style="bold"), Text(clean(value)))
+    screen.print(table)
+    screen.print()
+    for finding in found.findings:
+        screen.print(Text(f"! {clean(finding.where)}: {clean(finding.what)}", style="bold red"), soft_wrap=True)
+        screen.print(Text(f"  risk: {clean(finding.risk)}"), soft_wrap=True)
+        screen.print(Text(f"  fix:  {clean(finding.fix)}", style="green"), soft_wrap=True)
+    screen.print(
+        count(len(found.findings), "finding") if found.findings else Text("nothing to object to", style="green")
+    )
