@@ -16,6 +16,7 @@ from everturn.web.page import Inspector, inspector_of
 from everturn.web.sessions import listed
 
 EVERY = 0.7  # seconds between looks
+AT_REST = 10  # times as long as a look took, where looking is slow: a page that is only open must not load the store
 ALIVE = 15.0  # seconds between signs of life, so that a dead browser is noticed
 MOST_LISTENERS = 40
 
@@ -32,18 +33,19 @@ async def _events(inspector: Inspector, request: Request) -> AsyncIterator[str]:
     state = request.app.state
     state.listeners += 1
     try:
-        seen = await _stamp(inspector, request)
         yield "retry: 2000\n\n"
-        quiet = 0.0
+        loop = asyncio.get_running_loop()
+        seen, told = await _stamp(inspector, request), loop.time()
         while not state.ending.is_set():
-            await asyncio.sleep(EVERY)
+            looked = loop.time()
             now = await _stamp(inspector, request)
             if now != seen:
-                seen, quiet = now, 0.0
+                seen, told = now, loop.time()
                 yield "event: changed\ndata: 1\n\n"
-            elif (quiet := quiet + EVERY) >= ALIVE:
-                quiet = 0.0
+            elif loop.time() - told >= ALIVE:
+                told = loop.time()
                 yield ": still here\n\n"
+            await asyncio.sleep(max(EVERY, AT_REST * (loop.time() - looked)))
     finally:
         state.listeners -= 1
 
