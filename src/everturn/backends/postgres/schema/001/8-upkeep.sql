@@ -20,19 +20,20 @@ LANGUAGE sql STABLE AS $$
       FROM everturn.undo_steps u WHERE u.session = p_session
 $$;
 
--- Delete some entries: at most p_limit of these seqs, summaries only if told so.
+-- Delete some entries: at most p_limit of these seqs, summaries only if told so. They are chosen first, and once: in a
+-- join the planner, who thinks that a session is as long as most are, looks for them again for each entry of a long one.
 CREATE FUNCTION everturn.reclaim_v1(p_session bigint, p_seqs int8multirange, p_summaries boolean, p_limit bigint)
 RETURNS everturn.reclaimed_v1 LANGUAGE plpgsql AS $$
 DECLARE
-    gone everturn.reclaimed_v1;
-BEGIN
-    WITH chosen AS (
+    chosen bigint[] := ARRAY(
         SELECT e.seq FROM unnest(p_seqs) AS part
           JOIN everturn.entries e ON e.session = p_session AND e.seq >= lower(part) AND e.seq < upper(part)
          WHERE p_summaries OR e.kind <> 'summary'
-         LIMIT p_limit
-    ), deleted AS (
-        DELETE FROM everturn.entries e USING chosen WHERE e.session = p_session AND e.seq = chosen.seq
+         LIMIT p_limit);
+    gone everturn.reclaimed_v1;
+BEGIN
+    WITH deleted AS (
+        DELETE FROM everturn.entries e WHERE e.session = p_session AND e.seq = ANY (chosen)
         RETURNING octet_length(e.body) AS size
     )
     SELECT sign(count(*))::bigint, count(*), coalesce(sum(size), 0) INTO gone FROM deleted;
