@@ -1,0 +1,30 @@
+"""Small steps, so that a session of a few turns takes many; and a copy that takes them in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import everturn
+from everturn.engine import comparing, copies, ends
+from everturn.portable import PortionRequest
+
+
+def take_small_steps(put: Callable[[Any, str, Any], None]) -> None:
+    """Let a few turns be many portions, and a portion many scripts. `put` is setattr, or one that takes it back."""
+    from everturn.backends.redis import moves, staging
+
+    put(ends, "PortionRequest", partial(PortionRequest, entries=5, changes=7, bytes=700))
+    put(copies, "AT_ONCE", 3)
+    put(comparing, "WINDOW", 4)
+    put(moves, "MOST", 4)
+    put(moves, "STEP", 3)
+    put(staging, "STEP", 2)
+
+
+def copy_aloud(source: str, target: str) -> None:
+    """Copy, and say at each step that one was made."""
+    take_small_steps(setattr)
+    print("begun", flush=True)
+    everturn.copy(source, target, progress=lambda _: print("step", flush=True))
