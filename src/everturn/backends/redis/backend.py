@@ -79,7 +79,8 @@ class RedisBackend:
         return await moves.outline(self._sender, self._names.keys(session_id), session_id, self._now(), deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
-        return await moves.portion(self._sender, self._names.keys(request.session_id), request, deadline)
+        keys = self._names.keys(request.session_id)
+        return await moves.portion(self._sender, keys, request, self._now(), deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
         return await moves.stage(self._sender, self._names, request, deadline)

@@ -83,7 +83,7 @@ def _named(row: Sequence[Any]) -> dict[bytes, bytes]:
     return dict(zip(row[1][2::2], row[1][3::2], strict=True))
 
 
-async def portion(sender: Sender, keys: Keys, request: PortionRequest, deadline: float) -> Portion | None:
+async def portion(sender: Sender, keys: Keys, request: PortionRequest, now: str, deadline: float) -> Portion | None:
     """The next rows of a life. See Portable.portion.
 
     Three looks in one round trip, and their order makes them agree: a change that can still be read by the third had
@@ -92,17 +92,20 @@ async def portion(sender: Sender, keys: Keys, request: PortionRequest, deadline:
     most = min(request.entries, MOST)
     bounds = [request.after_seq, request.last_seq, most, request.bytes]
     changes = ("XRANGE", keys[3], request.after_version + 1, request.last_version, "COUNT", request.changes)
-    facts = ("HMGET", keys[0], "life", "forgotten")
+    facts = ("HMGET", keys[0], "life", "expires_at", "forgotten")
     may_be_last = request.last_seq - request.after_seq <= most
     more = [changes, facts] if may_be_last else [facts]
-    (is_all, rows), *rest, (life, forgotten_text) = await sender.look(scripts.PORTION, keys, bounds, more, deadline)
-    if life != request.life.encode():
+    (is_all, rows), *rest, found = await sender.look(scripts.PORTION, keys, bounds, more, deadline)
+    life, expires_at, forgotten_text = found
+    if life != request.life.encode() or (now and expires_at and int(expires_at) <= int(now)):
         return None
     entries = tuple(EntryPart.of(entry_row(seq_of(name), *fields[:2])) for name, fields in rows)
     if not is_all:
         return Portion(entries, is_last=False)
     if not rest:  # fewer entries than seqs: some were reclaimed
-        behind = await portion(sender, keys, msgspec.structs.replace(request, after_seq=request.last_seq), deadline)
+        behind = await portion(
+            sender, keys, msgspec.structs.replace(request, after_seq=request.last_seq), now, deadline
+        )
         return behind and Portion(entries, behind.changes, behind.is_last)
     forgotten = ranges_of(forgotten_text or b"")
     remembered = tuple(_change_part(row, forgotten) for row in rest[0])
