@@ -22,7 +22,7 @@ from everturn.testing.servers import wait_until
 TURN = 2  # messages
 FACES = ["threads", "tasks"]
 REST = 0.02  # seconds after an error: who is told that the server is gone need not ask a thousand times
-GIVES_UP = 120.0  # seconds after which a writer no longer believes that its change can be made
+GIVES_UP = 60.0  # seconds after which a writer no longer believes that its change can be made
 
 
 class Ledger:

@@ -1,88 +1,132 @@
-"""Clusters and watched masters that lose a master while writers run: they go on, and nothing acknowledged is lost."""
+"""Masters that are lost while writers run: these go on by themselves, and nothing acknowledged is lost.
+
+`wait_replicas` is all the replicas there are, before and after: what is acknowledged is on each of them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+import redis
+
 import everturn
-from everturn.testing.servers import valkey_cluster, valkey_sentinel, wait_until
+from everturn import MemoryStoreBackendError
+from everturn.testing.servers import (
+    ValkeyCluster,
+    ValkeyServer,
+    valkey_cluster,
+    valkey_sentinel,
+    valkey_server,
+    wait_until,
+)
 from tests.contract.speech import say, user, words
-from tests.integration.redis.test_faults import several
+from tests.integration.redis.test_faults import SLACK, checked
 from tests.integration.redis.test_stored_form import full_session
+from tests.integration.writers import FACES, Ledger, Writers, every_kind, turns
+
+OWN = "everturn:{:own0}:meta"  # of a session that a writer changes in every way
+Lose = tuple[Callable[[ValkeyServer], None], Callable[[ValkeyServer], None]]
+# How a master goes and comes back. One that was only silent comes back believing that it is still the master.
+WAYS: dict[str, Lose] = {
+    "threads": (ValkeyServer.kill, ValkeyServer.restart),
+    "tasks": (ValkeyServer.pause, ValkeyServer.resume),
+}
 
 
-class Acknowledged:
-    """What writers were told is kept, by session."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, list[str]] = {}
-
-    def add(self, session_id: str, text: str) -> None:
-        self.texts.setdefault(session_id, []).append(text)
-
-    @property
-    def count(self) -> int:
-        return sum(map(len, self.texts.values()))
-
-    def check(self, store: Any) -> None:
-        """Each is there once, in the order in which its writer was told."""
-        for session_id, texts in self.texts.items():
-            assert words(store, session_id) == texts
+def lose(master: ValkeyServer, face: str, ledger: Ledger, fleet: Any) -> None:
+    """Lose a master and its promises: its replica takes over, alone. Return when it is back, as a replica."""
+    go, come_back = WAYS[face]
+    go(master)
+    if isinstance(fleet, ValkeyCluster):
+        ledger.progress(10)  # those of other masters go on meanwhile
+    fleet.wait_until_whole()
+    # The promoted one has nobody to copy to, so it acknowledges nothing.
+    wait_until(lambda: any("0 of the 1 replicas" in str(error) for error in ledger.errors), "too few replicas", 60)
+    come_back(master)
+    fleet.wait_until_whole()
+    made = len(ledger.kinds["own0"])
+    wait_until(lambda: len(ledger.kinds["own0"]) > made + 5 or bool(ledger.failures), "its sessions go on", 60)
 
 
-def test_writers_go_on_when_a_master_of_the_cluster_is_killed() -> None:
-    kept = Acknowledged()
-    with (
-        valkey_cluster(masters=3, replicas=1, appendonly=True) as cluster,
-        everturn.open(cluster.url, wait_replicas=1, timeout=30) as store,
-    ):
-
-        def write(number: int) -> None:
-            for turn in range(60):
-                say(store, f"s{number}", f"{turn}")
-                kept.add(f"s{number}", f"{turn}")
-
-        def kill() -> None:
-            wait_until(lambda: kept.count >= 60, "writers are under way")
-            # The replica set of the dead master has nobody left to acknowledge: the rest is written without.
-            cluster.kill_master_of("everturn:{:s0}:meta")
-            store._engine.backend.sender.replicas = 0
-
-        trouble = threading.Thread(target=kill)
-        trouble.start()
-        raised = several(6, write)
-        trouble.join()
-        assert raised == []
-        assert kept.count == 360
-        kept.check(store)
-        assert store.verify().ok
-
-
-def test_awaited_writers_go_on_when_a_master_of_the_cluster_is_killed() -> None:
-    kept = Acknowledged()
-
-    async def main(cluster: Any) -> None:
-        async with await everturn.open_async(cluster.url, wait_replicas=1, timeout=30) as store:
-
-            async def write(number: int) -> None:
-                for turn in range(40):
-                    await store.add_messages(f"s{number}", [user(f"{turn}")])
-                    kept.add(f"s{number}", f"{turn}")
-
-            async def kill() -> None:
-                await asyncio.to_thread(wait_until, lambda: kept.count >= 100, "writers are under way")
-                await asyncio.to_thread(cluster.kill_master_of, "everturn:{:s0}:meta")
-                store._engine.backend.sender.replicas = 0  # type: ignore[attr-defined]
-
-            await asyncio.gather(kill(), *(write(number) for number in range(20)))
-
+@pytest.mark.parametrize("face", FACES)
+def test_writers_go_on_when_masters_of_the_cluster_are_lost(face: str) -> None:
+    ledger = Ledger()
     with valkey_cluster(masters=3, replicas=1, appendonly=True) as cluster:
-        asyncio.run(main(cluster))
-        assert kept.count == 800
-        with everturn.open(cluster.url, timeout=20) as store:
-            kept.check(store)
+        with Writers(face, cluster.url, ledger, turns, every_kind, count=6, wait_replicas=1, timeout=3):
+            ledger.progress(100)
+            lose(cluster.master_of(OWN), face, ledger, cluster)
+            ledger.progress(100)
+            # What was acknowledged since must be on the replica again: it is all there is after this.
+            dead = cluster.kill_master_of(OWN)
+            cluster.wait_until_whole()
+            dead.restart()
+        assert {error.outcome for error in ledger.errors if "of the 1 replicas" in str(error)} == {"unknown"}
+        checked(ledger, cluster)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_writers_go_on_after_failovers_by_sentinels(face: str) -> None:
+    ledger = Ledger()
+    with valkey_sentinel(replicas=1, appendonly=True) as watched:
+        with Writers(face, watched.url, ledger, turns, every_kind, count=6, wait_replicas=1, timeout=3):
+            ledger.progress(100)
+            lose(watched.master, face, ledger, watched)
+            ledger.progress(100)
+            dead = watched.kill_master()
+            watched.wait_until_whole()
+            dead.restart()
+        assert {error.outcome for error in ledger.errors if "of the 1 replicas" in str(error)} == {"unknown"}
+        checked(ledger, watched)
+        with everturn.open(watched.url, timeout=20) as store:
+            watched.sentinels[0].pause()  # it is asked first, by this store and by one that opens
+            say(store, "a", "1")
+            everturn.open(watched.url, timeout=8).close()
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_replicas_are_waited_for_and_too_few_is_unknown(face: str) -> None:
+    """The script and WAIT go together, so a replay must write, too: else it would be counted for what it did not do."""
+
+    def blocking(url: str, key: str) -> Any:
+        with everturn.open(url, wait_replicas=2, timeout=2, warnings="off") as store:
+            return say(store, "a", key, key=key)
+
+    async def awaited(url: str, key: str) -> Any:
+        async with await everturn.open_async(url, wait_replicas=2, timeout=2, warnings="off") as store:
+            calls = [store.add_messages(name, [user(key)], key=key) for name in ("b", "a", "c")]  # in one batch
+            _, receipt, _ = await asyncio.gather(*calls, return_exceptions=True)
+            if isinstance(receipt, BaseException):
+                raise receipt
+            return receipt
+
+    def write(key: str) -> Any:
+        return asyncio.run(awaited(server.url, key)) if face == "tasks" else blocking(server.url, key)
+
+    def on_replicas() -> list[int]:
+        found = []
+        for replica in server.replicas:
+            with redis.Redis.from_url(replica.url) as client:
+                found.append(client.xlen("everturn:{:a}:log"))
+        return found
+
+    with valkey_server(replicas=2, appendonly=True) as server:
+        assert not write("one").replayed
+        assert on_replicas() == [1, 1]
+        server.replicas[0].pause()
+        for _ in range(2):  # a replay proves nothing either
+            began = time.monotonic()
+            with pytest.raises(MemoryStoreBackendError, match="1 of the 2 replicas") as caught:
+                write("two")
+            assert time.monotonic() - began < 2 + SLACK
+            assert caught.value.outcome == "unknown"
+        server.replicas[0].resume()
+        assert write("two").replayed
+        assert on_replicas() == [2, 2]
 
 
 def test_a_cluster_lists_the_sessions_of_every_master() -> None:
@@ -131,28 +175,3 @@ def test_a_slot_that_moves_is_followed() -> None:
         say(store, "a", "3")
         assert words(store, "a") == ["1", "3"]
         assert words(store, "b") == ["1"]
-
-
-def test_writers_go_on_after_a_failover_by_sentinels() -> None:
-    kept = Acknowledged()
-    with (
-        valkey_sentinel(replicas=1, appendonly=True) as watched,
-        everturn.open(watched.url, wait_replicas=1, timeout=30) as store,
-    ):
-
-        def write(number: int) -> None:
-            for turn in range(50):
-                say(store, f"s{number}", f"{turn}")
-                kept.add(f"s{number}", f"{turn}")
-
-        def kill() -> None:
-            wait_until(lambda: kept.count >= 50, "writers are under way")
-            watched.master.kill()
-            store._engine.backend.sender.replicas = 0
-
-        trouble = threading.Thread(target=kill)
-        trouble.start()
-        raised = several(4, write)
-        trouble.join()
-        assert raised == []
-        kept.check(store)
