@@ -18,7 +18,8 @@ PAIRS = [(one, other) for one in ENGINES for other in ENGINES if one != other]
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test with both runs for all ordered pairs; with one of them, for all engines; or for those it names itself."""
-    named = {mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")}
+    marks = metafunc.definition.iter_markers("parametrize")
+    named = {name for mark in marks for name in ([mark.args[0]] if isinstance(mark.args[0], str) else mark.args[0])}
     wanted = [name for name in ("source", "target") if name in metafunc.fixturenames and name not in named]
     if len(wanted) == 2:
         metafunc.parametrize("source, target", PAIRS, indirect=True, ids=["-to-".join(pair) for pair in PAIRS])
