@@ -1,4 +1,8 @@
-"""The contract's fixtures: `store` runs a test for every engine and face, `lasting` where it can be reopened."""
+"""The contract's fixtures: a test that takes `place` or `store` runs for every engine and face.
+
+`@where(shared=True, ...)` keeps it to the places of which that is so. What those that are left out do instead is for
+another test to say.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,21 @@ from typing import Any
 import pytest
 
 import everturn
-from tests.contract.places import ALL, LASTING, Clock, File, LoopThread, Place
-from tests.contract.speech import Backdoor
+from tests.contract.places import ALL, Clock, File, LoopThread, Place, Servers
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "where(**abilities): run in the places of which this is so")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "place" in metafunc.fixturenames:
+        wanted = {"reopens": True} if "lasting" in metafunc.fixturenames else {}
+        for mark in metafunc.definition.iter_markers("where"):
+            wanted |= mark.kwargs
+        names = [name for name, place in ALL.items() if all(getattr(place, what) == so for what, so in wanted.items())]
+        assert names, f"there is no place for {metafunc.function.__name__}: {wanted}"
+        metafunc.parametrize("place", names, indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -20,16 +37,9 @@ def loop_thread() -> Iterator[LoopThread]:
     loop.stop()
 
 
-@pytest.fixture(scope="session")
-def backdoor() -> Iterator[Backdoor]:
-    door = Backdoor()
-    yield door
-    door.close()
-
-
-@pytest.fixture(params=list(ALL))
-def place(request: pytest.FixtureRequest, tmp_path: Path, loop_thread: LoopThread) -> Iterator[Place]:
-    place = ALL[request.param](tmp_path, loop_thread)
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, loop_thread: LoopThread, servers: Servers) -> Iterator[Place]:
+    place = ALL[request.param](tmp_path, loop_thread, servers)
     yield place
     place.close()
 
@@ -40,10 +50,9 @@ def store(place: Place) -> Any:
 
 
 @pytest.fixture
-def one_store() -> Iterator[Any]:
-    """A store on one engine, for input that is refused above all of them."""
-    with everturn.open("sqlite://") as store:
-        yield store
+def lasting(place: Place) -> Place:
+    """A place whose stores can be closed and opened again, and that has a back door."""
+    return place
 
 
 @pytest.fixture
@@ -54,17 +63,16 @@ def clock(place: Place, store: Any) -> Clock:
     return clock
 
 
-@pytest.fixture(params=list(LASTING))
-def lasting(request: pytest.FixtureRequest, tmp_path: Path, loop_thread: LoopThread) -> Iterator[File]:
-    """A place whose stores can be closed and opened again, also by another process."""
-    place = LASTING[request.param](tmp_path, loop_thread)
-    yield place
-    place.close()
+@pytest.fixture
+def one_store() -> Iterator[Any]:
+    """A store on one engine, for input that is refused above all of them."""
+    with everturn.open("sqlite://") as store:
+        yield store
 
 
 @pytest.fixture
-def file(tmp_path: Path, loop_thread: LoopThread) -> Iterator[File]:
+def file(tmp_path: Path, loop_thread: LoopThread, servers: Servers) -> Iterator[File]:
     """A SQLite file behind the blocking face, for what is about the file and not about the face."""
-    place = File(tmp_path, loop_thread)
+    place = File(tmp_path, loop_thread, servers)
     yield place
     place.close()

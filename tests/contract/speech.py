@@ -1,14 +1,17 @@
-"""Short ways to say things in tests: messages, their words, and a process of one's own."""
+"""Short ways to say things in tests: messages, their words, a process of one's own, made-up examples."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
+from hypothesis import given, settings
+
 from everturn import ChatMessage
+from tests.contract.places import Place
 
 
 def user(text: str, **fields: Any) -> ChatMessage:
@@ -62,33 +65,10 @@ def in_another_process(script: str, *args: object) -> str:
     return done.stdout
 
 
-class Backdoor:
-    """Another process with bare apsw: it opens a file, runs one statement, and closes it again."""
+def made_up(place: Place, **strategies: Any) -> Callable[[Callable[..., None]], None]:
+    """Run what is decorated, at once, with as many made-up examples as the place has patience for."""
 
-    SCRIPT = """
-import json, sys, apsw
-for line in sys.stdin:
-    path, statement = json.loads(line)
-    db = apsw.Connection(path)
-    db.set_busy_timeout(5000)
-    rows = db.execute(statement).fetchall()
-    db.close()
-    print(json.dumps("\\n".join("|".join(map(str, row)) for row in rows)), flush=True)
-"""
+    def run(check: Callable[..., None]) -> None:
+        settings(max_examples=place.examples, deadline=None)(given(**strategies)(check))()
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", self.SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def sql(self, path: object, statement: str) -> str:
-        """Run the statement; returns the rows, one a line."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps([str(path), statement]) + "\n")
-        self._process.stdin.flush()
-        rows: str = json.loads(self._process.stdout.readline())
-        return rows
-
-    def close(self) -> None:
-        self._process.communicate(timeout=30)
+    return run

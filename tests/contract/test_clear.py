@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from everturn import Summary, ToolCall
-from tests.contract.places import File
+from tests.contract.places import Place
 from tests.contract.speech import say, say_each, system, words
 
 
@@ -76,7 +76,7 @@ def test_clear_all_of_nothing_is_zero(store: Any) -> None:
     assert store.clear_all() == 0
 
 
-def test_clear_all_stays_in_its_namespace(lasting: File) -> None:
+def test_clear_all_stays_in_its_namespace(lasting: Place) -> None:
     mine, theirs = lasting.open(namespace="mine"), lasting.open(namespace="theirs")
     say(mine, "a", "1")
     say(theirs, "a", "2")

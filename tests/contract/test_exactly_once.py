@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everturn import InvalidInput, MemoryStoreBackendError, Record, Snapshot, Summary, ToolCall, VersionConflict
-from tests.contract.places import File
+from tests.contract.places import Place
 from tests.contract.speech import in_another_process, say, say_each, user, words
 
 Change = Callable[..., Any]
@@ -142,7 +142,8 @@ def test_a_message_from_the_store_is_the_same_content_as_the_one_that_went_in(st
     assert store.add_messages("a", store.get_history("a"), key="k").replayed
 
 
-def test_a_turn_is_found_by_its_key_from_another_process(lasting: File) -> None:
+@pytest.mark.where(shared=True)
+def test_a_turn_is_found_by_its_key_from_another_process(lasting: Place) -> None:
     first = say(lasting.open(), "a", "one", key="k")
     script = """
         import everturn
@@ -251,8 +252,8 @@ def test_a_new_life_knows_no_keys_of_the_last(store: Any) -> None:
     assert not say(store, "a", "other", key="k").replayed
 
 
-def test_a_key_is_remembered_for_a_thousand_and_twenty_four_changes(file: File) -> None:
-    store = file.open()
+@pytest.mark.where(blocking=True)
+def test_a_key_is_remembered_for_a_thousand_and_twenty_four_changes(store: Any) -> None:
     first = say(store, "a", "first", key="k")
     for _ in range(1023):
         say(store, "a", "x")

@@ -6,13 +6,12 @@ import unicodedata
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everturn
 from everturn import InvalidInput, SessionNotFound, Summary
-from tests.contract.places import File
-from tests.contract.speech import say, words
+from tests.contract.places import Place
+from tests.contract.speech import made_up, say, words
 
 FAMILIES = {
     "case": ["session", "Session", "SESSION", "sessioN"],
@@ -64,20 +63,21 @@ def test_sessions_that_look_alike_are_kept_apart(store: Any, family: str) -> Non
     assert store.verify().ok
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(
-        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40),
-        unique=True,
-        min_size=2,
-    )
-)
-def test_any_ids_are_kept_apart(names: list[str]) -> None:
-    with everturn.open("sqlite://") as store:
+ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40)
+
+
+def test_any_ids_are_kept_apart(place: Place) -> None:
+    store = place.open()
+
+    @made_up(place, names=st.lists(ids, unique=True, min_size=2))
+    def check(names: list[str]) -> None:
         for name in names:
             say(store, name, name)
         assert [words(store, name) for name in names] == [[name] for name in names]
         assert [info.session_id for info in store.sessions(limit=1000).sessions] == sorted(names, key=str.encode)
+        for name in names:
+            store.erase(name)
+        assert store.sessions().sessions == ()
 
 
 BAD_IDS: list[Any] = ["", "x" * 513, "é" * 257, "a\0b", "\0", "\ud800", "a\udfffb", None, 7, 1.5, b"a", ["a"], object()]
@@ -136,7 +136,7 @@ def test_an_id_may_have_512_bytes(store: Any) -> None:
 
 
 @pytest.fixture
-def spaces(lasting: File) -> dict[str, Any]:
+def spaces(lasting: Place) -> dict[str, Any]:
     return {name: lasting.open(namespace=name) for name in ("", "x", "X", "x:", "x%")}
 
 
@@ -146,8 +146,16 @@ def test_namespaces_share_nothing(spaces: dict[str, Any]) -> None:
     for name, store in spaces.items():
         assert words(store, "a") == [f"in {name}"]
         assert [info.session_id for info in store.sessions().sessions] == ["a"]
+        assert [match.entry.content for match in store.find("in", session_id="a")] == [f"in {name}"]
+
+
+@pytest.mark.where(orders_by_change=True, finds_everywhere=True)
+def test_what_goes_over_all_sessions_stays_in_its_namespace(spaces: dict[str, Any]) -> None:
+    for name, store in spaces.items():
+        say(store, "a", f"in {name}")
+    for name, store in spaces.items():
         assert [info.session_id for info in store.sessions(order="recent").sessions] == ["a"]
-        assert len(store.find("in")) == 1
+        assert [match.entry.content for match in store.find("in")] == [f"in {name}"]
 
 
 def test_a_snapshot_of_another_namespace_is_refused(spaces: dict[str, Any]) -> None:
@@ -167,14 +175,15 @@ def test_erase_stays_in_its_namespace(spaces: dict[str, Any]) -> None:
     assert [words(store, "a") for name, store in spaces.items() if name != "x"] == [["1"]] * 4
 
 
-def test_namespace_and_name_do_not_run_together(lasting: File) -> None:
+def test_namespace_and_name_do_not_run_together(lasting: Place) -> None:
     one, two = lasting.open(namespace="a"), lasting.open(namespace="ab")
     say(one, "bc", "one")
     say(two, "c", "two")
     assert (words(one, "bc"), words(two, "c"), words(one, "c")) == (["one"], ["two"], [])
 
 
-def test_a_namespace_may_stand_in_the_url(lasting: File) -> None:
+@pytest.mark.where(shared=True)
+def test_a_namespace_may_stand_in_the_url(lasting: Place) -> None:
     say(lasting.open(namespace="x"), "a", "1")
     with everturn.open(f"{lasting.url}?namespace=x") as store:
         assert words(store, "a") == ["1"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import Enum, IntEnum, StrEnum
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import everturn
 from everturn import ChatMessage, InvalidInput, Record, Summary, ToolCall
-from tests.contract.speech import assistant, user
+from tests.contract.places import Place
+from tests.contract.speech import assistant, made_up, user
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 numbers = st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False)
@@ -39,14 +39,7 @@ messages = st.builds(
     metadata=json_dicts,
     extra=unknown,
 )
-many = settings(max_examples=50, deadline=None)
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Any]:
-    """One store for all examples: each erases what it wrote."""
-    with everturn.open("sqlite://") as store:
-        yield store
+fresh = (f"session {number}" for number in count())
 
 
 def same(one: Any, other: Any) -> bool:
@@ -60,71 +53,71 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other) and repr(one) == repr(other)
 
 
-@many
-@given(value=json_values)
-def test_any_json_in_a_record_comes_back(shared: Any, value: Any) -> None:
-    shared.append("a", [Record("r", value)])
-    (found,) = shared.state("a").records
-    shared.erase("a")
-    assert same(found.body, value)
+def test_any_json_in_a_record_comes_back(place: Place, store: Any) -> None:
+    @made_up(place, value=json_values)
+    def check(value: Any) -> None:
+        name = next(fresh)
+        store.append(name, [Record("r", value)])
+        (found,) = store.state(name).records
+        assert same(found.body, value)
 
 
-@many
-@given(message=messages)
-def test_any_message_comes_back(shared: Any, message: ChatMessage) -> None:
-    shared.add_messages("a", [message])
-    (found,) = shared.get_history("a")
-    (as_entry,) = shared.state("a").entries
-    shared.erase("a")
-    assert found == as_entry == message
-    assert same(found.to_dict(), message.to_dict())
+def test_any_message_comes_back(place: Place, store: Any) -> None:
+    @made_up(place, message=messages)
+    def check(message: ChatMessage) -> None:
+        name = next(fresh)
+        store.add_messages(name, [message])
+        (found,) = store.get_history(name)
+        (as_entry,) = store.state(name).entries
+        assert found == as_entry == message
+        assert same(found.to_dict(), message.to_dict())
 
 
-@many
-@given(turn=st.lists(messages, min_size=2, max_size=3))
-def test_any_turn_comes_back_in_order(shared: Any, turn: list[ChatMessage]) -> None:
-    shared.add_messages("a", turn)
-    found = shared.get_history("a")
-    shared.erase("a")
-    assert found == turn
+def test_any_turn_comes_back_in_order(place: Place, store: Any) -> None:
+    @made_up(place, turn=st.lists(messages, min_size=2, max_size=3))
+    def check(turn: list[ChatMessage]) -> None:
+        name = next(fresh)
+        store.add_messages(name, turn)
+        assert store.get_history(name) == turn
 
 
-@many
-@given(message=messages)
-def test_a_message_that_came_out_can_go_in_again(shared: Any, message: ChatMessage) -> None:
-    shared.add_messages("a", [message])
-    shared.add_messages("a", shared.get_history("a"))
-    first, second = shared.get_history("a")
-    shared.erase("a")
-    assert first == second == message
+def test_a_message_that_came_out_can_go_in_again(place: Place, store: Any) -> None:
+    @made_up(place, message=messages)
+    def check(message: ChatMessage) -> None:
+        name = next(fresh)
+        store.add_messages(name, [message])
+        store.add_messages(name, store.get_history(name))
+        first, second = store.get_history(name)
+        assert first == second == message
 
 
-@many
+@settings(max_examples=50, deadline=None)
 @given(message=messages)
 def test_to_dict_and_from_dict_are_inverse(message: ChatMessage) -> None:
     assert ChatMessage.from_dict(message.to_dict()) == message
 
 
-@many
-@given(
-    arguments=json_values, outcome=json_values, name=text, error=optional_text, call_id=optional_text, duration=numbers
-)
-def test_any_tool_call_comes_back(shared: Any, name: str, arguments: Any, outcome: Any, **fields: Any) -> None:
-    call = ToolCall(name, arguments, result=outcome, **fields)
-    shared.add_tool_call("a", call)
-    (found,) = shared.get_tool_calls("a")
-    shared.erase("a")
-    assert found == call
-    assert same([found.arguments, found.result], [arguments, outcome])
+def test_any_tool_call_comes_back(place: Place, store: Any) -> None:
+    others = st.fixed_dictionaries({"error": optional_text, "call_id": optional_text, "duration": numbers})
+
+    @made_up(place, tool=text, arguments=json_values, outcome=json_values, others=others)
+    def check(tool: str, arguments: Any, outcome: Any, others: Any) -> None:
+        name, call = next(fresh), ToolCall(tool, arguments, result=outcome, **others)
+        store.add_tool_call(name, call)
+        (found,) = store.get_tool_calls(name)
+        assert found == call
+        assert same([found.arguments, found.result], [arguments, outcome])
 
 
-@many
-@given(said=text, embedding=st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1))
-def test_any_summary_comes_back(shared: Any, said: str, embedding: list[float]) -> None:
-    shared.add_summary("a", Summary(said, embedding, (1, 2), extra={"model": said}))
-    (found,) = shared.get_summaries("a")
-    shared.erase("a")
-    assert (found.text, list(found.embedding), found.covers, found.extra) == (said, embedding, (1, 2), {"model": said})
+def test_any_summary_comes_back(place: Place, store: Any) -> None:
+    vectors = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1)
+
+    @made_up(place, said=text, embedding=vectors)
+    def check(said: str, embedding: list[float]) -> None:
+        name, extra = next(fresh), {"model": said}
+        store.add_summary(name, Summary(said, embedding, (1, 2), extra=extra))
+        (found,) = store.get_summaries(name)
+        assert (found.text, list(found.embedding), found.covers, found.extra) == (said, embedding, (1, 2), extra)
 
 
 STRINGS = {
@@ -296,8 +289,8 @@ def test_nesting_of_two_hundred_comes_back_and_one_more_is_refused(store: Any) -
         store.append("a", [Record("r", [value])])
 
 
-def test_a_message_of_sixteen_mebibytes_comes_back(file: Any) -> None:
-    store = file.open()
+@pytest.mark.where(blocking=True)
+def test_a_message_of_sixteen_mebibytes_comes_back(store: Any) -> None:
     long = "x" * (16 * 2**20 - 100)
     store.add_messages("a", [user(long)])
     assert store.get_history("a")[0].content == long

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everturn import InvalidInput
+from everturn import InvalidInput, Unsupported
 from tests.contract.places import Clock
 from tests.contract.speech import say
 
@@ -111,6 +111,9 @@ def test_a_session_there_throughout_is_listed_while_others_come_and_go(store: An
 # --- the latest changed first ----------------------------------------------------------------------------------------
 
 
+by_change = pytest.mark.where(orders_by_change=True)
+
+
 @pytest.fixture
 def aged(store: Any, clock: Clock) -> tuple[Any, Clock]:
     """Sessions s0 to s9, changed one after the other, one second apart."""
@@ -121,12 +124,14 @@ def aged(store: Any, clock: Clock) -> tuple[Any, Clock]:
     return store, clock
 
 
+@by_change
 def test_recent_sessions_come_first(aged: tuple[Any, Clock]) -> None:
     store, _ = aged
     begin(store, "s3")
     assert names(store.sessions(order="recent"))[:3] == ["s3", "s9", "s8"]
 
 
+@by_change
 def test_every_change_makes_a_session_recent(aged: tuple[Any, Clock]) -> None:
     store, clock = aged
     clock.advance(1)
@@ -136,12 +141,14 @@ def test_every_change_makes_a_session_recent(aged: tuple[Any, Clock]) -> None:
     assert names(store.sessions(order="recent", limit=2)) == ["s5", "s1"]
 
 
+@by_change
 @pytest.mark.parametrize("limit", [1, 3, 9, 10, 11])
 def test_recent_pages_meet_every_session(aged: tuple[Any, Clock], limit: int) -> None:
     store, _ = aged
     assert all_pages(store, order="recent", limit=limit) == [f"s{number}" for number in reversed(range(10))]
 
 
+@by_change
 def test_recent_pages_meet_sessions_that_changed_at_one_moment(store: Any, clock: Clock) -> None:
     session_ids = [f"s{number}" for number in range(10)]
     begin(store, *session_ids)
@@ -150,6 +157,7 @@ def test_recent_pages_meet_sessions_that_changed_at_one_moment(store: Any, clock
         assert set(found) == set(session_ids)  # at least once: no clock can tell a change from none at one moment
 
 
+@by_change
 @pytest.mark.parametrize("step", [1, 0, -2], ids=["later", "at-the-same-moment", "on-a-clock-set-back"])
 def test_a_session_that_changes_while_one_pages_is_not_missed(aged: tuple[Any, Clock], step: int) -> None:
     store, clock = aged
@@ -163,6 +171,7 @@ def test_a_session_that_changes_while_one_pages_is_not_missed(aged: tuple[Any, C
     assert set(found) == {f"s{number}" for number in range(10)}
 
 
+@by_change
 def test_recent_pages_end_while_sessions_keep_changing(aged: tuple[Any, Clock]) -> None:
     store, clock = aged
 
@@ -174,10 +183,17 @@ def test_recent_pages_end_while_sessions_keep_changing(aged: tuple[Any, Clock]) 
     assert set(found) == {f"s{number}" for number in range(10)}
 
 
+@by_change
 def test_recent_takes_a_prefix(aged: tuple[Any, Clock]) -> None:
     store, _ = aged
     begin(store, "t1")
     assert all_pages(store, prefix="s", order="recent", limit=4) == [f"s{number}" for number in reversed(range(10))]
+
+
+@pytest.mark.where(orders_by_change=False)
+def test_where_sessions_cannot_be_ordered_by_change_that_is_said_with_what_to_do(store: Any) -> None:
+    with pytest.raises(Unsupported, match=r"sort by changed_at, or use SQLite or PostgreSQL"):
+        store.sessions(order="recent")
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everturn import InvalidInput, Record, SessionNotFound, Snapshot, SnapshotNotFound, Summary, ToolCall
-from tests.contract.places import File
+from tests.contract.places import Place
 from tests.contract.speech import in_another_process, say, say_each, user, words
 
 
@@ -68,7 +68,7 @@ def test_rollback_takes_everything(store: Any) -> None:
     assert [call.arguments for call in store.get_tool_calls("a")] == [1]
     assert [summary.text for summary in store.get_summaries("a")] == ["s1"]
     assert [hit.summary.text for hit in store.search_summaries("a", [2.0, 1.0])] == ["s1"]
-    assert store.find("m2") == []
+    assert store.find("m2", session_id="a") == []
 
 
 def test_rollbacks_remove_no_snapshot(store: Any) -> None:
@@ -227,7 +227,8 @@ def test_what_is_no_label_is_refused(one_store: Any, label: object) -> None:
         one_store.save_snapshot("a", label)
 
 
-def test_the_incident_a_snapshot_outlives_the_rollback_of_another_process(lasting: File) -> None:
+@pytest.mark.where(shared=True)
+def test_the_incident_a_snapshot_outlives_the_rollback_of_another_process(lasting: Place) -> None:
     store = lasting.open()
     say_each(store, "a", "1", "2")
     snapshot = store.save_snapshot("a", "safe")

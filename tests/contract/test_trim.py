@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import everturn
 from everturn import ChatMessage, InvalidInput, Record, Summary, ToolCall
-from tests.contract.speech import assistant, calling, result, say, say_each, system, user, words
+from tests.contract.places import Place
+from tests.contract.speech import assistant, calling, made_up, result, say, say_each, system, user, words
 
 
 def length(message: ChatMessage) -> int:
@@ -247,15 +247,17 @@ def turns(draw: Any) -> list[list[ChatMessage]]:
     return conversation
 
 
-@settings(max_examples=100, deadline=None)
-@given(conversation=turns(), most=st.integers(0, 12))
-def test_trim_never_breaks_a_prompt(conversation: list[list[ChatMessage]], most: int) -> None:
-    with everturn.open("sqlite://") as store:
+def test_trim_never_breaks_a_prompt(place: Place, store: Any) -> None:
+    numbers = count()
+
+    @made_up(place, conversation=turns(), most=st.integers(0, 12))
+    def check(conversation: list[list[ChatMessage]], most: int) -> None:
+        name = f"session {next(numbers)}"
         for turn in conversation:
-            store.add_messages("a", turn)
-        before = store.get_history("a")
-        store.trim("a", max_messages=most)
-        after = store.get_history("a")
+            store.add_messages(name, turn)
+        before = store.get_history(name)
+        store.trim(name, max_messages=most)
+        after = store.get_history(name)
         kept = {message.seq for message in after}
         assert kept <= {message.seq for message in before}
         assert all(message.seq in kept for message in before if message.role == "system")
@@ -265,15 +267,15 @@ def test_trim_never_breaks_a_prompt(conversation: list[list[ChatMessage]], most:
         results = {message.tool_call_id for message in before if message.role == "tool"}
         answered = {message.tool_call_id for message in after if message.role == "tool"}
         assert calls & results <= answered
-        assert store.info("a").messages == len(after)
+        assert store.info(name).messages == len(after)
         others = [message for message in after if message.role != "system"]
         if others:  # whole turns: from its first message on that is no system message, all of the history is kept
             first = next(turn for turn in _seqs(conversation) if others[0].seq in turn)
             assert all(seq in kept for seq in range(first[0], before[-1].seq + 1))
-        assert store.verify().ok
+        assert store.verify(name).ok
         if len(after) < len(before):
-            store.undo("a")
-        assert store.get_history("a") == before
+            store.undo(name)
+        assert store.get_history(name) == before
 
 
 def _seqs(conversation: list[list[ChatMessage]]) -> list[range]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everturn import ChatMessage, InvalidInput, MemoryStoreBackendError, Record, Summary, ToolCall
-from tests.contract.places import File
+from tests.contract.places import Place
 from tests.contract.speech import assistant, in_another_process, say, say_each, user, words
 
 
@@ -97,14 +97,15 @@ def test_a_turn_of_a_thousand_messages_is_one_change(store: Any) -> None:
     assert words(store, "a") == list(map(str, range(1000)))
 
 
-def test_a_turn_outlives_the_store_that_wrote_it(lasting: File) -> None:
+def test_a_turn_outlives_the_store_that_wrote_it(lasting: Place) -> None:
     store = lasting.open()
     say(store, "a", "kept")
     store.close()
     assert words(lasting.open(), "a") == ["kept"]
 
 
-def test_another_process_sees_a_turn_at_once(lasting: File) -> None:
+@pytest.mark.where(shared=True)
+def test_another_process_sees_a_turn_at_once(lasting: Place) -> None:
     say(lasting.open(), "a", "kept")
     script = "import everturn; print(everturn.open(argv[0]).get_history('a')[0].content)"
     assert in_another_process(script, lasting.url).strip() == "kept"

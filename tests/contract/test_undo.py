@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from everturn import InvalidInput, SessionNotFound, VersionConflict
-from tests.contract.places import File
+from tests.contract.places import Place
 from tests.contract.speech import say, say_each, system, user, words
 
 
@@ -159,7 +159,7 @@ def test_there_is_nothing_to_undo_in_an_absent_session(store: Any) -> None:
         store.undo("nobody")
 
 
-def test_undo_works_in_a_store_opened_later(lasting: File) -> None:
+def test_undo_works_in_a_store_opened_later(lasting: Place) -> None:
     store = lasting.open()
     say_each(store, "a", "1", "2")
     store.clear("a")

@@ -1,0 +1,22 @@
+"""Where the contract runs: every engine, behind both faces. An engine is added as a subclass of Place, here."""
+
+from tests.contract.places.place import Clock, Door, LoopThread, Place, Stored
+from tests.contract.places.postgres import AsyncPostgres, Postgres
+from tests.contract.places.redis import AsyncCluster, AsyncValkey, Cluster, Fake, Valkey
+from tests.contract.places.servers import Servers
+from tests.contract.places.sqlite import AsyncFile, File, Memory
+
+ALL: dict[str, type[Place]] = {
+    "sqlite-file": File,
+    "sqlite-memory": Memory,
+    "sqlite-async": AsyncFile,
+    "valkey": Valkey,
+    "valkey-async": AsyncValkey,
+    "cluster": Cluster,
+    "cluster-async": AsyncCluster,
+    "fakeredis": Fake,
+    "postgres": Postgres,
+    "postgres-async": AsyncPostgres,
+}
+
+__all__ = ["ALL", "Clock", "Door", "File", "LoopThread", "Place", "Servers", "Stored"]
