@@ -44,8 +44,8 @@ def portable(text: str) -> str:
     name = _OTHERS.sub("-", text)
     if name == text and name and len(name) <= _LONGEST and not _is_device(name):
         return name
-    digest = blake2b(text.encode(errors="replace"), digest_size=4).hexdigest()
-    return f"{name[:_LONGEST].strip('-')}-{digest}".strip("-")
+    digest = blake2b(text.encode(errors="surrogatepass"), digest_size=4).hexdigest()
+    return f"{'_' if _is_device(name) else ''}{name[:_LONGEST].strip('-')}-{digest}".strip("-")
 
 
 def given(name: str) -> str:
