@@ -1,0 +1,137 @@
+"""OpenAI's input items as messages, and back: every item comes back equal, whatever is in it. Pure.
+
+What people and other frameworks read (role, content, tool calls) stands where every reader of a history looks for it.
+The rest stands in `metadata["openai"]`, and only what the message itself does not tell. No framework is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from everturn.model import ChatMessage
+
+OWN = "openai"  # the key in a message's metadata under which the rest stands
+FAKE_ID = "__fake_id__"  # what the SDK gives every item of a model that has no ids
+LONGEST_ROLE = 64
+
+Item: TypeAlias = Mapping[str, Any]
+
+
+def to_message(item: Item) -> ChatMessage:
+    """The item as a message; `to_item` gives an equal one."""
+    kind = item.get("type")
+    if kind == "function_call" and isinstance(item.get("call_id"), str):
+        message = _call(item)
+    elif kind == "function_call_output" and isinstance(item.get("call_id"), str) and _is_content(item.get("output")):
+        message = ChatMessage("tool", item["output"], tool_call_id=item["call_id"], id=_text(item.get("id")))
+    elif (kind is None or kind == "message") and _is_role(item.get("role")) and _is_content(item.get("content")):
+        message = ChatMessage(item["role"], item["content"], id=_text(item.get("id")))
+    else:  # reasoning, a search, ...: the item itself, under the name of its kind
+        role = kind if isinstance(kind, str) and _is_role(kind) else "item"
+        return ChatMessage(role, _told(item), id=_text(item.get("id")), metadata={OWN: {"item": dict(item)}})
+    implied = _implied(message)
+    more = {name: value for name, value in item.items() if name not in implied or not _same(implied[name], value)}
+    without = [name for name in implied if name not in item]
+    own = ({"fields": more} if more else {}) | ({"without": without} if without else {})
+    return _with(message, {OWN: own}) if own else message
+
+
+def to_item(message: ChatMessage) -> dict[str, Any]:
+    """The item a message stands for, whoever wrote it."""
+    own = message.metadata.get(OWN)
+    if not isinstance(own, dict):
+        return _implied(message)
+    if isinstance(own.get("item"), dict):
+        return dict(own["item"])
+    item = _implied(message) | own.get("fields", {})
+    return {name: value for name, value in item.items() if name not in own.get("without", ())}
+
+
+def identity(item: Item) -> str | None:
+    """The id that makes this item different from all others; None if it has none."""
+    own = item.get("id")
+    return own if isinstance(own, str) and own and own != FAKE_ID else None
+
+
+def _call(item: Item) -> ChatMessage:
+    function = {"name": item.get("name"), "arguments": item.get("arguments")}
+    call = {"id": item["call_id"], "type": "function", "function": function}
+    return ChatMessage("assistant", None, tool_calls=[call], id=_text(item.get("id")))
+
+
+def _implied(message: ChatMessage) -> dict[str, Any]:
+    """The item that a message alone tells. One with several tool calls tells the first: see to_items."""
+    item: dict[str, Any] = {}
+    if message.role == "tool" and message.tool_call_id is not None:
+        item = {"type": "function_call_output", "call_id": message.tool_call_id, "output": message.content}
+    elif message.tool_calls and message.content is None:
+        item = _called(message.tool_calls[0])
+    else:
+        item = {"role": message.role, "content": "" if message.content is None else message.content}
+    if message.id is not None:
+        item["id"] = message.id
+    return item
+
+
+def _called(call: Any) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, dict) else None
+    named = function if isinstance(function, dict) else call if isinstance(call, dict) else {}
+    identity = call.get("id", call.get("call_id")) if isinstance(call, dict) else None
+    return {
+        "type": "function_call",
+        "call_id": identity,
+        "name": named.get("name"),
+        "arguments": named.get("arguments", "{}"),
+    }
+
+
+def to_items(message: ChatMessage) -> list[dict[str, Any]]:
+    """The items of a message, of which another framework's may hold several: what is said, and each tool call."""
+    if OWN in message.metadata or not message.tool_calls:
+        return [to_item(message)]
+    if message.content is None and len(message.tool_calls) == 1:
+        return [to_item(message)]
+    said = [{"role": message.role, "content": message.content}] if message.content else []
+    return said + [_called(call) for call in message.tool_calls]
+
+
+def _told(item: Item) -> str:
+    """What a person may read of an item that is no message."""
+    parts = item.get("summary") or item.get("content") or ()
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _is_content(content: Any) -> bool:
+    return isinstance(content, str | list)
+
+
+def _is_role(role: Any) -> bool:
+    return isinstance(role, str) and 0 < len(role) <= LONGEST_ROLE
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equal, and of the same types all the way down: 1 is not True here, nor 1.0."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(value, b[name]) for name, value in a.items())
+    if isinstance(a, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
+
+
+def _with(message: ChatMessage, metadata: dict[str, Any]) -> ChatMessage:
+    return ChatMessage(
+        message.role,
+        message.content,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        id=message.id,
+        metadata=metadata,
+    )

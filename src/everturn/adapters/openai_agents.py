@@ -1,0 +1,135 @@
+"""OpenAI Agents SDK: `EverturnSession(session_id, store)`, a Session that cannot lose an item.
+
+How an item is stored is said in `_openai_items.py`; here it is the SDK's interface, on either face of a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Receipt, Snapshot, VersionConflict
+from everturn.adapters._faces import Awaited, require
+from everturn.adapters._openai_items import Item, identity, to_items, to_message
+from everturn.model import MESSAGE, SessionState
+
+require("openai-agents", (0, 10), "openai-agents")
+
+from agents.memory import SessionABC, SessionSettings  # noqa: E402 - behind the check, whose message says what to do
+
+NEAR = 32  # entries looked at first for the latest few
+
+
+class EverturnSession(SessionABC):
+    """A session of the OpenAI Agents SDK in an everturn store: an item is a message of the everturn session.
+
+    `add_items` is one atomic turn, and is keyed by the ids of its items where they have them: sent again, they are not
+    stored twice. Items without ids are never held to be the same, however equal. `pop_item` removes exactly the last
+    item, once, whoever else pops or appends; it is undoable, as are `clear_session` and a rollback.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: MemoryStore | AsyncMemoryStore,
+        *,
+        session_settings: SessionSettings | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = session_settings or SessionSettings()
+        self._call = Awaited(store)
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """The items in order; with a limit, exactly the n latest."""
+        limit = limit if limit is not None else self.session_settings.limit if self.session_settings else None
+        if limit is None:
+            messages: Sequence[ChatMessage] = await self._call("get_history", self.session_id)
+        elif limit <= 0:
+            return []
+        else:
+            messages = (await self._latest(limit)).messages
+        items = [item for message in messages for item in to_items(message)]
+        return items if limit is None else items[-limit:]
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Append the items as one turn: all or none. Raises InvalidInput, naming the path, for what cannot be kept."""
+        if not items:
+            return
+        turn = [to_message(_checked(item, index)) for index, item in enumerate(items)]
+        key = _key(items)
+        try:
+            await self._call("add_messages", self.session_id, turn, key=key)
+        except InvalidInput as refused:
+            if key is None or refused.path != "key":
+                raise
+            # These ids were stored before with other content: an item that was edited is an item of its own.
+            await self._call("add_messages", self.session_id, turn)
+
+    async def pop_item(self) -> Any | None:
+        """Remove the last item and return it; None if there is none. Exactly one, whoever else is at it."""
+        while True:
+            state = await self._latest(2)
+            if not state.messages:
+                return None
+            last = state.messages[-1]
+            items = to_items(last)
+            rest = [to_message(item) for item in items[:-1]]  # of another framework's message with several calls
+            earlier = state.messages[-2].seq if len(state.messages) > 1 else 0
+            try:
+                await self._call("replace", self.session_id, rest, after=earlier, expected_version=state)
+            except VersionConflict:
+                continue  # someone was quicker: look again
+            return items[-1]
+
+    async def clear_session(self) -> None:
+        """Empty the history. Undoable; `store.erase` is what removes it."""
+        await self._call("clear", self.session_id)
+
+    async def _latest(self, number: int) -> SessionState:
+        """The state, with at least the `number` latest messages that there are; seen at one moment."""
+        width = max(NEAR, 2 * number)
+        state: SessionState = await self._call("state", self.session_id, kind=MESSAGE, after=2**53)
+        while True:
+            after = max(state.last_seq - width, 0)
+            state = await self._call("state", self.session_id, kind=MESSAGE, after=after)
+            if len(state.messages) >= number or after == 0:
+                return state
+            width *= 4
+
+    # --- beyond the SDK's interface ----------------------------------------------------------------------------------
+
+    async def save_snapshot(self, label: str | None = None) -> Snapshot:
+        """A point to roll back to, in O(1)."""
+        snapshot: Snapshot = await self._call("save_snapshot", self.session_id, label)
+        return snapshot
+
+    async def list_snapshots(self) -> list[Snapshot]:
+        snapshots: list[Snapshot] = await self._call("list_snapshots", self.session_id)
+        return snapshots
+
+    async def rollback_to_snapshot(self, snapshot: Snapshot | str) -> Receipt:
+        """Return to a snapshot; undoable."""
+        receipt: Receipt = await self._call("rollback_to_snapshot", self.session_id, snapshot)
+        return receipt
+
+    async def undo(self) -> Receipt:
+        """Take back the latest rollback, pop or clear."""
+        receipt: Receipt = await self._call("undo", self.session_id)
+        return receipt
+
+
+def _checked(item: Any, index: int) -> Item:
+    if not isinstance(item, dict):
+        raise InvalidInput(f"is a dict, not {type(item).__name__}", path=f"items[{index}]")
+    return item
+
+
+def _key(items: Sequence[Item]) -> str | None:
+    """A key from the ids of the items; None if none of them has one. Never from their content."""
+    ids = [identity(item) for item in items]
+    if not any(ids):
+        return None
+    import hashlib
+
+    told = "\0".join(one or "" for one in ids)
+    return f"openai:{hashlib.sha256(told.encode()).hexdigest()}"

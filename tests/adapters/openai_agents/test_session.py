@@ -1,0 +1,248 @@
+"""EverturnSession, alone: what goes in comes out, exactly, on both faces of a store."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents.memory import Session, SessionABC, SessionSettings
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import everturn
+from everturn import ChatMessage, InvalidInput
+from everturn.adapters import _openai_items as items
+from everturn.adapters.openai_agents import EverturnSession
+
+CONVERSATION: list[dict[str, Any]] = [
+    {"role": "user", "content": "Where is order 1234?"},
+    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "I should look it up."}]},
+    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "track", "arguments": '{"order": 1234}'},
+    {"type": "function_call_output", "call_id": "c1", "output": "in Bern"},
+    {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "It is in Bern.", "annotations": []}],
+    },
+]
+
+
+def on_both_faces(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> None:
+    """Run the story over a blocking store and over an asynchronous one."""
+
+    async def run() -> None:
+        with everturn.open(f"sqlite:///{tmp_path / 'blocking.db'}") as store:
+            await story(store)
+        async with await everturn.open_async(f"sqlite:///{tmp_path / 'awaited.db'}") as store:
+            await story(store)
+
+    asyncio.run(run())
+
+
+def test_items_come_back_equal_and_read_well(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        assert await session.get_items() == []
+        await session.add_items(CONVERSATION)
+        await session.add_items([])
+        assert await session.get_items() == CONVERSATION
+        history = store.get_history("s")
+        history = await history if inspect.isawaitable(history) else history
+        assert [message.role for message in history] == ["user", "reasoning", "assistant", "tool", "assistant"]
+        assert history[2].tool_calls[0]["function"]["name"] == "track"
+        assert history[3].tool_call_id == "c1"
+        assert history[4].text == "It is in Bern."
+
+    on_both_faces(tmp_path, story)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(["message", "function_call", "function_call_output", "reasoning", "x" * 70, ""]) | JSON,
+        "role": st.sampled_from(["user", "assistant", "developer", ""]) | JSON,
+        "content": st.text() | st.lists(JSON, max_size=2) | JSON,
+        "id": st.text(max_size=5) | JSON,
+        "call_id": st.text(max_size=5) | JSON,
+        "name": st.text(max_size=5) | JSON,
+        "arguments": st.text(max_size=5) | JSON,
+        "output": st.text(max_size=5) | JSON,
+        "status": JSON,
+        "without": JSON,
+        "item": JSON,
+    },
+)
+
+
+def strictly(value: Any) -> Any:
+    """The value with its types: 1, 1.0 and True are equal to Python."""
+    if isinstance(value, dict):
+        return {name: strictly(item) for name, item in value.items()}
+    return [strictly(item) for item in value] if isinstance(value, list) else (type(value).__name__, value)
+
+
+@settings(max_examples=500, deadline=None)
+@given(FIELDS)
+def test_any_item_at_all_comes_back_as_it_was(item: dict[str, Any]) -> None:
+    message = items.to_message(item)
+    assert strictly(items.to_item(message)) == strictly(item)
+    assert [strictly(one) for one in items.to_items(message)] == [strictly(item)]
+
+
+def test_a_limit_is_exactly_the_latest(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await session.add_items(CONVERSATION)
+        for limit in range(7):
+            assert await session.get_items(limit) == CONVERSATION[len(CONVERSATION) - min(limit, 5) :]
+        limited = EverturnSession("s", store, session_settings=SessionSettings(limit=2))
+        assert await limited.get_items() == CONVERSATION[-2:]
+
+    on_both_faces(tmp_path, story)
+
+
+def test_pop_takes_exactly_the_last_and_can_be_undone(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await session.add_items(CONVERSATION)
+        for item in reversed(CONVERSATION):
+            assert await session.pop_item() == item
+        assert await session.pop_item() is None
+        assert await session.get_items() == []
+        await session.undo()
+        assert await session.get_items() == CONVERSATION[:1]
+
+    on_both_faces(tmp_path, story)
+
+
+def test_many_that_pop_and_append_at_once_share_the_items_exactly(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await session.add_items([{"role": "user", "content": str(number)} for number in range(20)])
+
+        async def pop() -> str:
+            return str((await session.pop_item() or {})["content"])
+
+        async def add(number: int) -> None:
+            await session.add_items([{"role": "user", "content": f"new {number}"}])
+
+        popped = await asyncio.gather(*(pop() for _ in range(10)), *(add(number) for number in range(10)))
+        left = [item["content"] for item in await session.get_items()]
+        everything = [str(number) for number in range(20)] + [f"new {number}" for number in range(10)]
+        assert sorted([*popped[:10], *left]) == sorted(everything)
+
+    on_both_faces(tmp_path, story)
+
+
+def test_items_with_ids_are_stored_once_those_without_are_never_the_same(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await session.add_items(CONVERSATION)
+        await session.add_items(CONVERSATION)  # the retry of a caller that heard nothing
+        assert await session.get_items() == CONVERSATION
+        same = {"role": "user", "content": "yes"}
+        fake = {"type": "message", "role": "assistant", "content": "ok", "id": "__fake_id__"}
+        for item in (same, fake):
+            await session.add_items([item])
+            await session.add_items([item])
+        assert await session.get_items() == [*CONVERSATION, same, same, fake, fake]
+        edited = CONVERSATION[4] | {"status": "incomplete"}
+        await session.add_items([CONVERSATION[4]])
+        await session.add_items([edited])  # the same id, and something else
+        assert (await session.get_items())[-1] == edited
+
+    on_both_faces(tmp_path, story)
+
+
+def test_an_item_that_was_popped_can_be_added_again(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await session.add_items(CONVERSATION[:2])
+        await session.add_items(CONVERSATION[2:3])
+        await session.pop_item()
+        await session.add_items(CONVERSATION[2:3])
+        assert await session.get_items() == CONVERSATION[:3]
+
+    on_both_faces(tmp_path, story)
+
+
+def test_snapshots_and_rollback(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await session.add_items(CONVERSATION[:1])
+        snapshot = await session.save_snapshot("before")
+        await session.add_items(CONVERSATION[1:])
+        await session.clear_session()
+        assert await session.get_items() == []
+        await session.rollback_to_snapshot(snapshot)
+        assert await session.get_items() == CONVERSATION[:1]
+        assert [one.label for one in await session.list_snapshots()] == ["before"]
+
+    on_both_faces(tmp_path, story)
+
+
+def test_what_cannot_be_kept_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        for wrong in (
+            ["text"],
+            [{"role": "user", "content": "x", "score": float("nan")}],
+            [{"role": "user", "x": b"y"}],
+        ):
+            with pytest.raises(InvalidInput):
+                await session.add_items([{"role": "user", "content": "first"}, *wrong])
+        assert await session.get_items() == []
+
+    on_both_faces(tmp_path, story)
+
+
+def test_a_conversation_begun_elsewhere_can_be_read_here(tmp_path: Path) -> None:
+    calls = [{"id": f"c{n}", "function": {"name": "track", "arguments": "{}"}} for n in range(2)]
+
+    async def story() -> None:
+        with everturn.open("sqlite://") as store:
+            store.add_messages(
+                "s", [ChatMessage("user", "two orders"), ChatMessage("assistant", "Wait.", tool_calls=calls)]
+            )
+            session = EverturnSession("s", store)
+            read = await session.get_items()
+            assert [item.get("type", item.get("role")) for item in read] == [
+                "user",
+                "assistant",
+                "function_call",
+                "function_call",
+            ]
+            assert await session.pop_item() == read[-1]
+            assert await session.get_items() == read[:-1]
+
+    asyncio.run(story())
+
+
+def test_the_interface_is_the_sdks() -> None:
+    """A release that adds a method, or a parameter, is noticed here."""
+    expected = {"get_items", "add_items", "pop_item", "clear_session"}
+    assert SessionABC.__abstractmethods__ == expected
+    assert isinstance(EverturnSession("s", everturn.open("sqlite://")), Session)
+    for name in expected:
+        theirs, ours = (inspect.signature(getattr(kind, name)).parameters for kind in (SessionABC, EverturnSession))
+        assert list(theirs) == list(ours)
+
+
+def test_something_that_is_no_store_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="store"):
+        EverturnSession("s", "sqlite://")  # type: ignore[arg-type]
