@@ -11,7 +11,10 @@ from benchmarks import machine, report
 from benchmarks.plan import Measurement, Plan, Row
 from benchmarks.rounds import progress
 
-MEASUREMENTS = ("append", "group_commit", "processes", "load", "peers", "growth", "ranges", "size", "imports")
+MEASUREMENTS = (
+    *("append", "group_commit", "processes", "load", "peers", "growth", "ranges", "size", "imports"),
+    *("redis", "postgres"),
+)
 TOLERABLE = 0.3  # processors that others may use before the figures are in doubt
 RESULTS = Path(__file__).parent / "results" / "latest.json"
 

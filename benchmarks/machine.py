@@ -11,6 +11,7 @@ from pathlib import Path
 import apsw
 
 from benchmarks.contenders import EVERTURN, PEERS
+from benchmarks.engines import ENGINES
 
 
 def facts(directory: Path) -> dict[str, str | float | None]:
@@ -54,7 +55,8 @@ def _seconds_elsewhere() -> float | None:
 def versions() -> dict[str, str]:
     """The installed version of everything that is measured."""
     found = {}
-    for name in sorted({name for entrant in (EVERTURN, *PEERS) for name in entrant.distributions}):
+    servers = [entrant for engine in ENGINES for entrant in engine.everyone]
+    for name in sorted({name for entrant in (EVERTURN, *PEERS, *servers) for name in entrant.distributions}):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

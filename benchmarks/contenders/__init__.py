@@ -6,16 +6,20 @@ default settings, except that the bare driver is set to the durability everturn 
 synchronous=FULL).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
+
+Place: TypeAlias = Path | str
+"""Where a contender keeps what it is given: an empty directory, or the URL of a server."""
 
 
 class Contender(Protocol):
-    """One store on one fresh file of its own."""
+    """One store in one place."""
 
-    def __init__(self, path: Path) -> None:
-        """Open or make the database in this empty directory."""
+    def __init__(self, place: Place) -> None:
+        """Open or make the database there."""
 
     def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
         """Append `turns` turns of two messages, numbered from `first`; seconds each one took."""
@@ -24,7 +28,14 @@ class Contender(Protocol):
         """Read the whole session as the store's own objects: seconds, and how many messages came."""
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file or the server."""
+
+
+class Flooder(Contender, Protocol):
+    """A store on a server, which many tasks of one event loop can use at once."""
+
+    def flood(self, ids: Sequence[str], *, turns: int) -> float:
+        """Append `turns` turns to each of these sessions, a task for each, all at once: the seconds for all of it."""
 
 
 @dataclass(frozen=True)

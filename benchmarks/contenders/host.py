@@ -9,11 +9,10 @@ import importlib
 import multiprocessing
 import traceback
 from multiprocessing.connection import Connection
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.contenders import Contender, Entrant
+from benchmarks.contenders import Contender, Entrant, Place
 
 PATIENCE = 120.0  # seconds: the slowest peer needs about ten to import and fill 1,000 messages
 
@@ -25,12 +24,12 @@ class ContenderError(Exception):
 class Hosted:
     """A contender in another process, with the same verbs."""
 
-    def __init__(self, entrant: Entrant, path: Path) -> None:
+    def __init__(self, entrant: Entrant, place: Place) -> None:
         """Start it; it imports and opens while the caller goes on. Wait for it with `ready`."""
         self.title = entrant.title
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, entrant.target, path), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, entrant.target, place), daemon=True)
         self._process.start()
         theirs.close()
         self._ready = False
@@ -46,7 +45,7 @@ class Hosted:
         self.close()
 
     def ready(self) -> None:
-        """Wait until it has opened its file. Raises ContenderError if it is not installed or cannot."""
+        """Wait until it has opened its place. Raises ContenderError if it is not installed or cannot."""
         if not self._ready:
             self._receive()
             self._ready = True
@@ -60,6 +59,11 @@ class Hosted:
         """See Contender.load; so many times in a row, because a process that just woke up is slower."""
         answers: list[tuple[float, int]] = self._call("load", (session_id,), {}, times=times)
         return answers
+
+    def flood(self, ids: list[str], *, turns: int) -> float:
+        """See Flooder.flood."""
+        [seconds] = self._call("flood", (ids,), {"turns": turns})
+        return float(seconds)
 
     def close(self) -> None:
         """Ask it to close, then make sure that its process is gone."""
@@ -94,11 +98,11 @@ class Hosted:
         return answer
 
 
-def _serve(pipe: Connection, target: str, path: Path) -> None:
+def _serve(pipe: Connection, target: str, place: Place) -> None:
     """Make the contender and answer calls until `close`."""
     module, name = target.split(":")
     try:
-        contender: Contender = getattr(importlib.import_module(module), name)(path)
+        contender: Contender = getattr(importlib.import_module(module), name)(place)
     except ModuleNotFoundError as exc:
         pipe.send(("failed", f"not installed (no module {exc.name})"))
         return

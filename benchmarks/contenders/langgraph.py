@@ -9,13 +9,12 @@ the figure here is for a short one. WAL, its own default.
 import time
 from pathlib import Path
 
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import copy_checkpoint, empty_checkpoint
-from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from benchmarks.workload import turns as make_turns
+from benchmarks.contenders.checkpoints import as_messages, config_of, following
+from benchmarks.contenders.timing import timed
 
 
 class LangGraph:
@@ -28,40 +27,19 @@ class LangGraph:
 
     def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
         """See Contender.append."""
-        config = _config(session_id)
-        seconds = []
-        for turn in [
-            [HumanMessage(user["content"], id=f"u{number}"), AIMessage(reply["content"], id=f"a{number}")]
-            for number, (user, reply) in enumerate(make_turns(turns, first=first), first)
-        ]:
-            start = time.perf_counter()
-            self._put(config, turn)
-            seconds.append(time.perf_counter() - start)
-        return seconds
+        config = config_of(session_id)
+        return timed(lambda turn: self._put(config, turn), as_messages(turns, first))
 
     def _put(self, config: RunnableConfig, turn: list[BaseMessage]) -> None:
-        latest = self._saver.get_tuple(config)
-        checkpoint = copy_checkpoint(latest.checkpoint) if latest else empty_checkpoint()
-        step = latest.metadata.get("step", 0) + 1 if latest else 0
-        previous = checkpoint["channel_versions"].get("messages")
-        version = self._saver.get_next_version(None if previous is None else str(previous), None)
-        checkpoint["id"] = str(uuid6(clock_seq=step))
-        checkpoint["channel_values"]["messages"] = checkpoint["channel_values"].get("messages", []) + turn
-        checkpoint["channel_versions"]["messages"] = version
-        parent = latest.config if latest else config
-        self._saver.put(parent, checkpoint, {"source": "update", "step": step}, {"messages": version})
+        self._saver.put(*following(self._saver, config, self._saver.get_tuple(config), turn))
 
     def load(self, session_id: str) -> tuple[float, int]:
         """See Contender.load."""
         start = time.perf_counter()
-        latest = self._saver.get_tuple(_config(session_id))
+        latest = self._saver.get_tuple(config_of(session_id))
         loaded = latest.checkpoint["channel_values"]["messages"] if latest else []
         return time.perf_counter() - start, len(loaded)
 
     def close(self) -> None:
         """See Contender.close."""
         self._context.__exit__(None, None, None)
-
-
-def _config(session_id: str) -> RunnableConfig:
-    return {"configurable": {"thread_id": session_id, "checkpoint_ns": ""}}

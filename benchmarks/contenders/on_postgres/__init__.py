@@ -1,0 +1,1 @@
+"""Contenders on one PostgreSQL server, named by its URL."""

@@ -1,0 +1,91 @@
+"""The bare driver: one INSERT of a turn's rows with psycopg and `json`, as a careful person writes it.
+
+psycopg prepares the statement by itself. The next seq is kept in memory: it does not even read before it writes. No
+version, no call id, no second process.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from benchmarks.contenders.timing import flooded, timed
+from benchmarks.workload import Message, encode
+from benchmarks.workload import turns as make_turns
+
+CONNECTIONS = 10  # as everturn's default
+TABLE = """
+CREATE TABLE IF NOT EXISTS log (
+    session text COLLATE "C", seq bigint, body text COLLATE "C" NOT NULL, PRIMARY KEY (session, seq))
+"""
+INSERT = "INSERT INTO log (session, seq, body) VALUES (%s, %s, %s), (%s, %s, %s)"
+
+
+class Bare:
+    """One table, a row for each message; a turn is one statement and one commit."""
+
+    def __init__(self, url: str) -> None:
+        """Connect; make the table if it is new."""
+        self._connection = psycopg.connect(url, autocommit=True)
+        with self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(1)")  # its twin does the same
+            self._connection.execute(TABLE)
+        self._url = url
+        self._pool: AsyncConnectionPool | None = None
+        self._runner = asyncio.Runner()
+        self._last: defaultdict[str, int] = defaultdict(int)
+
+    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
+        """See Contender.append."""
+        execute = self._connection.execute
+        return timed(
+            lambda turn: execute(INSERT, self._rows(self._name(session_id), turn)),
+            make_turns(turns, first=first),
+        )
+
+    @staticmethod
+    def _name(session_id: str) -> str:
+        return f"{os.getpid()} {session_id}"  # its twin has the same table
+
+    def _rows(self, session_id: str, turn: list[Message]) -> list[object]:
+        last = self._last[session_id]
+        self._last[session_id] = last + len(turn)
+        return [part for seq, message in enumerate(turn, last + 1) for part in (session_id, seq, encode(message))]
+
+    def flood(self, ids: Sequence[str], *, turns: int) -> float:
+        """See Flooder.flood."""
+        return self._runner.run(self._flood(ids, make_turns(turns)))
+
+    async def _flood(self, ids: Sequence[str], turns: list[list[Message]]) -> float:
+        if self._pool is None:
+            self._pool = AsyncConnectionPool(
+                self._url, min_size=CONNECTIONS, max_size=CONNECTIONS, open=False, kwargs={"autocommit": True}
+            )
+            await self._pool.open(wait=True)
+        return await flooded(self._insert, ids, turns)
+
+    async def _insert(self, session_id: str, turn: list[Message]) -> None:
+        assert self._pool
+        async with self._pool.connection() as connection:
+            await connection.execute(INSERT, self._rows(self._name(session_id), turn))
+
+    def load(self, session_id: str) -> tuple[float, int]:
+        """See Contender.load."""
+        start = time.perf_counter()
+        rows = self._connection.execute(
+            "SELECT body FROM log WHERE session = %s ORDER BY seq", (self._name(session_id),)
+        )
+        loaded = [json.loads(body) for (body,) in rows]
+        return time.perf_counter() - start, len(loaded)
+
+    def close(self) -> None:
+        """See Contender.close."""
+        self._connection.close()
+        if self._pool is not None:
+            self._runner.run(self._pool.close())
+        self._runner.close()

@@ -1,0 +1,1 @@
+"""Contenders on one Redis server, named by its URL."""

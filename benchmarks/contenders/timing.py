@@ -1,0 +1,42 @@
+"""How a contender times itself: one call after the other, or many tasks at once. Knows no store."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+Turn = TypeVar("Turn")
+
+
+def timed(append: Callable[[Turn], object], turns: Sequence[Turn]) -> list[float]:
+    """Append one turn after the other; the seconds that each took."""
+    seconds = []
+    for turn in turns:
+        start = time.perf_counter()
+        append(turn)
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+async def timed_async(append: Callable[[Turn], Awaitable[object]], turns: Sequence[Turn]) -> list[float]:
+    """The same for a coroutine: one task."""
+    seconds = []
+    for turn in turns:
+        start = time.perf_counter()
+        await append(turn)
+        seconds.append(time.perf_counter() - start)
+    return seconds
+
+
+async def flooded(append: Callable[[str, Turn], Awaitable[object]], ids: Sequence[str], turns: Sequence[Turn]) -> float:
+    """A task for each session, all at once, each with its turns one after the other; the seconds for all of it."""
+
+    async def one(session_id: str) -> None:
+        for turn in turns:
+            await append(session_id, turn)
+
+    start = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for session_id in ids:
+            group.create_task(one(session_id))
+    return time.perf_counter() - start
