@@ -8,7 +8,7 @@ from everturn.testing.history.calls import Call, Session, Unit
 from everturn.testing.history.findings import TOLD, Finding, Findings
 from everturn.testing.history.order import Before
 from everturn.testing.history.rules import Blame, last_seen, missing_kind, tell_missing
-from everturn.testing.history.search import GaveUp, Search
+from everturn.testing.history.search import Search
 from everturn.testing.history.sight import Sight
 from everturn.testing.history.states import WILD, Model, State
 
@@ -18,21 +18,19 @@ _STATES = 200  # of the presents that were tried, how many are compared with wha
 def judge_around(
     session: Session, sights: list[Sight], past: list[Sight], before: Before, findings: Findings, blame: Blame
 ) -> bool:
-    """Note what no order of the calls explains. False if the search gave up: then nothing is said of the rest."""
+    """Note what no order of the calls explains. False if the search gave up somewhere: then more may be wrong."""
     naming = _Naming(session, sights, before, findings)
     for exact in (True, False):
         search = Search(session, sights, past, before, blame, exact=exact)
-        try:
-            for count, call in enumerate(search.stuck(), 1):
-                if naming.name(search, call):
-                    search.accept(call)
-                else:
-                    search.skip(call)
-                if count == TOLD:  # what follows is likely an echo
-                    break
-        except GaveUp:
-            continue
-        return True
+        for count, call in enumerate(search.stuck(), 1):
+            if naming.name(search, call):
+                search.accept(call)
+            else:
+                search.skip(call)
+            if count == TOLD:  # what follows is likely an echo
+                break
+        if not search.gave_up:
+            return True
     return False
 
 

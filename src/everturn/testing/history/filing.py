@@ -1,4 +1,4 @@
-"""Owns the judgement of a saved history as a report: one clause for each kind of violation. Reads a file and a clock."""
+"""Owns the judgement of a saved history as a report: one clause for each kind of violation. It reads a clock."""
 
 from __future__ import annotations
 

@@ -2,13 +2,15 @@
 
 It walks through time and keeps every present that is possible, each a `Config`. A call takes effect at the latest when
 it ends: then the calls under way are tried before it, in every order that the reads allow. Reads of whole histories
-leave few presents, so it costs about one pass. Where they leave too many it gives up, and says so: no verdict.
+leave few presents, so it costs about one pass. Where they leave too many it loses track, says so, and goes on from a
+state of which nothing is known.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import chain, combinations
 
 from everturn.testing.history.calls import NEVER, Call, Session, Unit
 from everturn.testing.history.order import Before
@@ -17,27 +19,33 @@ from everturn.testing.history.sight import Sight
 from everturn.testing.history.states import Config, Model, Snapshots, State
 
 # Before giving up: presents tried at one moment, and in all, so that the whole stays linear in the calls.
-_AT_ONCE = 2_000
+_AT_ONCE = 1_000
 _IN_ALL = 50_000
-_PER_CALL = 20
+_PER_CALL = 5
+_UNDER_WAY = 8  # calls of which each may have happened or not, after losing track
+
+_USES = frozenset({"rollback", "read"})  # what uses a snapshot
 
 
-class GaveUp(Exception):
+class _TooMany(Exception):
     """More presents are possible than are worth trying."""
 
 
 class Search:
-    """One walk through the calls of a session. `stuck` yields each call that no order explains."""
+    """One walk through the calls of a session. `stuck` yields each call that no order explains.
+
+    `gave_up` says whether it lost track on the way: what it finds still stands, and something may have passed.
+    """
 
     def __init__(
         self, session: Session, sights: list[Sight], past: list[Sight], before: Before, blame: Blame, *, exact: bool
     ) -> None:
         self._before = before
+        self._exact = exact
         named = {change.snapshot for change in session.changes if change.f == "snapshot" and change.snapshot}
         # Of a snapshot taken before the recording began nothing is known.
         past = [sight for sight in past if sight.read.snapshot in named]
         self._units_of = {sight.read: sight.units for sight in (*sights, *past)}
-        self._past = {sight.read: sight.read.snapshot or "" for sight in past}
         seen = {unit for units in self._units_of.values() for unit in units}
         units = [
             unit
@@ -48,24 +56,37 @@ class Search:
         unit_of = {call: unit for unit in units for call in unit.calls if call.outcome != "fail"}
         self._trims = any(change.f == "trim" for change in session.changes)
         self.model = Model(unit_of, unseen, named, trims=self._trims, exact=exact)
-        users = [call for call in (*session.changes, *self._past) if call.f != "snapshot" and call.snapshot]
-        self._users = Counter(call.snapshot for call in users)  # who is still to use each snapshot
-        changes = [change for change in session.changes if change.f != "snapshot" or self._users[change.snapshot]]
+        # How often each snapshot is still to be used; one that never is need not be taken.
+        self._uses = Counter(call.snapshot for call in (*session.changes, *self._units_of) if call.f in _USES)
+        changes = [change for change in session.changes if change.f != "snapshot" or self._uses[change.snapshot]]
         self._calls: list[Call] = list(dict.fromkeys((*unit_of, *changes, *self._units_of)))
         self._left = _IN_ALL + _PER_CALL * len(self._calls)
-        self._finished: set[Unit] = set()
+        self._finished: set[Unit] = set()  # units whose call is over
         self._pending: dict[Call, None] = {}  # changes under way
         self._reading: dict[Call, tuple[Unit, ...]] = {}  # reads under way
-        self.configs: set[Config] = {self.model.start()}
+        self.configs: set[Config] = {self.model.start()}  # none: the track is lost
         self.tried: set[Config] = set()
+        self.gave_up = False
 
     def stuck(self) -> Iterator[Call]:
-        """Each call that cannot have happened. Before going on, call `skip` or `accept` for it. Raises GaveUp."""
+        """Each call that cannot have happened. Before going on, call `skip` or `accept` for it."""
         for call, ends in _moments(self._calls):
             if not ends:
                 self._begin(call)
-            elif not self._end(call):
+                continue
+            try:
+                possible = self._end(call)
+            except _TooMany:
+                self.gave_up = True
+                if self._exact:
+                    return  # the other way makes fewer presents
+                self._lose_track()
+                possible = self._end(call)
+            if not possible:
                 yield call
+            if self._left < 0:
+                self.gave_up = True
+                return
 
     def units(self, read: Call) -> tuple[Unit, ...]:
         return self._units_of[read]
@@ -85,24 +106,32 @@ class Search:
         if call.f == "read":
             units = self._units_of[call]
             written = {write for unit in units for write in unit.calls if write in self._pending}
-            self.configs = {Config(self.model.seen(units), config.snapshots, config.done | written)}
+            accepted = self.model.read(config, call, self.model.seen(units), config.snapshots)
+            self.configs = {accepted._replace(done=accepted.done | written)}
         else:
-            self.configs = {
-                Config(state, snapshots, config.done | {call}) for state, snapshots in self.model.apply(config, call)
-            } or self.configs
+            self.configs = set(self.model.apply(config, call)) or self.configs
         self._drop(call)
 
+    # --- calls begin and end -----------------------------------------------------------------------------------
+
     def _begin(self, call: Call) -> None:
-        if call.f == "read":
+        if call.f != "read":
+            self._pending[call] = None
+            self.configs = {self.model.begin(config, call) for config in self.configs}
+        elif self.configs:
             self._reading[call] = self._units_of[call]
             self.configs = {settled for config in self.configs for settled in self._settle(config)}
-        else:
-            self._pending[call] = None
 
     def _end(self, call: Call) -> bool:
+        if not self.configs or (call.f == "read" and call not in self._reading):
+            self._drop(call)
+            self._find_track()
+            return True
         reached = {config for config in self.configs if call in config.done}
         if len(reached) < len(self.configs):
-            reached |= self._explore([config for config in self.configs if call not in config.done], call)
+            ahead = [config for config in self.configs if call not in config.done]
+            straight = self._straight(ahead[0], call) if len(ahead) == 1 else None
+            reached |= {straight} if straight else self._explore(ahead, call)
         if not reached:
             return False
         self.configs = reached
@@ -114,19 +143,66 @@ class Search:
         over = {call}
         if len(self.configs) == 1:
             (config,) = self.configs
-            over |= {done for done in config.done if done.end == NEVER}
-        unused = {gone.snapshot for gone in over if gone.f != "snapshot" and self._used(gone.snapshot)}
-        self.configs = {_forget(config, over, unused) for config in self.configs}
+            over.update(done for done in config.done if done.end == NEVER)
+        unused = set()
         for gone in over:
             self._pending.pop(gone, None)
             self._reading.pop(gone, None)
             if gone in self.model.unit_of:
                 self._finished.add(self.model.unit_of[gone])
+            elif gone.f in _USES and gone.snapshot:
+                self._uses[gone.snapshot] -= 1
+                if not self._uses[gone.snapshot]:
+                    unused.add(gone.snapshot)
+        self.configs = {_forget(config, over, unused) for config in self.configs}
 
-    def _used(self, name: str | None) -> bool:
-        """Count one use of a snapshot; whether it was the last."""
-        self._users[name] -= name is not None
-        return name is not None and self._users[name] == 0
+    def _lose_track(self) -> None:
+        """Forget all that is known of the present."""
+        self.configs = set()
+        self._reading.clear()
+        self.model.forget_snapshots()
+        # Calls that may never end may have happened or not, and been undone again.
+        self._finished.update(
+            self.model.unit_of[call] for call in self._pending if call.end == NEVER and call in self.model.unit_of
+        )
+
+    def _find_track(self) -> None:
+        """Go on from a state of which nothing is known, once few calls are under way: each may have happened."""
+        pending = [call for call in self._pending if call.end != NEVER]
+        if not self.configs and len(pending) <= _UNDER_WAY:
+            happened = chain.from_iterable(combinations(pending, count) for count in range(len(pending) + 1))
+            self.configs = {self.model.unknown(self._pending, frozenset(calls)) for calls in happened}
+
+    # --- the calls under way take effect -----------------------------------------------------------------------
+
+    def _straight(self, config: Config, goal: Call) -> Config | None:
+        """The one present in which `goal` has taken effect, where there is no choice; None where there may be one.
+
+        With only appends under way, to let an append wait rules nothing out: two units that share a read have an
+        order, and nothing can be read or kept between two that do not. Only a trim could cut between them, later.
+        """
+        if any(call.f != "append" and call not in config.done for call in self._pending):
+            return None
+        if goal.f == "read":
+            missing = len(self._units_of[goal]) - (config.state.node.depth - config.state.lo)
+            steps = [unit.call for unit in self._units_of[goal][-missing:]] if missing > 0 else []
+        elif any(read not in config.done for read in self._reading):
+            return None
+        else:
+            steps = [goal]
+            while (earlier := self._blocker(self.model.unit_of[steps[-1]], config.done)) is not None:
+                steps.append(earlier.call)
+            steps.reverse()
+        if self._trims and any(call not in steps for call in self._possible(config, goal)):
+            return None
+        for step in steps:
+            if step not in self._pending or self._blocker(self.model.unit_of[step], config.done) is not None:
+                return None
+            settled = self._apply(config, step)
+            if len(settled) != 1:
+                return None
+            (config,) = settled
+        return config if goal in config.done else None
 
     def _explore(self, configs: list[Config], goal: Call) -> set[Config]:
         """Every present in which `goal` has just taken effect, from calls under way in any order."""
@@ -142,8 +218,8 @@ class Search:
                         tried.add(after)
                         configs.append(after)
             self._left -= 1
-            if len(tried) + len(reached) > _AT_ONCE or self._left < 0:
-                raise GaveUp
+            if len(tried) + len(reached) > _AT_ONCE:
+                raise _TooMany
         return reached
 
     def _possible(self, config: Config, goal: Call) -> Iterator[Call]:
@@ -153,8 +229,7 @@ class Search:
             if call in config.done:
                 continue
             if call.f == "append":
-                # Unseen units only spoil reads: without trims, later is better, until the call ends or all is cleared.
-                waits = self._unseen(call) and not self._trims and call is not goal
+                waits = self.model.is_unseen(call) and call is not goal
                 if not waits and self._blocker(self.model.unit_of[call], config.done) is None:
                     yield call
                 continue
@@ -165,24 +240,19 @@ class Search:
                 alike.add(kind)
             yield call
 
-    def _unseen(self, append: Call) -> bool:
-        return self.model.unit_of[append] in self.model.unseen
-
     def _blocker(self, unit: Unit, done: Iterable[Call]) -> Unit | None:
         for earlier in self._before.get(unit, ()):
             if earlier not in self._finished and earlier.call not in done:
                 return earlier
         return None
 
-    def _apply(self, config: Config, call: Call) -> Iterator[Config]:
-        done = config.done | {call}
-        if call.f in {"clear", "rollback", "replace", "erase", "undo"}:
-            # Unseen units under way are best placed right before: they are gone at once.
-            done |= {write for write in self._pending if write.f == "append" and self._unseen(write)}
-        for state, snapshots in self.model.apply(config, call):
-            if call.end == NEVER and state == config.state and snapshots == config.snapshots:
-                continue  # it need not have happened, and changes nothing
-            yield from self._settle(Config(state, snapshots, done))
+    def _apply(self, config: Config, call: Call) -> list[Config]:
+        after = self.model.apply(config, call)
+        if call.end == NEVER:  # it need not have happened, so not if that changes nothing
+            after = [other for other in after if other[:2] != config[:2]]
+        if not self._reading:
+            return after
+        return [settled for other in after for settled in self._settle(other)]
 
     def _settle(self, config: Config) -> list[Config]:
         """The present, with the reads under way that it explains. A read that would decide something may also wait."""
@@ -192,26 +262,26 @@ class Search:
                 if read in present.done:
                     continue
                 for state, snapshots in self._explains(present, read, units):
-                    if state is present.state and snapshots is present.snapshots:
+                    if state is present.state and snapshots is present.snapshots and not present.waiting:
                         settled.remove(present)
-                    settled.append(Config(state, snapshots, present.done | {read}))
+                    settled.append(self.model.read(present, read, state, snapshots))
         return settled
 
     def _explains(self, config: Config, read: Call, units: tuple[Unit, ...]) -> list[tuple[State, Snapshots]]:
         """What a present is once a read has seen these units in it; empty if it cannot."""
-        state, snapshots, _ = config
-        if read not in self._past:
+        state, snapshots = config[:2]
+        if read.snapshot is None:
             matched = self.model.match(state, units)
             return [] if matched is None else [(matched, snapshots)]
-        kept = self.model.kept(snapshots, self._past[read])
+        kept = self.model.kept(snapshots, read.snapshot)
         return [(state, after) for past, after in kept if self.model.match(past, units) is not None]
 
 
-def _forget(config: Config, over: set[Call], unused: set[str | None]) -> Config:
-    state, snapshots, done = config
+def _forget(config: Config, over: set[Call], unused: set[str]) -> Config:
+    state, snapshots, done, waiting = config
     if unused:
         snapshots = frozenset(pair for pair in snapshots if pair[0] not in unused)
-    return Config(state, snapshots, done - over)
+    return Config(state, snapshots, done - over, waiting)
 
 
 def _moments(calls: list[Call]) -> list[tuple[Call, bool]]:

@@ -12,11 +12,10 @@ states. Where a call leaves a choice, the model keeps the choice open instead of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from everturn.testing.history.calls import NEVER, Call, Unit
-
-_NOBODY: frozenset[Call] = frozenset()
 
 
 class Node:
@@ -81,11 +80,16 @@ Snapshots: TypeAlias = frozenset[tuple[str, State]]
 
 
 class Config(NamedTuple):
-    """One possible present: a state, the snapshots, and which of the calls under way have already taken effect."""
+    """One possible present: a state, the snapshots, and which of the calls under way have already taken effect.
+
+    `waiting` are the appends of unseen units under way that have not, with the lowest place each can be given. Units
+    that no read ever saw only spoil reads: it is best to let them wait until all is wiped, or until their call ends.
+    """
 
     state: State
-    snapshots: Snapshots
-    done: frozenset[Call] = _NOBODY
+    snapshots: Snapshots = frozenset()
+    done: frozenset[Call] = frozenset()
+    waiting: frozenset[tuple[Call, int]] = frozenset()
 
 
 WILD = Unit((), None, 0, NEVER, failed=False)  # type: ignore[arg-type]  # nobody wrote it
@@ -110,7 +114,15 @@ class Model:
         self._kept: dict[str, set[State]] = {name: set() for name in snapshots}
 
     def start(self) -> Config:
-        return Config(State(self.root), frozenset())
+        return Config(State(self.root))
+
+    def unknown(self, pending: Iterable[Call], done: frozenset[Call]) -> Config:
+        """A present of which nothing is known but that, of the calls under way, these have happened."""
+        waiting = frozenset((call, 0) for call in pending if self.is_unseen(call) and call not in done)
+        return Config(self._wild(), frozenset(), done, waiting)
+
+    def forget_snapshots(self) -> None:
+        self._kept.clear()
 
     def seen(self, units: tuple[Unit, ...], *, below: Node | None = None) -> State:
         """The state that a read of these units shows. What is hidden `below` them matters to keys only."""
@@ -120,58 +132,98 @@ class Model:
             node = node.child(unit)
         return State(node, floor, floor)
 
-    def apply(self, config: Config, call: Call) -> list[tuple[State, Snapshots]]:
-        """The states a call can lead to, each with its snapshots. None of them if there is no such snapshot."""
-        state, snapshots, _ = config
+    def is_unseen(self, call: Call) -> bool:
+        return call.f == "append" and self.unit_of[call] in self.unseen
+
+    def begin(self, config: Config, call: Call) -> Config:
+        """The present when a call begins: an unseen unit stands, if it does, after all that is there now."""
+        if not self.is_unseen(call):
+            return config
+        place = config.state.node.depth if self._trims else 0  # where it stands matters to trims only
+        return config._replace(waiting=config.waiting | {(call, place)})
+
+    def read(self, config: Config, read: Call, state: State, snapshots: Snapshots) -> Config:
+        """The present after a read that decided its state. What it did not see stands, if it does, after it."""
+        waiting = config.waiting
+        if waiting and self._trims and read.snapshot is None:
+            waiting = frozenset((call, state.node.depth) for call, _ in waiting)
+        return Config(state, snapshots, config.done | {read}, waiting)
+
+    def apply(self, config: Config, call: Call) -> list[Config]:
+        """The presents a call can lead to. None of them if it is about a snapshot that is not there."""
+        state, snapshots, done, waiting = config
+        done |= {call}
         match call.f:
+            case "append" if self.unit_of[call] in self.unseen:
+                place = next(place for waits, place in waiting if waits is call)
+                return [Config(self._spoil(state, call, place), snapshots, done, waiting - {(call, place)})]
             case "append":
-                return [(after, snapshots) for after in self._append(state, self.unit_of[call])]
+                return [Config(after, snapshots, done, waiting) for after in self._append(state, self.unit_of[call])]
             case "trim":
-                return [(_trim(state, call.invoke.limit), snapshots)]
+                return self._trimmed(config, call)
+            case "snapshot":
+                return [Config(state, self._keep(snapshots, call.snapshot or "", state), done, waiting)]
+        # What follows wipes everything, so the units that wait are best placed right before.
+        done |= {call for call, _ in waiting}
+        match call.f:
             case "clear":
                 depth = state.node.depth
-                return [(State(state.node, depth, depth), snapshots)]
-            case "snapshot":
-                return [(state, self._keep(snapshots, call.snapshot or "", state))]
+                return [Config(State(state.node, depth, depth), snapshots, done)]
             case "rollback":
-                return self.kept(snapshots, call.snapshot or "")
+                return [Config(*kept, done) for kept in self.kept(snapshots, call.snapshot or "")]
             case "replace":
-                unit = self.unit_of.get(call)
-                empty = State(self.root)
-                return [(after, snapshots) for after in ([empty] if unit is None else self._append(empty, unit))]
+                unit, empty = self.unit_of.get(call), State(self.root)
+                if unit is not None and unit in self.unseen:
+                    return [Config(self._spoil(empty, call, 0), snapshots, done)]
+                return [
+                    Config(after, snapshots, done) for after in ([empty] if unit is None else self._append(empty, unit))
+                ]
             case "erase":
-                return [(State(self.root), frozenset())]
+                return [Config(State(self.root), frozenset(), done)]
             case _:
-                return [(self._wild(), snapshots)]
+                return [Config(self._wild(), snapshots, done)]
+
+    def _spoil(self, state: State, call: Call, place: int) -> State:
+        place = max(place, state.dirt or 0)
+        self._dirt[state.node, place] = self.unit_of[call]
+        return state._replace(dirt=place)
+
+    def _append(self, state: State, unit: Unit) -> list[State]:
+        node, lo, hi, dirt = state
+        if unit in node.keyed:
+            return [state]  # a retry of what is there, hidden or not
+        appended = State(node.child(unit), lo, hi, dirt)
+        return [state, appended] if unit.retries and node.wild else [appended]
+
+    def _trimmed(self, config: Config, call: Call) -> list[Config]:
+        """Units that wait may stand below what the trim leaves: all those whose place is low enough, or none."""
+        state, snapshots, done, waiting = config
+        done |= {call}
+        limit, depth = call.invoke.limit, state.node.depth
+        after = [Config(_trim(state, limit), snapshots, done, waiting)]
+        for height in {place for _, place in waiting if place < depth}:
+            below = frozenset(pair for pair in waiting if pair[1] <= height)
+            trimmed = _trim(state._replace(dirt=max(height, state.dirt or 0)), limit)
+            after.append(Config(trimmed, snapshots, done | {call for call, _ in below}, waiting - below))
+        return after
 
     def kept(self, snapshots: Snapshots, name: str) -> list[tuple[State, Snapshots]]:
         """What a snapshot can keep, each with the snapshots that this decides. Empty if it is not there."""
-        if name not in self._kept:  # taken before the recording began
-            return [(self._wild(), snapshots)]
         for known, state in snapshots:
             if known == name:
                 return [(state, snapshots)]
+        if name not in self._kept:  # taken before the recording began, or when track was lost
+            return [(self._wild(), snapshots)]
         return [(state, snapshots | {(name, state)}) for state in self._kept[name]]
 
     def _keep(self, snapshots: Snapshots, name: str, state: State) -> Snapshots:
         if self._exact:
             return frozenset(pair for pair in snapshots if pair[0] != name) | {(name, state)}
-        self._kept[name].add(state)
+        self._kept.setdefault(name, set()).add(state)
         return snapshots
 
     def _wild(self) -> State:
         return State(self.root.child(WILD))
-
-    def _append(self, state: State, unit: Unit) -> list[State]:
-        node, lo, hi, dirt = state
-        if unit in self.unseen:
-            place = node.depth if self._trims else 0  # where it stands matters to trims only
-            self._dirt[node, place] = unit
-            return [State(node, lo, hi, place)]
-        if unit in node.keyed:
-            return [state]  # a retry of what is there, hidden or not
-        appended = State(node.child(unit), lo, hi, dirt)
-        return [state, appended] if unit.retries and node.wild else [appended]
 
     def unseen_in(self, state: State) -> Unit | None:
         """The latest unseen unit of a state, if it has one."""
