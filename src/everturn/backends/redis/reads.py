@@ -14,7 +14,7 @@ import msgspec
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.redis.looks import NEVER, Seen, look
 from everturn.backends.redis.names import Keys
-from everturn.backends.redis.records import StoredChange, change_of, entry_row, message_row, seq_of
+from everturn.backends.redis.records import StoredChange, change_of, entry_row, message_rows, seq_of
 from everturn.backends.redis.sending import Sender
 from everturn.backends.redis.wire import Command
 from everturn.codec import checksum
@@ -49,8 +49,7 @@ class Log:
         self._covered.append((oldest, newest))
 
     def _put(self, rows: Iterable[Any]) -> None:
-        for name, fields in rows:
-            self.entries[seq_of(name)] = fields[0], fields[1]
+        self.entries.update({seq_of(name): (fields[0], fields[1]) for name, fields in rows})
 
     async def fetch(self, ranges: Iterable[Range]) -> None:
         """Have all entries of the ranges that there are, in as many round trips as keep each to a few thousand."""
@@ -210,11 +209,11 @@ async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, d
 def rows_of(found: Found, kind: str | None) -> list[Any]:
     """The entries found, as rows: whole ones if they are of all kinds."""
     entries = found.log.entries
-    seqs = (seq for first, last in found.shown for seq in range(first, last + 1) if seq in entries)
+    seqs = [seq for first, last in found.shown for seq in range(first, last + 1) if seq in entries]
     if kind is None:
         return [entry_row(seq, *entries[seq]) for seq in seqs]
     wanted = kind.encode()
-    return [message_row(seq, entries[seq][1]) for seq in seqs if entries[seq][0] == wanted]
+    return message_rows([(seq, entries[seq][1]) for seq in seqs if entries[seq][0] == wanted])
 
 
 def latest_changes(keys: Keys, limit: int | None) -> Command:
