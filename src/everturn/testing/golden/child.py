@@ -43,8 +43,7 @@ def _outcome(call: bytes, counter: _Statements) -> Result:
     except BaseException as exc:  # noqa: BLE001 - it is raised again in the parent
         first = exc.__traceback__.tb_next if exc.__traceback__ is not None else None  # without this very function
         lines = traceback.format_exception(type(exc), exc, first)
-        exc.add_note("It was raised in a process of its own:\n" + "".join(lines).rstrip())
-        return Result(raised=exc, statements=counter.count)
+        return Result(raised=exc, traceback="".join(lines).rstrip(), statements=counter.count)
 
 
 def _pickled(result: Result) -> bytes:
@@ -56,9 +55,8 @@ def _pickled(result: Result) -> bytes:
     except Exception as exc:  # noqa: BLE001 - whatever it is, it is told
         what = result.value if result.raised is None else result.raised
         why = f"{type(exc).__name__}: {exc}"
-        notes = "\n".join(getattr(result.raised, "__notes__", ()))
-        error = ProcessDied(f"{what!r} cannot be brought from the process that made it ({why})\n{notes}".rstrip())
-        return loading.dumps(Result(raised=error, statements=result.statements))
+        error = ProcessDied(f"{what!r} cannot be brought from the process that made it ({why})")
+        return loading.dumps(Result(raised=error, traceback=result.traceback, statements=result.statements))
 
 
 class _Statements:
@@ -89,15 +87,9 @@ class _Statements:
     def _watch_apsw(self, connection: Any) -> None:
         import apsw
 
-        def traced(event: dict[str, Any]) -> None:
-            if not event["trigger"]:
-                self._seen(event["sql"])
-
-        connection.trace_v2(apsw.SQLITE_TRACE_STMT, traced, id=self)
+        connection.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: self._seen(event["sql"]), id=self)
 
     def _seen(self, sql: str) -> None:
-        if sql.startswith("--"):
-            return  # a trigger's
         with self._lock:
             self.count += 1
             if self.count == self._kill_at:

@@ -100,8 +100,8 @@ class SnapshotDb(Database):
     def kill_during(self, function: Callable[..., object], /, *args: Any, at: int, **kwargs: Any) -> str:
         """Call a function in a new process that dies of kill -9 just before its SQL statement number `at`, from 1.
 
-        Statements of sqlite3 and apsw count, BEGIN and COMMIT too. Returns the statement that did not run. Raises
-        ValueError if the function was done before.
+        Statements of sqlite3 and apsw count, BEGIN, COMMIT and those of triggers too. Returns the statement that did
+        not run. Raises ValueError if the function was done before.
         """
         __tracebackhide__ = True
         return processes.kill_during(function, args, kwargs, at=at, timeout=self.timeout)

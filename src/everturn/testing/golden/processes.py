@@ -47,6 +47,7 @@ class Result:
 
     value: Any = None
     raised: BaseException | None = None
+    traceback: str = ""
     statements: int = 0
 
 
@@ -59,8 +60,7 @@ def run(function: Callable[..., _T], args: Any, kwargs: Any, *, timeout: float) 
     with tempfile.TemporaryDirectory(prefix="everturn-run-") as folder:
         code = _call(Path(folder), Request(loading.dumps((function, args, kwargs)), None), function, timeout)
         result = _result(Path(folder), function, code)
-    if result.raised is not None:
-        raise result.raised
+    _raise(result)
     value: _T = result.value
     return value
 
@@ -79,8 +79,7 @@ def kill_during(function: Callable[..., object], args: Any, kwargs: Any, *, at: 
         if code == -signal.SIGKILL and last_words.exists():
             return last_words.read_text("utf-8")
         result = _result(Path(folder), function, code)
-    if result.raised is not None:
-        raise result.raised
+    _raise(result)
     raise ValueError(
         f"at={at}: {_name(function)} was done after {result.statements} SQL statements, and was not killed"
         + ("" if result.statements else " (those of sqlite3 and apsw are counted)")
@@ -116,6 +115,15 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     except (ProcessLookupError, PermissionError):
         pass
     child.wait()
+
+
+def _raise(result: Result) -> None:
+    """Raise what was raised there, with where that was: some errors lose what is noted on them on the way."""
+    __tracebackhide__ = True
+    if result.raised is not None:
+        if result.traceback:
+            result.raised.add_note(f"It was raised in a process of its own:\n{result.traceback}")
+        raise result.raised
 
 
 def _result(folder: Path, function: Callable[..., object], code: int) -> Result:
