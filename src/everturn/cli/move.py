@@ -13,6 +13,7 @@ import typer
 
 from everturn.cli.opening import URL, opened, session_in
 from everturn.cli.output import clean, console, print_json
+from everturn.errors import InvalidInput
 from everturn.model import CopyProgress, CopyReport
 from everturn.words import count
 
@@ -57,22 +58,36 @@ def export(
 def import_(
     url: URL,
     file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; else standard input.")] = None,
+    form: Annotated[str | None, typer.Option("--from", help="openai-agents or langchain: their SQLite files.")] = None,
+    table: Annotated[str | None, typer.Option(help="With --from: the table, if it is not the usual one.")] = None,
     json: JSON = False,
 ) -> None:
-    """Bring sessions from an export into a store.
+    """Bring sessions from an export, or another store, into a store.
 
     Nothing is written before the whole file was found sound. A session that is absent is imported, one that is there is
     skipped, an earlier state of it is extended; anything else is a conflict, reported and left alone (exit code 1).
+
+    With --from, the file is one of OpenAI Agents' SQLiteSession or of LangChain's SQLChatMessageHistory. It is read, in
+    a process of its own, and never written to; what came in goes on under the framework's adapter.
 
     \b
     Examples:
       everturn import sqlite:///other.db memory.jsonl
       gunzip -c memory.jsonl.gz | everturn import redis://localhost
+      everturn import sqlite:///memory.db conversations.db --from openai-agents
+      everturn import sqlite:///memory.db chat.db --from langchain --table message_store
     """
+    from everturn.cli import foreign
     from everturn.filing import read_sessions
 
+    if form is not None and form not in foreign.FORMATS:
+        raise InvalidInput(f"is {' or '.join(foreign.FORMATS)}, not {form!r}", path="--from")
+    if form is not None and file is None:
+        raise InvalidInput("needs a file to read", path="--from")
     with opened(url, create=True) as store, _bar() as tell:
-        if file is None:
+        if form is not None and file is not None:
+            report = foreign.bring(store, form, file, table, lambda name, done: tell(_step(name, done)))
+        elif file is None:
             report = read_sessions(sys.stdin.buffer, store, tell)
         else:
             with file.open("rb") as lines:
@@ -105,6 +120,10 @@ def copy(
     _print(report, json=json)
 
 
+def _step(session_id: str, done: int) -> CopyProgress:
+    return CopyProgress(session_id, None, None, 0, done, None)
+
+
 @contextmanager
 def _bar() -> Iterator[Callable[[CopyProgress], None]]:
     """A bar in a terminal, on stderr; nothing elsewhere."""
@@ -130,7 +149,7 @@ def _print(report: CopyReport, *, json: bool) -> None:
         numbers = [(report.imported, "imported"), (report.extended, "extended"), (report.skipped, "there already")]
         numbers += [(report.absent, "gone meanwhile"), (report.behind, "changed meanwhile: copy again")]
         told = ", ".join(f"{number:,} {what}" for number, what in numbers if number) or "nothing to do"
-        screen.print(f"{told}; {report.verified:,} compared and equal")
+        screen.print(told + (f"; {report.verified:,} compared and equal" if report.verified else ""))
         for session_id, why in report.conflicts:
             screen.print(f"conflict: {clean(session_id)!r}: {clean(why)}", soft_wrap=True)
     raise typer.Exit(0 if report.ok else 1)
