@@ -1,0 +1,196 @@
+"""Dossiers: every part is a line of JSON and back, and tells whether one session became the other."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import everturn
+from everturn import CorruptEntry, codec, dossier
+from everturn.backend import Status, drive
+from everturn.dossier import ChangePart, EntryPart, Outline, Portion
+from everturn.engine.dossiers import Incomplete, Kinship, OtherPast, Scrutiny, judge
+from everturn.portable import Arrival, PortionRequest
+from everturn.rules import State
+from tests.integration.copying.talks import HOSTILE, assert_alike, fill
+
+SOON = time.monotonic() + 3600
+
+
+def parts_of(store: Any, name: str) -> list[dossier.Part]:
+    """The whole dossier of a session."""
+    backend = store._engine.backend
+    outline = drive(backend.outline(name, SOON))
+    request = PortionRequest(name, outline.life, 0, outline.last_seq, 0, outline.version)
+    portion = drive(backend.portion(request, SOON))
+    assert portion.is_last
+    return [outline, *portion.entries, *portion.changes]
+
+
+# --- the exported form -----------------------------------------------------------------------------------------------
+
+
+def test_every_part_of_a_session_is_a_line_of_json_and_back() -> None:
+    with everturn.open("sqlite://") as store:
+        for name in fill(store):
+            for part in parts_of(store, name):
+                line = dossier.encode(part)
+                assert b"\n" not in line
+                assert dossier.decode(line) == part
+
+
+def test_a_session_that_went_through_lines_is_the_same_session() -> None:
+    with everturn.open("sqlite://") as here, everturn.open("sqlite://") as there:
+        for name in fill(here):
+            lines = b"\n".join(map(dossier.encode, parts_of(here, name)))
+            outline, *rows = map(dossier.decode, lines.split(b"\n"))
+            entries = tuple(row for row in rows if isinstance(row, EntryPart))
+            changes = tuple(row for row in rows if isinstance(row, ChangePart))
+            arrival = Arrival(outline, outline.ttl, Portion(entries, changes))
+            assert drive(there._engine.backend.restore(arrival, SOON)).status is Status.APPLIED
+            assert_alike(here, there, name)
+
+
+def test_a_body_stands_in_its_line_as_it_is_stored() -> None:
+    with everturn.open("sqlite://") as store:
+        store.add_messages("a", [everturn.ChatMessage("user", HOSTILE)])
+        _, entry, _ = parts_of(store, "a")
+    assert isinstance(entry, EntryPart)
+    line = dossier.encode(entry)
+    assert bytes(entry.body) in line
+    assert json.loads(line)["body"] == {"role": "user", "content": HOSTILE}
+    again = dossier.decode(line)
+    assert isinstance(again, EntryPart)
+    assert codec.checksum("message", bytes(again.body)) == again.checksum
+
+
+def test_the_exported_form_is_as_documented() -> None:
+    """It may gain fields, and lose or change none."""
+    page = (Path(everturn.__file__).parents[2] / "docs" / "storage.md").read_text("utf-8")
+    lines = page.partition("```jsonl\n")[2].partition("```")[0].encode().splitlines()
+    parts = list(map(dossier.decode, lines))
+    assert [type(part) for part in parts] == [Outline, EntryPart, ChangePart]
+    assert list(map(dossier.encode, parts)) == lines
+    _, entry, _ = parts
+    assert isinstance(entry, EntryPart)
+    assert codec.checksum(entry.kind, bytes(entry.body)) == entry.checksum
+
+
+@pytest.mark.parametrize("line", [b"{}", b"[]", b'{"part":"else"}', b'{"part":"entry","seq":1}', b"", b"nonsense"])
+def test_what_is_no_part_is_refused(line: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        dossier.decode(line)
+
+
+def test_a_form_of_a_later_everturn_is_refused() -> None:
+    line = dossier.encode(outline_at(1)).replace(b'"form":1', b'"form":2')
+    with pytest.raises(msgspec.ValidationError, match="form"):
+        dossier.decode(line)
+
+
+# --- kinship ---------------------------------------------------------------------------------------------------------
+
+
+def outline_at(version: int, call: bytes = b"", life: str = "life") -> Outline:
+    return Outline("a", life, version, call or b"%d" % version, version, State(), 0.0, 0.0, 0.0)
+
+
+def test_an_absent_session_is_no_kin() -> None:
+    assert judge(outline_at(3), None, None) is Kinship.NONE
+
+
+def test_one_past_is_the_same() -> None:
+    assert judge(outline_at(3), outline_at(3), None) is Kinship.SAME
+
+
+def test_what_the_source_remembers_is_its_ancestor() -> None:
+    assert judge(outline_at(3), outline_at(2), b"2") is Kinship.ANCESTOR
+
+
+@pytest.mark.parametrize(
+    ("target", "remembered", "why"),
+    [
+        (outline_at(3, life="another"), None, "life of its own"),
+        (outline_at(2, life="another"), b"2", "life of its own"),
+        (outline_at(3, b"another"), None, "by another change"),
+        (outline_at(2), None, "too far apart"),
+        (outline_at(2), b"another", "different ways"),
+        (outline_at(4), None, "too far apart"),
+        (outline_at(4), b"another", "different ways"),
+        (outline_at(4), b"3", "the other way round"),
+    ],
+)
+def test_anything_else_is_another_past(target: Outline, remembered: bytes | None, why: str) -> None:
+    with pytest.raises(OtherPast, match=why):
+        judge(outline_at(3), target, remembered)
+
+
+# --- scrutiny --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def whole() -> tuple[Outline, tuple[EntryPart, ...], tuple[ChangePart, ...]]:
+    """Five turns, the latest of them undone; a snapshot shows it still."""
+    with everturn.open("sqlite://") as store:
+        for number in range(5):
+            store.add_messages("a", [everturn.ChatMessage("user", f"{number}")])
+        store.save_snapshot("a")
+        store.replace("a", [], after=4)
+        outline, *rows = parts_of(store, "a")
+    assert isinstance(outline, Outline)
+    entries = tuple(row for row in rows if isinstance(row, EntryPart))
+    return outline, entries, tuple(row for row in rows if isinstance(row, ChangePart))
+
+
+def test_a_whole_dossier_passes(whole: Any) -> None:
+    outline, entries, changes = whole
+    Scrutiny(outline).look(Portion(entries, changes))
+    parts = Scrutiny(outline)
+    for entry in entries:
+        parts.look(Portion((entry,), is_last=False))
+    for change in changes[:-1]:
+        parts.look(Portion((), (change,), is_last=False))
+    parts.look(Portion((), changes[-1:]))
+    assert parts.entries == 5
+
+
+@pytest.mark.parametrize("lost", range(5))
+def test_a_missing_entry_is_missed(whole: Any, lost: int) -> None:
+    outline, entries, changes = whole
+    with pytest.raises(Incomplete) as caught:
+        Scrutiny(outline).look(Portion(entries[:lost] + entries[lost + 1 :], changes))
+    assert caught.value.error.seq == lost + 1
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3, 4, 5, 6])
+def test_a_missing_change_is_missed(whole: Any, lost: int) -> None:
+    outline, entries, changes = whole
+    with pytest.raises(Incomplete, match="change log"):
+        Scrutiny(outline).look(Portion(entries, changes[:lost] + changes[lost + 1 :]))
+
+
+def test_old_changes_need_not_be_remembered(whole: Any) -> None:
+    outline, entries, changes = whole
+    Scrutiny(outline).look(Portion(entries, changes[3:]))
+
+
+def test_what_is_added_must_follow_what_is_there(whole: Any) -> None:
+    outline, entries, changes = whole
+    Scrutiny(outline, 3, 3).look(Portion(entries[3:], changes[3:]))
+    with pytest.raises(Incomplete):
+        Scrutiny(outline, 3, 3).look(Portion(entries[3:], changes[4:]))
+    with pytest.raises(Incomplete):
+        Scrutiny(outline, 3, 3).look(Portion(entries[4:], changes[3:]))
+
+
+def test_a_damaged_entry_is_corrupt(whole: Any) -> None:
+    outline, entries, changes = whole
+    damaged = msgspec.structs.replace(entries[2], body=msgspec.Raw(b'{"role":"user","content":"X"}'))
+    with pytest.raises(CorruptEntry) as caught:
+        Scrutiny(outline).look(Portion((*entries[:2], damaged, *entries[3:]), changes))
+    assert caught.value.seq == 3
