@@ -484,7 +484,7 @@ def test_a_binary_on_path_is_found_when_pip_has_none(monkeypatch: pytest.MonkeyP
 
     found = machine.program(("valkey-server", "redis-server"), None, "EVERTURN_VALKEY_SERVER")
 
-    assert found == Path("/bin/true").resolve()
+    assert found == tmp_path / "redis-server"  # not what it links to: Debian's is a program that goes by its name
 
 
 def test_a_variable_names_another_binary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

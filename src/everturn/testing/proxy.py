@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import math
 import socket
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -57,14 +58,15 @@ class FaultProxy:
     there are; `bytes_to_server` and `bytes_to_client` what was forwarded; `swallowed` the replies that were swallowed.
     """
 
-    def __init__(self, target: str | int) -> None:
-        """Listen in front of `target`: a URL, or a loopback port."""
+    def __init__(self, target: str | int, *, tls: ssl.SSLContext | None = None) -> None:
+        """Listen in front of `target`, a URL or a loopback port. With `tls`, clients speak it; the target does not."""
         self.connections = 0
         self.bytes_to_server = 0
         self.bytes_to_client = 0
         self.swallowed = 0
         self.port = 0
         self._target = f"tcp://{LOOPBACK}:{target}" if isinstance(target, int) else target
+        self._tls = tls
         parts = urlsplit(self._target)
         if parts.port is None:
             raise ValueError(f"{target!r} names no port to forward to")
@@ -92,10 +94,11 @@ class FaultProxy:
 
     @property
     def url(self) -> str:
-        """The target's URL with the proxy's port in it."""
+        """The target's URL with the proxy's port in it; `rediss` for `redis` with TLS."""
         parts = urlsplit(self._target)
         user = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
-        return parts._replace(netloc=f"{user}{LOOPBACK}:{self.port}").geturl()
+        scheme = "rediss" if self._tls and parts.scheme == "redis" else parts.scheme
+        return parts._replace(scheme=scheme, netloc=f"{user}{LOOPBACK}:{self.port}").geturl()
 
     @property
     def open_connections(self) -> int:
@@ -145,7 +148,8 @@ class FaultProxy:
         # reuse_address: of our own earlier connections some may still linger on the port.
         for attempt in range(5):
             try:
-                self._listener = await asyncio.start_server(self._accept, LOOPBACK, self.port or free_port())
+                port = self.port or free_port()
+                self._listener = await asyncio.start_server(self._accept, LOOPBACK, port, ssl=self._tls)
                 break
             except OSError:
                 if self.port or attempt == 4:
@@ -280,6 +284,8 @@ async def _until_broken(pump: Coroutine[Any, Any, None]) -> None:
 
 def _hang_up(writer: asyncio.StreamWriter) -> None:
     # Shut down first: a child forked from the test holds the socket too, and closing ours alone would tell nobody.
-    with contextlib.suppress(OSError):
-        writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+    connection = writer.get_extra_info("socket")
+    if connection is not None:  # else it is gone already
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
     writer.transport.abort()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -69,14 +70,15 @@ def _node(text: str, default: int) -> Node:
 def driver_options(address: Address, options: Mapping[str, Any], *, sentinel: bool = False) -> dict[str, Any]:
     """What redis-py's connections are made with. Blind retries are off: a retry of ours carries a call id."""
     given: dict[str, Any] = {"protocol": 2, "health_check_interval": 0}
+    if is_secure(address, options):
+        # Said, since older drivers do not look at the name by themselves.
+        given["ssl_check_hostname"] = options.get("ssl_cert_reqs") not in ("none", ssl.CERT_NONE)
+        given |= {name: value for name, value in options.items() if name.startswith("ssl_")}
     if sentinel:
-        return given | {
-            "username": options.get("sentinel_username"),
-            "password": options.get("sentinel_password"),
-            "db": 0,
-        }
-    given |= {"username": address.username, "password": address.password, "db": address.db}
-    return given | {name: value for name, value in options.items() if name.startswith("ssl_")}
+        own = {"username": options.get("sentinel_username"), "password": options.get("sentinel_password"), "db": 0}
+    else:
+        own = {"username": address.username, "password": address.password, "db": address.db}
+    return given | own
 
 
 def is_secure(address: Address, options: Mapping[str, Any]) -> bool:

@@ -43,6 +43,19 @@ _ADVICE = {
 _PASSING = {"READONLY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "MOVED", "ASK", "BUSY", "NOREPLICAS"}
 
 
+_TLS = {
+    "hostname mismatch": "its certificate is not for this name; connect by a name that it has",
+    "ip address mismatch": "its certificate is not for this address; connect by a name that it has",
+    "certificate_verify_failed": "its certificate is not trusted; name the CA that signed it by ssl_ca_certs",
+    "certificate_required": "it wants a certificate from us; name it by ssl_certfile and ssl_keyfile",
+    "certificate required": "it wants a certificate from us; name it by ssl_certfile and ssl_keyfile",
+    "wrong_version_number": "it does not speak TLS there; use its TLS port, or redis:// without TLS",
+    "record_layer_failure": "it does not speak TLS there; use its TLS port, or redis:// without TLS",
+    "record layer failure": "it does not speak TLS there; use its TLS port, or redis:// without TLS",
+}
+"""What a handshake that failed is told apart by: words of OpenSSL, in whatever error they arrive. None of it passes."""
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """An error that the server answered with: a reply like any other until someone needs the value."""
 
@@ -80,7 +93,11 @@ def unsent(where: str, exc: BaseException) -> MemoryStoreBackendError:
         return refused(Refusal("NOAUTH", str(exc)), where)
     if isinstance(exc, Exception) and is_refusal(exc):
         return refused(refusal(exc), where)
-    text = f"{where}: no connection: {_said(exc)}; is the server up, and the address right?"
+    said = _said(exc)
+    for words, advice in _TLS.items():
+        if words in said.lower():
+            return MemoryStoreBackendError(f"{where}: {advice} ({said})", outcome="not_written")
+    text = f"{where}: no connection: {said}; is the server up, and the address right (rediss:// if it wants TLS)?"
     return MemoryStoreBackendError(text, outcome="not_written", transient=True)
 
 

