@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +12,7 @@ import fakeredis
 import pytest
 import redis
 import redis.asyncio
+import redis.sentinel
 import valkey
 import valkey.asyncio
 
@@ -19,7 +20,14 @@ import everturn
 from everturn import InvalidInput, MemoryStoreBackendError, Unsupported
 from everturn.backends.redis.address import Address, parse
 from everturn.testing.proxy import FaultProxy
-from everturn.testing.servers import ValkeyServer, valkey_cluster, valkey_server
+from everturn.testing.servers import (
+    ValkeyCluster,
+    ValkeyServer,
+    valkey_cluster,
+    valkey_sentinel,
+    valkey_server,
+    wait_until,
+)
 from tests.contract.speech import say, user, words
 from tests.integration.redis.test_stored_form import full_session
 
@@ -76,13 +84,54 @@ def test_an_awaited_client_is_taken_and_stays_open(server: ValkeyServer, kind: s
     asyncio.run(main())
 
 
-def test_a_cluster_client_is_taken() -> None:
-    with valkey_cluster(masters=3, replicas=0, appendonly=True) as cluster:
-        client = redis.RedisCluster(host="127.0.0.1", port=cluster.port)
-        store = everturn.from_client(client)
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ValkeyCluster]:
+    with valkey_cluster(masters=3, replicas=0, appendonly=True, requirepass="s3cret%") as cluster:
+        yield cluster
+
+
+def test_blocking_clients_of_a_cluster_are_taken(cluster: ValkeyCluster) -> None:
+    for number, kind in enumerate((redis.RedisCluster, valkey.ValkeyCluster)):
+        client = kind(host="127.0.0.1", port=cluster.port, password="s3cret%", decode_responses=bool(number))
+        store = everturn.from_client(client, namespace=str(number))
+        assert isinstance(store, everturn.MemoryStore)
         for name in "abcdef":
             say(store, name, name)
-        assert [words(store, name) for name in "abcdef"] == [[name] for name in "abcdef"]
+        store.fork("a", "g")
+        assert [words(store, name) for name in "abcdefg"] == [[name] for name in "abcdefa"]
+        assert store.verify().ok
+        store.close()
+        assert client.ping(target_nodes="all")
+        client.close()
+
+
+def test_awaited_clients_of_a_cluster_are_taken(cluster: ValkeyCluster) -> None:
+    async def main() -> None:
+        for number, kind in enumerate((redis.asyncio.RedisCluster, valkey.asyncio.ValkeyCluster)):
+            client = kind(host="127.0.0.1", port=cluster.port, password="s3cret%", decode_responses=bool(number))
+            store = everturn.from_client(client, namespace=f"async{number}")
+            assert isinstance(store, everturn.AsyncMemoryStore)
+            await asyncio.gather(*(store.add_messages(name, [user(name)]) for name in "abcdef" * 5))
+            await store.fork("a", "g")
+            assert [len(await store.get_history(name)) for name in "abcdefg"] == [5] * 7
+            assert (await store.verify()).ok
+            await store.close()
+            assert await client.ping(target_nodes=client.ALL_NODES)
+            await client.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_client_of_sentinels_is_taken_and_follows_them() -> None:
+    with valkey_sentinel(replicas=1, appendonly=True) as watched:
+        addresses = [("127.0.0.1", sentinel.port) for sentinel in watched.sentinels]
+        client = redis.sentinel.Sentinel(addresses).master_for(watched.name)
+        store = everturn.from_client(client, timeout=20)
+        say(store, "a", "1")
+        wait_until(lambda: watched.replicas[0].command("EXISTS", "everturn:{:a}:log") == 1, "the replica has it")
+        watched.kill_master()
+        say(store, "a", "2")
+        assert words(store, "a") == ["1", "2"]
         store.close()
         client.close()
 
@@ -168,29 +217,6 @@ def test_an_exhausted_pool_of_a_loop_is_an_error_in_time(server: ValkeyServer) -
             assert all(isinstance(error, MemoryStoreBackendError) for error in ended)
             assert any("connections stayed busy" in str(error) for error in ended)
             assert len(await store.get_history("a")) == 1
-
-    asyncio.run(main())
-
-
-def test_an_async_store_does_not_notice_killed_connections(server: ValkeyServer) -> None:
-    async def main() -> None:
-        client = redis.asyncio.Redis.from_url(server.url)
-        async with await everturn.open_async(server.url, timeout=20) as store:
-
-            async def harass() -> None:
-                while True:
-                    await client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-                    await client.script_flush()
-                    await asyncio.sleep(0.05)  # time enough to connect again
-
-            trouble = asyncio.create_task(harass())
-            for turn in range(20):
-                await asyncio.gather(*(store.add_messages("a", [user(f"{turn}.{n}")]) for n in range(10)))
-            trouble.cancel()
-            await asyncio.wait([trouble])
-            texts = [message.content for message in await store.get_history("a")]
-            assert len(texts) == len(set(texts)) == 200
-        await client.aclose()
 
     asyncio.run(main())
 
