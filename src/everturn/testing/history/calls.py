@@ -82,6 +82,12 @@ class Session(msgspec.Struct, eq=False):
     changes: list[Call]  # all but appends and reads, without those that failed for sure
     written: dict[str, Unit]  # by each of its ids
 
+    @property
+    def unordered(self) -> bool:
+        """Whether a key may write its unit a second time, so that it has no one place in the order."""
+        forgets = {"rollback", "replace", "undo", "erase"}
+        return any(change.f in forgets for change in self.changes) and any(unit.retries for unit in self.units)
+
 
 def pair(events: Iterable[Event]) -> list[Call]:
     """Each invoke with its end, in the order given. Raises BadHistory when they do not fit together."""

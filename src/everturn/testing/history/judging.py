@@ -79,7 +79,7 @@ def _find(found: dict[str, Session], session: Session) -> tuple[Findings, bool]:
     sights = look(session, session.reads, elsewhere, findings)
     past = look(session, session.past_reads, elsewhere, findings)
     find_missing(session, sights, findings, blame)
-    before = find_misordered([*sights, *past], findings, blame)
+    before = find_misordered(session, [*sights, *past], findings, blame)
     find_forks(session, blame.cleared(sights), findings, blame)
     if not past and not any(change.destructive for change in session.changes):
         return findings, True

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
-from everturn.testing.history.calls import Call, Unit
+from everturn.testing.history.calls import Call, Session, Unit
 from everturn.testing.history.findings import Finding, Findings
 from everturn.testing.history.rules import Blame
 from everturn.testing.history.sight import Sight
@@ -21,8 +21,12 @@ Before: TypeAlias = dict[Unit, dict[Unit, Call]]
 _CYCLES = 10  # contradictions that are looked for one by one; each costs a pass
 
 
-def find_misordered(sights: list[Sight], findings: Findings, blame: Blame) -> Before:
+def find_misordered(session: Session, sights: list[Sight], findings: Findings, blame: Blame) -> Before:
     """Note units that are out of order and blame the reads that show it. Returns the order the other reads show."""
+    if session.unordered:  # of a unit that may have been written again, no order is known
+        sights = [
+            Sight(sight.read, tuple(unit for unit in sight.units if not unit.retries), sight.latest) for sight in sights
+        ]
     _against_time(sights, findings, blame)
     for _ in range(_CYCLES):
         kept = blame.cleared(sights)
@@ -38,16 +42,13 @@ def find_misordered(sights: list[Sight], findings: Findings, blame: Blame) -> Be
 
 
 def neighbours(sights: list[Sight]) -> Before:
-    """Of each unit, those right before it in some read. A unit of several calls may come again later: passed over."""
+    """Of each unit, those right before it in some read."""
     before: Before = {}
     previous: tuple[Unit, ...] = ()
     for sight in sights:
         units = sight.units
-        start = len(previous) if units[: len(previous)] == previous else 0
-        while start and (start == len(previous) or units[start].retries):
-            start -= 1
-        fresh = [unit for unit in units[start:] if not unit.retries]
-        for earlier, later in pairwise(fresh):
+        known = len(previous) if units[: len(previous)] == previous else 0
+        for earlier, later in pairwise(units[max(known - 1, 0) :]):
             before.setdefault(later, {}).setdefault(earlier, sight.read)
         previous = units
     return before
@@ -63,8 +64,6 @@ def _against_time(sights: list[Sight], findings: Findings, blame: Blame) -> None
     for sight in sights:
         newest: Unit | None = None
         for unit in sight.units:
-            if unit.retries:
-                continue
             if newest is None:
                 newest = unit
             elif written_by[unit] < newest.begin:
@@ -113,7 +112,7 @@ def _tell_cycle(cycle: list[tuple[Unit, Unit]], reads: list[Call], sights: list[
     if len(reads) == 2:  # two reads: name two units they have in opposite order
         one, other = (next(sight.units for sight in sights if sight.read is read) for read in reads)
         places = {unit: place for place, unit in enumerate(other)}
-        common = [unit for unit in one if unit in places and not unit.retries]
+        common = [unit for unit in one if unit in places]
         for earlier, later in pairwise(common):
             if places[earlier] > places[later]:
                 cycle = [(earlier, later)]

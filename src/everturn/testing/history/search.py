@@ -50,12 +50,16 @@ class Search:
         units = [
             unit
             for unit in session.units
-            if unit not in blame.units and not unit.failed and (unit.acknowledged or unit in seen)
+            if unit not in blame.units
+            and not unit.failed
+            # An append that nobody saw, not even its caller, need not have happened. A replace wipes all the same.
+            and (unit.acknowledged or unit in seen or unit.call.f == "replace")
         ]
         unseen = {unit for unit in units if unit not in seen and not unit.retries}
         unit_of = {call: unit for unit in units for call in unit.calls if call.outcome != "fail"}
-        self._trims = any(change.f == "trim" for change in session.changes)
-        self.model = Model(unit_of, unseen, named, trims=self._trims, exact=exact)
+        trims = any(change.f == "trim" for change in session.changes)
+        self._choices = trims or session.unordered
+        self.model = Model(unit_of, unseen, named, trims=trims, exact=exact)
         # How often each snapshot is still to be used; one that never is need not be taken.
         self._uses = Counter(call.snapshot for call in (*session.changes, *self._units_of) if call.f in _USES)
         changes = [change for change in session.changes if change.f != "snapshot" or self._uses[change.snapshot]]
@@ -179,7 +183,7 @@ class Search:
         """The one present in which `goal` has taken effect, where there is no choice; None where there may be one.
 
         With only appends under way, to let an append wait rules nothing out: two units that share a read have an
-        order, and nothing can be read or kept between two that do not. Only a trim could cut between them, later.
+        order, and nothing can be read or kept between two that do not. (Only a trim could cut between them, later.)
         """
         if any(call.f != "append" and call not in config.done for call in self._pending):
             return None
@@ -191,12 +195,16 @@ class Search:
         else:
             steps = [goal]
             while (earlier := self._blocker(self.model.unit_of[steps[-1]], config.done)) is not None:
+                if earlier.call not in self._pending:
+                    return None
                 steps.append(earlier.call)
             steps.reverse()
-        if self._trims and any(call not in steps for call in self._possible(config, goal)):
+        if self._choices and any(call not in steps for call in self._possible(config, goal)):
             return None
         for step in steps:
-            if step not in self._pending or self._blocker(self.model.unit_of[step], config.done) is not None:
+            if step not in self._pending or step in config.done:
+                return None
+            if self._blocker(self.model.unit_of[step], config.done) is not None:
                 return None
             settled = self._apply(config, step)
             if len(settled) != 1:
@@ -242,14 +250,14 @@ class Search:
 
     def _blocker(self, unit: Unit, done: Iterable[Call]) -> Unit | None:
         for earlier in self._before.get(unit, ()):
-            if earlier not in self._finished and earlier.call not in done:
+            if earlier not in self._finished and not any(call in done for call in earlier.calls):
                 return earlier
         return None
 
     def _apply(self, config: Config, call: Call) -> list[Config]:
         after = self.model.apply(config, call)
         if call.end == NEVER:  # it need not have happened, so not if that changes nothing
-            after = [other for other in after if other[:2] != config[:2]]
+            after = [other for other in after if other[:2] != config[:2] or other.waiting != config.waiting]
         if not self._reading:
             return after
         return [settled for other in after for settled in self._settle(other)]

@@ -107,7 +107,7 @@ class _Looking:
         elif len(offsets) < size:
             side_by_side = found[-1][0] - first == len(found) - 1
             # A trim may cut through a unit: then its last messages are the first that are left.
-            cut_off = first == 0 and side_by_side and offsets[-1] == size - 1 and self._trimmed_from < read.end
+            cut_off = first == 0 and side_by_side and offsets[-1] == size - 1 and self._trimmed_from <= read.end
             if not cut_off:
                 self._note("torn", unit.values, read, unit, cause="part")
         elif found[-1][0] - first != size - 1:
