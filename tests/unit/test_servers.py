@@ -321,6 +321,24 @@ def test_postgres_stopped_in_good_order_tells_its_clients(database: PostgresServ
     assert database.answering
 
 
+def test_a_standby_follows_takes_reads_and_refuses_writes() -> None:
+    with postgres_server(standbys=1) as server:
+        (standby,) = server.standbys
+        with (
+            psycopg.connect(server.url, autocommit=True) as here,
+            psycopg.connect(standby.url, autocommit=True) as there,
+        ):
+            here.execute("CREATE TABLE t AS SELECT 1 AS n")
+            find = "SELECT count(*) FROM pg_tables WHERE tablename = 't'"
+            wait_until(lambda: there.execute(find).fetchone() == (1,), "the table has arrived")
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                there.execute("DELETE FROM t")
+        standby.kill()
+        standby.restart()
+        with psycopg.connect(standby.url, autocommit=True) as there:
+            assert there.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
+
+
 def test_a_setting_that_postgres_does_not_know_is_an_error_with_its_words() -> None:
     with pytest.raises(ServerError, match=r"did not start[^$]*no_such_thing"), postgres_server(no_such_thing=1):
         pass

