@@ -18,7 +18,7 @@ Store = Annotated[AsyncMemoryStore, Depends(get_store)]
 @app.post("/sessions/{session_id}/messages")
 async def add(session_id: str, messages: Messages, store: Store, key: str | None = None) -> dict[str, object]:
     receipt = await store.add_messages(session_id, messages, key=key)
-    return {"version": receipt.version, "replayed": receipt.replayed, "worker": os.getpid()}
+    return {"version": receipt.version, "replayed": receipt.replayed}
 
 
 @app.get("/sessions/{session_id}/messages")
@@ -29,3 +29,8 @@ async def read(session_id: str, store: Store) -> list[ChatMessage]:
 @app.get("/sessions/{session_id}")
 async def facts(session_id: str, store: Store) -> dict[str, object]:
     return {"messages": (await store.info(session_id)).messages}
+
+
+@app.get("/worker")
+async def worker(store: Store) -> int:
+    return os.getpid()
