@@ -3,7 +3,7 @@
 A state is a path of units, a floor below which they are hidden (trim and clear raise it), and snapshots of earlier
 states. Where a call leaves a choice, the model keeps the choice open instead of listing it:
 
-- A trim keeps a suffix, at least the last unit, and at most `limit` messages: how much is known at the next read. So
+- A trim keeps a suffix, at least the last unit, and at most `limit` messages: how many is known at the next read. So
   the floor is a range, `lo` to `hi`.
 - An undo may bring back anything: WILD stands at the start of the path for what only the next read can tell.
 - A unit that no read ever saw is not on the path: `dirt` says where the latest of them stands. No read matches a
@@ -199,11 +199,11 @@ class Model:
         """Units that wait may stand below what the trim leaves: all those whose place is low enough, or none."""
         state, snapshots, done, waiting = config
         done |= {call}
-        limit, depth = call.invoke.limit, state.node.depth
-        after = [Config(_trim(state, limit), snapshots, done, waiting)]
+        depth = state.node.depth
+        after = [Config(_trim(state, call), snapshots, done, waiting)]
         for height in {place for _, place in waiting if place < depth}:
             below = frozenset(pair for pair in waiting if pair[1] <= height)
-            trimmed = _trim(state._replace(dirt=max(height, state.dirt or 0)), limit)
+            trimmed = _trim(state._replace(dirt=max(height, state.dirt or 0)), call)
             after.append(Config(trimmed, snapshots, done | {call for call, _ in below}, waiting - below))
         return after
 
@@ -249,10 +249,14 @@ class Model:
         return state if lo == hi else State(node, floor, floor)
 
 
-def _trim(state: State, limit: int | None) -> State:
-    """Hide all but a suffix. The last unit stays; what fits into `limit` already is left alone."""
+def _trim(state: State, call: Call) -> State:
+    """Hide all but a suffix. The last unit stays; what fits into the limit already is left alone.
+
+    A trim may be planned on what it read and hide that a moment later: appends that overlap it stay, and the limit
+    holds for what was acknowledged before it began.
+    """
     node, lo, hi, dirt = state
-    depth = node.depth
+    depth, limit = node.depth, call.invoke.limit
     if limit is not None and limit <= 0:
         return State(node, lo, depth)
     if dirt is not None:
@@ -262,19 +266,25 @@ def _trim(state: State, limit: int | None) -> State:
     elif lo == depth:
         return state
     if limit is not None:
-        least, whole = _least_floor(node, lo, limit)
-        if whole and dirt is None:
+        if dirt is None and _fits(node, lo, limit):
             return state
-        lo = max(lo, least)
+        lo = max(lo, _least_floor(node, lo, limit, call.begin))
     return State(node, lo, max(hi, depth - 1, lo))
 
 
-def _least_floor(node: Node, lo: int, limit: int) -> tuple[int, bool]:
-    """The lowest floor that leaves at most `limit` messages, if a unit may be cut; whether all from `lo` on fit."""
-    messages, floor, leaf = 0, node.depth, node
-    while floor > lo and messages < limit and leaf.parent is not None and leaf.unit is not None:
-        messages += len(leaf.unit.values)
-        floor -= 1
-        leaf = leaf.parent
-    fits = floor == lo and messages <= limit and not (lo == 0 and node.wild)
-    return floor, fits
+def _fits(node: Node, lo: int, limit: int) -> bool:
+    """Whether there are at most `limit` messages above a floor."""
+    messages = 0
+    while messages <= limit and node.depth > lo and node.parent is not None and node.unit is not None:
+        messages += len(node.unit.values) if node.unit is not WILD else limit + 1
+        node = node.parent
+    return messages <= limit
+
+
+def _least_floor(node: Node, lo: int, limit: int, before: int) -> int:
+    """The lowest floor that leaves at most `limit` messages acknowledged before a moment, if a unit may be cut."""
+    messages = 0
+    while messages < limit and node.depth > lo and node.parent is not None and node.unit is not None:
+        messages += len(node.unit.values) if node.unit.end < before else 0
+        node = node.parent
+    return node.depth
