@@ -41,7 +41,7 @@ _ADVICE = {
     "42883": "everturn's functions are not in this schema; open the store anew to create them",
     "42P01": "everturn's tables are not in this schema; open the store anew to create them",
     "42501": "the role lacks a privilege; it must own the schema, or be granted its tables and functions",
-    "53100": "its disk is full; make room and try again",
+    "53100": "its disk is full, or a limit on its files is reached; make room and try again",
     "53200": "it is out of memory",
     "53300": "it has no connection left; raise max_connections, or lower pool_size",
     "53400": "a configured limit was reached",
@@ -51,6 +51,10 @@ _ADVICE = {
     "XX001": "its data is damaged; keep it, and restore a backup",
     "XX002": "an index is damaged; REINDEX it",
 }
+
+
+_EXTENDS = frozenset({"mdextend", "mdzeroextend"})
+"""Where PostgreSQL makes a file longer. Not every version has a code of its own for a limit it meets there."""
 
 
 class translated:  # noqa: N801 - used as a function; a class, because this is on the way of every request
@@ -83,6 +87,8 @@ def from_driver(exc: BaseException, name: str, *, sent: bool) -> MemoryStoreBack
     if state is not None and state not in _ENDED:
         # The server answered with an error: it has undone the statement.
         advice = _ADVICE.get(state, "it refused the request")
+        if getattr(getattr(exc, "diag", None), "source_function", None) in _EXTENDS:
+            advice = _ADVICE["53100"]
         return _error(f"{name}: {advice} ({_text(exc)})", "not_written", transient=state in _TRANSIENT)
     if not isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError | OSError):
         return _error(
