@@ -97,6 +97,14 @@ class Instance:
         """Several steps in a row, without a word in between."""
         return self._kit.ask(self.worker, self.order(*steps), Done).lanes[0]
 
+    def values(self, *steps: Step) -> list[Any]:
+        """Several steps in a row, each of which must succeed."""
+        outcomes = self.run(*steps)
+        for step, outcome in zip(steps, outcomes, strict=True):
+            if outcome.fault is not None:
+                raise StoreRaised(step, outcome.fault)
+        return [outcome.value for outcome in outcomes]
+
     def order(self, *steps: Step, stop: Stop | None = None, start_at: float = 0.0, die: bool = False) -> Do:
         """The order to take these steps, for who wants to send it and go on."""
         lane = Lane(self.name, steps)
@@ -277,6 +285,15 @@ class Kit:
     def record(self, worker: WorkerProcess) -> str:
         """The file that a worker's calls are recorded in."""
         return str(self.folder / f"{worker.pid}.jsonl")
+
+    def wait_for_events(self, instance: Instance, number: int, patience: float = 3.0) -> None:
+        """Wait until a caller has recorded so many events, or for a while."""
+        path = Path(self.record(instance.worker))
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            if path.exists() and path.read_bytes().count(b"\n") >= number:
+                return
+            time.sleep(0.001)
 
     def events(self) -> list[Event]:
         return load(self.folder) if any(self.folder.glob("*.jsonl")) else []

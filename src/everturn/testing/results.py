@@ -52,13 +52,17 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that a store may not do, and did. `events` are the few that show it; `values` the ids it is about."""
+    """One thing that a store may not do, and did. `events` are the few that show it; `values` the ids it is about.
+
+    `shown_by` is the place, among the events, of the end of the read that shows it.
+    """
 
     kind: ViolationKind
     story: str
     events: tuple[Event, ...] = ()
     session: str = ""
     values: tuple[str, ...] = ()
+    shown_by: int | None = None
 
 
 class ClauseResult(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -79,8 +79,10 @@ class Run:
         """Open an instance once, to see what shape it has."""
         worker = self.nursery.worker()
         place = self.new_place()
+        began = time.monotonic()
         try:
             opened = worker.ask(Open("probe", str(place), self.urls), OPEN_PATIENCE)
+            self.open_seconds = time.monotonic() - began
             worker.ask(Close("probe"), OPEN_PATIENCE)
         except OrderFailed as exc:
             raise TargetError(

@@ -11,19 +11,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 
 import msgspec
 
 from everturn.testing.clauses import Broken, Clause, NotOffered, StoreRaised, Untested
+from everturn.testing.history import save
 from everturn.testing.kit import Kit
-from everturn.testing.results import ClauseResult, RunReport, Status, Violation, count_statuses
+from everturn.testing.results import CONTRACT_VERSION, ClauseResult, RunReport, Status, Violation, count_statuses
 from everturn.testing.run import Run
 from everturn.testing.workers import OrderFailed, WorkerDied
 
-CONTRACT_VERSION = "1"
 QUICK_SECONDS, DEFAULT_SECONDS = 10.0, 60.0
 _GRACE = 2.0  # seconds after the budget's end in which a call under way may still return
-_LEAST_SLICE = 0.25
+_LEAST_SLICE = 0.02
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -37,9 +38,20 @@ class Runner:
     """One run: clauses in their order, each with its part of the time that is left."""
 
     def __init__(
-        self, run: Run, chosen: Sequence[Chosen], *, budget: float, known: Mapping[str, str] | None = None
+        self,
+        run: Run,
+        chosen: Sequence[Chosen],
+        *,
+        budget: float,
+        known: Mapping[str, str] | None = None,
+        histories: Path | None = None,
     ) -> None:
+        """`budget` is what the run should take. A quick run may overrun it: it does the least of every clause.
+
+        `known` is the ledger: clause ids and reasons. The history of a broken clause is saved in `histories`.
+        """
         self.run = run
+        self.histories = histories
         self.budget = budget
         self.known = dict(known or {})
         self.results: list[ClauseResult] = []
@@ -47,7 +59,8 @@ class Runner:
         self._started = time.monotonic()
         self._started_at = datetime.now(UTC)
         self._ends = self._started + budget
-        run.end_at(self._ends + _GRACE)
+        self._hard_end = self._started + max(budget, DEFAULT_SECONDS) if run.quick else self._ends
+        run.end_at(self._hard_end + _GRACE)
 
     def result(self, chosen: Chosen) -> ClauseResult:
         """Run one clause. Returns what became of it, also when the kit itself has nothing more to give it."""
@@ -55,16 +68,16 @@ class Runner:
         began = time.monotonic()
         part = clause.weight / max(self._waiting, clause.weight)
         self._waiting -= clause.weight
-        until = began + max((self._ends - began) * part * 2, _LEAST_SLICE)
+        until = began + max((self._ends - began) * part * 1.5, _LEAST_SLICE)
         violations: tuple[Violation, ...] = ()
         status: Status = "pass"
         point = clause.id
         if missing := clause.missing(self.run.offered):
             status, detail = "not_offered", "not offered: " + ", ".join(need.replace("|", " or ") for need in missing)
-        elif began >= self._ends:
+        elif began >= self._hard_end:
             status, detail = "untested", f"the budget of {self.budget:g} s was used up before; give a larger --budget"
         else:
-            status, detail, violations, point = self._tried(chosen, min(until, self._ends))
+            status, detail, violations, point = self._tried(chosen, min(until, self._hard_end))
         if clause.id in self.known and status in {"fail", "untested"}:
             status, detail = "known", f"known: {self.known[clause.id]}" + (f" ({detail})" if detail else "")
         result = ClauseResult(
@@ -102,6 +115,10 @@ class Runner:
             status, detail = "not_offered", str(exc)
         finally:
             kit.end()
+        if status == "fail" and self.histories is not None and (events := kit.events()):
+            self.histories.mkdir(parents=True, exist_ok=True)
+            save(events, saved := self.histories / f"{chosen.clause.id}.jsonl")
+            kit.notes.append(f"history: {saved}")
         point = next((kit.replays[one.session] for one in violations if one.session in kit.replays), chosen.clause.id)
         return status, "; ".join(filter(None, [detail, *kit.notes])), violations, point
 

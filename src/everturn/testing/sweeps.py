@@ -18,7 +18,13 @@ Mode: TypeAlias = Literal["processes", "threads", "tasks"]
 FARTHEST = 400  # no call has more driver calls that matter
 MANY_INSTRUCTIONS = 4000
 LEAST_PATIENCE = 0.015  # seconds that a blocked call is waited for
-_STRIDE = 7
+LEAST_POINTS = 3  # in each direction, however little time there is
+# Each pass takes every so manieth point: together they take all, and the first ones are spread over the whole call.
+_PASSES: dict[Stops, tuple[tuple[int, int], ...]] = {
+    "calls": ((2, 4), (4, 4), (1, 4), (3, 4)),
+    "awaits": ((1, 1),),
+    "opcodes": ((5, 13), (11, 13), (2, 13), (8, 13), (1, 13), (6, 13), (12, 13)),
+}
 
 
 class Meeting(msgspec.Struct, frozen=True):
@@ -27,6 +33,16 @@ class Meeting(msgspec.Struct, frozen=True):
     session: str
     stopped: tuple[Step, ...]
     passing: tuple[Step, ...]
+
+
+def spread(kit: Kit) -> Iterator[int]:
+    """The numbers of a sweep over driver calls: all in the end, and the first ones spread over the whole. A replay
+    takes the one it was told."""
+    if kit.only is not None:
+        yield kit.only
+        return
+    for first, stride in _PASSES["calls"]:
+        yield from range(first, FARTHEST, stride)
 
 
 Prepare: TypeAlias = Callable[[Instance], Meeting]
@@ -42,6 +58,8 @@ class Sweep:
         self.mode = mode
         self.points: dict[str, int] = {}  # how often a call was stopped, by the name of what it was about to do
         self.blocked = 0
+        self._end = 0
+        self._left_out = 0
         self._patience = LEAST_PATIENCE
         self.reader = kit.open("reader")
         if mode == "processes":
@@ -53,40 +71,47 @@ class Sweep:
 
     def run(self, prepare: Prepare, after: After) -> None:
         """Let the calls meet at every point. `prepare` makes a fresh session for each meeting; `after` gets the
-        outcomes of both calls, once the session was read.
+        outcomes of both calls, and reads what has become of the session.
 
-        Stops when the stopped call ends before its n-th point, or when the clause's time is over.
+        Stops when the stopped call ends before its n-th point, or when the time for it is over.
         """
         by: Stops = "awaits" if self.mode == "tasks" else "calls"
-        seen = self._sweep(prepare, after, by, FARTHEST)
+        seen = self._sweep(prepare, after, by)
         if self.mode == "threads" and not seen:
-            self._sweep(prepare, after, "opcodes", MANY_INSTRUCTIONS)
+            self._sweep(prepare, after, "opcodes")
 
-    def _sweep(self, prepare: Prepare, after: After, by: Stops, farthest: int) -> int:
+    def _sweep(self, prepare: Prepare, after: After, by: Stops) -> int:
         seen = 0
-        for n in self._numbers(by, farthest):
+        for n in self._numbers(by):
             meeting = prepare(self.reader)
             self._kit.replays[meeting.session] = f"{self._kit.clause.id}@{n}"
             at, outcomes = self._meet(meeting, n, by)
-            self.reader.take(Step("read", meeting.session))
             after(self.reader, meeting.session, list(zip(meeting.stopped + meeting.passing, outcomes, strict=True)))
             if at is None:
-                break
+                if n <= self._end:
+                    self._end = n - 1
+                continue
             seen += 1
             self.points[at] = self.points.get(at, 0) + 1
-            if not self._kit.time_left():
-                self._kit.notes.append(f"stopped at n={n}: out of time")
+            if seen >= LEAST_POINTS and not self._kit.time_left():
+                self._left_out += 1
                 break
         return seen
 
-    def _numbers(self, by: Stops, farthest: int) -> Iterator[int]:
+    def _numbers(self, by: Stops) -> Iterator[int]:
+        """The points to stop at, as long as the call has so many.
+
+        With little time, a few of them are better spread than side by side: a race is often as wide as it is rare.
+        """
+        self._end = MANY_INSTRUCTIONS if by == "opcodes" else FARTHEST
         if self._kit.only is not None:
             yield self._kit.only
-        elif by == "opcodes":
-            # A coarse pass first: what a short race has to be lucky for, a long one shows at once.
-            yield from range(1 + self._kit.dice.randrange(_STRIDE), farthest, _STRIDE)
-        else:
-            yield from range(1, farthest)
+            return
+        for first, stride in _PASSES[by]:
+            for n in range(first, MANY_INSTRUCTIONS, stride):
+                if n > self._end:
+                    break
+                yield n
 
     def _meet(self, meeting: Meeting, n: int, by: Stops) -> tuple[str | None, list[Outcome]]:
         if self.mode == "processes":
@@ -133,7 +158,9 @@ class Sweep:
             return f"{self.mode}: no point to stop at is visible"
         common = sorted(self.points, key=lambda name: -self.points[name])[:3]
         total = sum(self.points.values())
-        return f"{self.mode}: stopped at {total} points ({', '.join(common)}); the other call blocked at {self.blocked}"
+        rest = ", then out of time" if self._left_out else ""
+        where = f"{self.mode}: stopped at {total} points ({', '.join(common)}){rest}"
+        return f"{where}; the other call blocked at {self.blocked}"
 
 
 def modes(kit: Kit) -> list[Mode]:

@@ -287,6 +287,7 @@ class Worker:
             with suppress(BaseException):
                 os.close(parent_done_write)
                 self._pipe.close()
+                self._loop = Loop()  # the other's threads have not come along
                 subject = self._opened(order.opening)
                 outcomes = self._run(subject, order.child, order.record)
                 os.read(parent_done_read, 1)

@@ -6,11 +6,11 @@ Two operations that meet by construction are in pairs.py.
 from __future__ import annotations
 
 from everturn.testing.clauses import Book
-from everturn.testing.kit import Instance, Kit
-from everturn.testing.orders import Done, Opened, Step
+from everturn.testing.kit import Kit
+from everturn.testing.orders import Done, Opened, Paused, Step, Stop
 from everturn.testing.results import ViolationKind
 from everturn.testing.rounds import play, shared_rounds
-from everturn.testing.sweeps import modes
+from everturn.testing.sweeps import FARTHEST, LEAST_POINTS, modes, spread
 
 book = Book("concurrency")
 CONCURRENT = ("appends", "processes|threads|tasks")
@@ -201,29 +201,67 @@ def sees_later_writes(kit: Kit) -> None:
     weight=2,
 )
 def open_together(kit: Kit) -> None:
-    for _ in range(4 if kit.quick else 8):
-        place, session = kit.place(), kit.session()
-        workers = [kit.worker() for _ in range(4)]
-        for worker in workers:
-            worker.send(kit.opening(f"together in {place.name}", place))
-        opened = [kit.report(worker, Opened) for worker in workers]
-        stores = [
-            kit.adopt(worker, f"together in {place.name}", place, f"writer in {place.name}", one)
-            for worker, one in zip(workers, opened, strict=True)
-        ]
-        _all_append(kit, stores, session)
-        stores[0].take(Step("read", session))
-        for store in stores:
-            store.close()
-            kit.release(store.worker)
+    points, end = 0, FARTHEST
+    for n in spread(kit):
+        if n > end:
+            continue
+        session = kit.session()
+        kit.replays[session] = f"{kit.clause.id}@{n}"
+        if not _opened_meanwhile(kit, session, n):
+            end = n - 1
+            continue
+        points += 1
+        if points >= LEAST_POINTS and not kit.time_left():
+            break
+    kit.notes.append(f"one process stopped at {points} driver calls of opening, while another opened and stored")
+    for _ in range(3):
+        _four_at_once(kit)
     kit.judge()
 
 
-def _all_append(kit: Kit, stores: list[Instance], session: str) -> None:
+def _opened_meanwhile(kit: Kit, session: str, n: int) -> bool:
+    """Stop one process at its n-th driver call in opening a new store, and let another open it and store a turn.
+    False if the first had opened it before."""
+    place = kit.place()
+    late, early = kit.worker(watched=True), kit.worker()
+    late.send(kit.opening("late", place, stop=Stop(n)))
+    report = kit.any_report(late)
+    early.send(kit.opening("early", place))
+    blocked = not early.poll(min(max(0.05, 4 * kit.target.open_seconds), 1.0))
+    if blocked and isinstance(report, Paused):
+        late.resume()  # it holds what the other waits for
+    first = kit.adopt(early, "early", place, "early", kit.report(early, Opened))
+    first.append(session, kit.turn())
+    if not blocked and isinstance(report, Paused):
+        late.resume()
+    opened = report if isinstance(report, Opened) else kit.report(late, Opened)
+    second = kit.adopt(late, "late", place, "late", opened)
+    for store in (second, first):
+        store.append(session, kit.turn())
+        store.take(Step("read", session))
+    for store in (second, first):
+        store.close()
+        kit.release(store.worker)
+    return isinstance(report, Paused)
+
+
+def _four_at_once(kit: Kit) -> None:
+    place, session = kit.place(), kit.session()
+    workers = [kit.worker() for _ in range(4)]
+    for worker in workers:
+        worker.send(kit.opening("together", place))
+    opened = [kit.report(worker, Opened) for worker in workers]
+    stores = [
+        kit.adopt(worker, "together", place, "together", one) for worker, one in zip(workers, opened, strict=True)
+    ]
     for store in stores:
         store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(2))))
     for store in stores:
         kit.report(store.worker, Done)
+    stores[0].take(Step("read", session))
+    for store in stores:
+        store.close()
+        kit.release(store.worker)
 
 
 @book.clause(

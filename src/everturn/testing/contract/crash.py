@@ -9,10 +9,10 @@ from typing import Any
 from everturn.testing.clauses import Book, Untested
 from everturn.testing.kit import Instance, Kit
 from everturn.testing.orders import Cut, Done, Lane, Power, Step, Stop
+from everturn.testing.sweeps import FARTHEST, LEAST_POINTS, spread
 from everturn.testing.workers import WorkerDied
 
 book = Book("crash")
-FARTHEST = 200
 
 
 def killed_at_every_call(kit: Kit, prepare: Callable[[Instance, str], Step], *, snapshots: bool = False) -> None:
@@ -22,33 +22,33 @@ def killed_at_every_call(kit: Kit, prepare: Callable[[Instance, str], Step], *, 
     `snapshots`, every snapshot that was acknowledged before is rolled back to as well.
     """
     reader = kit.open("reader")
-    points = 0
-    for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
+    points, end = 0, FARTHEST
+    for n in spread(kit):
+        if n > end:
+            continue
         session = kit.session()
         kit.replays[session] = f"{kit.clause.id}@{n}"
-        for _ in range(3):
-            reader.append(session, kit.turn())
+        reader.values(*(Step("append", session, (kit.turn(),)) for _ in range(3)))
         kept = reader.save_snapshot(session) if snapshots else None
         store = kit.open("killed", watched=True)
         step = prepare(store, session)
         store.worker.send(store.order(step, stop=Stop(n, "kill")))
         died = _died(kit, store)
-        reader.take(Step("read", session))
-        reader.append(session, kit.turn())
-        reader.take(Step("read", session))
+        reader.values(Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
         if snapshots:
             reader.rollback(session, kept)
             reader.take(Step("read", session))
         if not died:
-            break
+            end = n - 1
+            continue
         points += 1
-        if not kit.time_left():
-            kit.notes.append(f"stopped at n={n}: out of time")
+        if points >= LEAST_POINTS and not kit.time_left():
+            kit.notes.append("then out of time")
             break
     kit.notes.append(f"killed at {points} driver calls" if points else "no driver call is visible")
     if not points:
         _random_kills(kit, reader, prepare)
-    kit.judge()
+    kit.judge(least=3 * LEAST_POINTS)
 
 
 def _died(kit: Kit, store: Instance) -> bool:
@@ -178,7 +178,9 @@ def random_kills(kit: Kit) -> None:
         stores = [kit.open("killed"), kit.open("killed")]
         for store in stores:
             store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(200))))
-        time.sleep(kit.dice.uniform(0.002, 0.02))  # some part of their work; which one is left to chance
+        for store in stores:
+            kit.wait_for_events(store, kit.dice.randrange(2, 20))
+        time.sleep(kit.dice.uniform(0, 0.002))  # some part of a call; which one is left to chance
         for store in stores:
             store.kill()
         reader.take(Step("read", session))
@@ -196,8 +198,10 @@ def random_kills(kit: Kit) -> None:
     weight=2,
 )
 def killed_while_opening(kit: Kit) -> None:
-    points = 0
-    for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
+    points, end = 0, FARTHEST
+    for n in spread(kit):
+        if n > end:
+            continue
         place, session = kit.place(), kit.session()
         kit.replays[session] = f"{kit.clause.id}@{n}"
         worker = kit.worker(watched=True)
@@ -208,16 +212,15 @@ def killed_while_opening(kit: Kit) -> None:
         except WorkerDied:
             died = True
         store = kit.open("next", at=place)
-        store.append(session, kit.turn())
-        store.append(session, kit.turn())
-        store.take(Step("read", session))
+        store.values(*(Step("append", session, (kit.turn(),)) for _ in range(2)), Step("read", session))
         store.close()
         kit.release(store.worker)
         if not died:
-            break
+            end = n - 1
+            continue
         points += 1
-        if points >= 5 and not kit.time_left():
-            kit.notes.append(f"stopped at n={n}: out of time")
+        if points >= LEAST_POINTS and not kit.time_left():
+            kit.notes.append("then out of time")
             break
     kit.notes.append(f"killed at {points} driver calls" if points else "no driver call is visible")
     kit.judge(least=0)
@@ -233,7 +236,10 @@ def killed_while_opening(kit: Kit) -> None:
 def power_loss(kit: Kit) -> None:
     cuts = 0
     for moment in ("before", "after"):
-        for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
+        end = FARTHEST
+        for n in spread(kit):
+            if n > end:
+                continue
             place, session = kit.place(), kit.session()
             kit.replays[session] = f"{kit.clause.id}@{n}"
             worker = kit.worker()
@@ -242,15 +248,14 @@ def power_loss(kit: Kit) -> None:
             lost = kit.ask(worker, order, Cut).lost
             worker.end()
             store = kit.open("later", at=place)
-            store.take(Step("read", session))
-            store.append(session, kit.turn())
-            store.take(Step("read", session))
+            store.values(Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
             store.close()
             kit.release(store.worker)
             if not lost:
-                break
+                end = n - 1
+                continue
             cuts += 1
-            if cuts >= 20 and not kit.time_left():
+            if cuts >= 2 * LEAST_POINTS and not kit.time_left():
                 break
     kit.notes.append(f"{cuts} power cuts")
     if not cuts:
@@ -267,14 +272,20 @@ def power_loss(kit: Kit) -> None:
 )
 def nothing_immortal(kit: Kit) -> None:
     sessions: dict[str, int] = {}
-    for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
+    end = FARTHEST
+    for n in spread(kit):
+        if n > end:
+            continue
         session = kit.session()
         kit.replays[session] = f"{kit.clause.id}@{n}"
         store = kit.open("killed", watched=True, ttl=1.0)
         store.worker.send(store.order(Step("append", session, (kit.turn(),)), stop=Stop(n, "kill")))
         if not _died(kit, store):
-            break
+            end = n - 1
+            continue
         sessions[session] = n
+        if len(sessions) >= LEAST_POINTS and not kit.time_left():
+            break
     reader = kit.open("reader", ttl=1.0)
     by = time.monotonic() + 1.0 + 3.0
     alive = dict(sessions)

@@ -11,11 +11,12 @@ import msgspec
 
 from everturn.testing.clauses import Book, Untested
 from everturn.testing.dialects import Said
-from everturn.testing.kit import Instance, Kit
+from everturn.testing.kit import Kit
 from everturn.testing.orders import Outcome, Step
 
 book = Book("edge")
-TTL = 2.0  # seconds; whole, because some engines count in those
+TTL = 1.0  # seconds; whole, because some engines count in those
+ATTEMPTS = 3  # at a scene that a busy machine plays too slowly
 GRACE = 3.0  # what an engine may take longer to let go
 
 
@@ -28,18 +29,35 @@ class Scene(msgspec.Struct):
     early: dict[str, Outcome]  # reads before anything may have expired
     late: dict[str, Outcome]  # reads of `busy` after the first life and within the second
     last: dict[str, Outcome]  # reads after everything must have expired
+    anew: Outcome  # a turn stored in `quiet` after that,
+    again: Outcome  # and what `quiet` holds then
     endless: Outcome
+
+    @property
+    def in_time(self) -> bool:
+        """Whether every observation was made between the times that it is about."""
+        return (
+            self.early["quiet"].ended < self.first.began + TTL
+            and self.refreshed.ended < self.first.began + TTL
+            and self.late["busy"].ended < self.refreshed.began + TTL
+            and self.again.ended < self.anew.began + TTL
+        )
 
 
 def scene(kit: Kit) -> Scene:
     if "expiry" not in kit.target.shared:
-        kit.target.shared["expiry"] = _played(kit)
+        for _ in range(ATTEMPTS):
+            played = kit.target.shared["expiry"] = _played(kit)
+            if played.in_time:
+                break
     found: Scene = kit.target.shared["expiry"]
+    if not found.in_time:
+        raise Untested(f"the machine was too slow, {ATTEMPTS} times: what should have come in time did not")
     return found
 
 
 def _played(kit: Kit) -> Scene:
-    store = kit.open("A", ttl=TTL)
+    store = kit.open("A", at=kit.place(), ttl=TTL)
     without = kit.open("B", at=kit.place())
     turns = {name: [kit.turn()] for name in ("quiet", "busy", "endless")}
     endless_kept = without.take(Step("append", "endless", (turns["endless"][0],)))
@@ -52,7 +70,7 @@ def _played(kit: Kit) -> Scene:
     turns["busy"].append(kit.turn())
     refreshed = store.take(Step("append", "busy", (turns["busy"][1],)))
     early = {name: store.take(Step("read", name)) for name in ("busy", "quiet")}
-    _sleep_until(first.ended + TTL + 0.1)
+    _sleep_until(first.ended + TTL + 0.05)
     late = {"busy": store.take(Step("read", "busy"))}
     gone_by = refreshed.ended + TTL + GRACE
     last: dict[str, Outcome] = {}
@@ -61,7 +79,10 @@ def _played(kit: Kit) -> Scene:
         if all(outcome.ok and outcome.value == [] for outcome in last.values()):
             break
         time.sleep(0.05)
-    return Scene(first, refreshed, turns, early, late, last, without.take(Step("read", "endless")))
+    turns["anew"] = [kit.turn()]
+    anew = store.take(Step("append", "quiet", (turns["anew"][0],)))
+    again = store.take(Step("read", "quiet"))
+    return Scene(first, refreshed, turns, early, late, last, anew, again, without.take(Step("read", "endless")))
 
 
 def _sleep_until(moment: float) -> None:
@@ -77,8 +98,6 @@ def _sleep_until(moment: float) -> None:
 def not_too_early(kit: Kit) -> None:
     seen = scene(kit)
     read = seen.early["quiet"]
-    if read.ended >= seen.first.began + TTL:
-        raise Untested("the machine was too slow: the read before expiry came after it")
     kit.check(read.ok, f"reading a session that lives raised {read.fault}")
     kit.same(read.value, seen.turns["quiet"], f"within its {TTL:g} s", session="quiet")
 
@@ -109,8 +128,6 @@ def not_never(kit: Kit) -> None:
 def refreshed_by_a_turn(kit: Kit) -> None:
     seen = scene(kit)
     read, turn = seen.late["busy"], seen.turns["busy"][1]
-    if seen.refreshed.ended >= seen.first.began + TTL or read.ended >= seen.refreshed.began + TTL:
-        raise Untested("the machine was too slow: what should have come in time did not")
     kit.check(read.ok, f"reading a session that lives raised {read.fault}")
     kit.check(
         [message.content for message in read.value[-len(turn) :]] == [said.content for said in turn],
@@ -138,22 +155,9 @@ def no_ttl_no_expiry(kit: Kit) -> None:
     needs=["ttl"],
 )
 def a_new_life(kit: Kit) -> None:
-    store = kit.open("A", ttl=1.0)
-    session, old, new = kit.session(), kit.turn(), kit.turn()
-    stored = store.take(Step("append", session, (old,)))
-    if not stored.ok:
-        raise Untested(f"with a ttl, an append raised {stored.fault}")
-    _gone(store, session, stored.ended + 1.0 + GRACE)
-    appended = store.take(Step("append", session, (new,)))
-    read = store.take(Step("read", session))
-    if read.ended >= appended.began + 1.0:
-        raise Untested("the machine was too slow: the new life had expired before it was read")
-    kit.check(read.ok, f"reading the new life raised {read.fault}")
-    kit.same(read.value, [new], "the old life had expired", session=session)
-
-
-def _gone(store: Instance, session: str, by: float) -> None:
-    while (read := store.take(Step("read", session))).value != []:
-        if time.monotonic() >= by:
-            raise Untested(f"it never expired: {read.fault or len(read.value)}")
-        time.sleep(0.05)
+    seen = scene(kit)
+    if any(read.value != [] for read in seen.last.values()):
+        raise Untested("nothing ever expired")
+    for outcome in (seen.anew, seen.again):
+        kit.check(outcome.ok, f"after expiry, a call raised {outcome.fault}", session="quiet")
+    kit.same(seen.again.value, seen.turns["anew"], "the old life had expired", session="quiet")

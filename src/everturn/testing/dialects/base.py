@@ -131,10 +131,12 @@ class Dialect:
         return callable(getattr(self._example, name, None)) or callable(getattr(self._example, f"a{name}", None))
 
     def _takes(self, method: str, parameter: str) -> bool:
+        """Whether a method has such a parameter, beside those that it is always given."""
         try:
-            return parameter in inspect.signature(getattr(self._example, self._named(method))).parameters
-        except (TypeError, ValueError):
+            parameters = inspect.signature(getattr(self._example, self._named(method))).parameters
+        except (AttributeError, TypeError, ValueError):
             return False
+        return parameter in list(parameters)[0 if self.per_session else 1 :]
 
     def _named(self, method: str) -> str:
         """The method's name on this face: a store awaited as a whole prefers `a...`, where there are both."""

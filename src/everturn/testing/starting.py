@@ -1,0 +1,55 @@
+"""What a project starts from: a factory to fill in, and a job for its CI. Written once, then the project's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FACTORY = '''"""Points the contract kit at our memory store: everturn check memory_target:factory"""
+
+from pathlib import Path
+
+
+def factory(where: Path):
+    """Open the store at `where`, a fresh directory. Called again, also in other processes, with the same one.
+
+    Ask for more by name, and more is tested: session_id (one object per session), redis_url or postgres_url (a private
+    server that the kit starts, and breaks), ttl, timeout, vfs.
+    """
+    raise NotImplementedError("open your store here, and return it")
+
+
+# What else the kit may do or must know; docs/contract.md has the list.
+# factory.share_threads = True     one instance may be used by several threads
+# factory.processes = False        it lives in memory, and in one process, by nature
+# factory.message = MyMessage      called with role and content, makes what the store takes
+'''
+
+JOB = """name: memory contract
+on: [push, pull_request]
+jobs:
+  check:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with: {python-version: "3.12"}
+      - run: pip install -e . 'everturn[test,servers]'
+      - run: everturn check memory_target:factory --json contract.json --html contract.html
+      - uses: actions/upload-artifact@v4
+        if: always()
+        with: {name: memory-contract, path: contract.*}
+"""
+
+FILES = {"memory_target.py": FACTORY, ".github/workflows/memory-contract.yml": JOB}
+
+
+def write_start(folder: Path) -> list[Path]:
+    """Write the files. Raises FileExistsError, before anything is written, if one of them is there."""
+    paths = [folder / name for name in FILES]
+    for path in paths:
+        if path.exists():
+            raise FileExistsError(f"{path} is there already; remove it, or begin in another directory")
+    for path, text in zip(paths, FILES.values(), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return paths
