@@ -57,11 +57,3 @@ def test_links_between_our_pages_lead_somewhere(page: Path) -> None:
 def test_decisions_stay_short() -> None:
     pages = (ROOT / "docs" / "decisions").glob("*.md")
     assert [page.name for page in pages if len(page.read_text("utf-8").splitlines()) > 40] == []
-
-
-def test_the_story_of_make_try_loses_nothing() -> None:
-    run = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "story.py")], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert "lost 0, doubled 0, torn 0; verify finds nothing wrong" in run.stdout
-    assert run.stdout.count("'before the new prompt'") >= 5

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 from everturn import timeline
 from everturn.aio import AsyncMemoryStore
 from everturn.errors import InvalidInput, SnapshotNotFound
-from everturn.model import Change, ChatMessage, Entry, SessionInfo, Snapshot
+from everturn.model import Change, ChatMessage, Entry, SessionInfo, Snapshot, Summary, ToolCall
 from everturn.timeline import Moment
 from everturn.web.actions import buttons, snapshot_list, toast
 from everturn.web.drawing import drawn
@@ -227,11 +227,17 @@ def _words(change: Change, known: dict[int, Entry], labels: dict[str, str]) -> s
         kind = "" if change.kind == "append" else f"{change.kind}: "
         if not seen:
             return f"{kind}{count(len(change.seqs), 'entry', 'entries')}"
-        first = seen[0]
-        said = f"{first.role}: {first.text}" if isinstance(first, ChatMessage) else type(first).__name__.lower()
-        return kind + " ".join(said[:200].split())
+        return kind + " ".join(_said(seen[0])[:200].split())
     name = change.label or labels.get(change.snapshot or "", change.snapshot or "")
     return f"{change.kind} {name}".strip()
+
+
+def _said(entry: Entry) -> str:
+    if isinstance(entry, ChatMessage):
+        return f"{entry.role}: {entry.text}"
+    if isinstance(entry, ToolCall):
+        return f"call of {entry.name}"
+    return f"summary: {entry.text}" if isinstance(entry, Summary) else entry.kind
 
 
 def _compare(facts: SessionInfo, told: list[Moment]) -> Node:
