@@ -20,7 +20,8 @@ from everturn.testing.servers import PostgresServer
 from tests.integration.writers import turn
 
 
-def test_ten_workers_that_start_at_once_make_one_schema(url: str) -> None:
+def start_ten_at_once(url: str) -> None:
+    """Ten workers open a store and write a turn, all of which are there."""
     gate = threading.Barrier(10)
     failures: list[BaseException] = []
 
@@ -40,6 +41,10 @@ def test_ten_workers_that_start_at_once_make_one_schema(url: str) -> None:
     assert failures == []
     with everturn.open(url) as store:
         assert len(store.get_history("a")) == 20
+
+
+def test_ten_workers_that_start_at_once_make_one_schema(url: str) -> None:
+    start_ten_at_once(url)
 
 
 def test_schemas_share_nothing(server: PostgresServer) -> None:

@@ -1,0 +1,73 @@
+"""Other versions of PostgreSQL that this machine has: the functions do there what they do here.
+
+Debian keeps them in /usr/lib/postgresql; EVERTURN_OTHER_POSTGRES names more (paths of `postgres`, joined by `:`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everturn
+from everturn.testing.servers.postgres import postgres_program, postgres_server
+from tests.integration.postgres.test_agreement import Walk
+from tests.integration.postgres.test_opening import start_ten_at_once
+from tests.integration.writers import FACES, Ledger, Writers, every_kind, turns, without_keys
+
+
+def version_of(program: Path) -> int:
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\) (\d+)", said)
+    assert found, said
+    return int(found[1])
+
+
+def others() -> dict[int, Path]:
+    """By major version, those that are not the one all other tests run on."""
+    named = [Path(path) for path in os.environ.get("EVERTURN_OTHER_POSTGRES", "").split(os.pathsep) if path]
+    found = {version_of(path): path for path in (*Path("/usr/lib/postgresql").glob("*/bin/postgres"), *named)}
+    found.pop(version_of(postgres_program()), None)
+    return {version: path for version, path in sorted(found.items()) if (path.parent / "initdb").exists()}
+
+
+@pytest.fixture(scope="module", params=others() or [None], ids=lambda version: f"version {version}")
+def old(request: pytest.FixtureRequest) -> Any:
+    if request.param is None:
+        pytest.skip("there is no other PostgreSQL here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVERTURN_POSTGRES", str(others()[request.param]))
+        with postgres_server() as server:
+            yield server
+
+
+def test_it_agrees_with_sqlite_after_every_step(old: Any) -> None:
+    with everturn.open("sqlite://") as sqlite, everturn.open(old.url, timeout=30, schema="walk") as postgres:
+        walk = Walk(7, (sqlite, postgres))
+        for _ in range(80):
+            walk.step()
+        assert postgres.verify().ok
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_writers_of_every_kind_lose_nothing(old: Any, face: str) -> None:
+    ledger = Ledger()
+    url = f"{old.url}?schema={face}"
+    with Writers(face, url, ledger, turns, every_kind, without_keys, timeout=20):
+        ledger.progress(200)
+    assert ledger.errors == []
+    with everturn.open(url, timeout=20) as store:
+        ledger.check(store)
+        assert [found.session_id for found in store.sessions(order="recent", limit=3).sessions]
+        assert store.find("0-1", limit=1)
+        store.fork("s0", "copy")
+        store.compact()
+        assert store.erase("copy").entries
+
+
+def test_ten_workers_that_start_at_once_make_one_schema(old: Any) -> None:
+    start_ten_at_once(f"{old.url}?schema=ten")
