@@ -6,6 +6,7 @@
     reads.py        what the rows of a read mean; listing.py and verify.py across sessions
     ports.py        one statement out, its rows back: blocking or awaited
     connections.py  connections that keep to a deadline, and their pools
+    direct.py       the plain append, below psycopg's cursors
     faults.py       PostgreSQL's errors as ours
     checks.py       settings of the server that break what we promise
     schema.py       schema/*, the stored form and the functions by version

@@ -41,20 +41,10 @@ class Lines(Protocol):
 
 
 class Lender(Protocol):
-    """Lends connections to one node."""
+    """Has connections to one node."""
 
-    def take(self, deadline: float) -> Any:
-        """A connection that is ready. Raises MemoryStoreBackendError."""
-        ...
-
-    def converse(self, connection: Any, commands: Sequence[Command], deadline: float) -> list[Any]:
-        """Send the commands on a connection it lent, and read a reply for each. Raises whatever the driver does."""
-        ...
-
-    def give_back(self, connection: Any) -> None: ...
-
-    def drop(self, connection: Any) -> None:
-        """Take back a connection that failed, and let go of those that will fail next."""
+    def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """See Lines.exchange: on one connection, which nobody else has meanwhile."""
         ...
 
     def close(self) -> None: ...
@@ -77,34 +67,28 @@ class Pool:
         self._pid = os.getpid()
         return Shelf(self._size, lambda: faults.exhausted(where(self._node), self._size), faults.closed)
 
-    def take(self, deadline: float) -> Any:
+    def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         if self._pid != os.getpid() and not self._shelf.is_closed:
             self._shelf = self._new_shelf()  # forked: the parent's connections are the parent's
-        connection = self._shelf.take(deadline)
+        shelf = self._shelf
+        connection = shelf.take(deadline)
+        failed = faults.unsent
         try:
             if connection is None:
                 connection = self._make(self._node)
             connection.ready(deadline)
+            failed = faults.unanswered
+            replies: list[Any] = connection.converse(commands, deadline)
         except BaseException as exc:
-            self.drop(connection)
+            shelf.forget()
+            _disconnect([*filter(None, [connection]), *shelf.clear()])  # the others will fail next
             if isinstance(exc, Exception):
-                raise faults.unsent(where(self._node), exc) from exc
+                raise failed(where(self._node), exc) from exc
             raise
-        return connection
-
-    @staticmethod
-    def converse(connection: Any, commands: Sequence[Command], deadline: float) -> list[Any]:
-        replies: list[Any] = connection.converse(commands, deadline)
+        shelf.give_back(connection)
+        if shelf.is_closed:
+            _disconnect(shelf.clear())
         return replies
-
-    def give_back(self, connection: Any) -> None:
-        self._shelf.give_back(connection)
-        if self._shelf.is_closed:
-            _disconnect(self._shelf.clear())
-
-    def drop(self, connection: Any) -> None:
-        self._shelf.forget()
-        _disconnect([*filter(None, [connection]), *self._shelf.clear()])
 
     def close(self) -> None:
         _disconnect(self._shelf.close())
@@ -121,22 +105,20 @@ class Borrowed:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
-    def take(self, _deadline: float) -> Any:
+    def exchange(self, commands: Sequence[Command], _deadline: float) -> list[Any]:
         try:
-            return get_connection(self._pool)
+            connection = get_connection(self._pool)
         except Exception as exc:
             raise faults.unsent("Redis", exc) from exc
-
-    @staticmethod
-    def converse(connection: Any, commands: Sequence[Command], _deadline: float) -> list[Any]:
-        return speak(connection, commands)
-
-    def give_back(self, connection: Any) -> None:
-        self._pool.release(connection)
-
-    def drop(self, connection: Any) -> None:
-        connection.disconnect()
-        self._pool.release(connection)
+        try:
+            return speak(connection, commands)
+        except BaseException as exc:
+            connection.disconnect()
+            if isinstance(exc, Exception):
+                raise faults.unanswered("Redis", exc) from exc
+            raise
+        finally:
+            self._pool.release(connection)
 
     def close(self) -> None:
         pass
@@ -170,16 +152,7 @@ class BlockingLines:
         if wait:
             commands = [*commands, wait]
         lender = self._lenders.get(node) or self._new_lender(node)
-        connection = lender.take(deadline)
-        try:
-            replies = lender.converse(connection, commands, deadline)
-        except BaseException as exc:
-            lender.drop(connection)
-            if isinstance(exc, Exception):
-                raise faults.unanswered(where(node), exc) from exc
-            raise
-        lender.give_back(connection)
-        return replies
+        return lender.exchange(commands, deadline)
 
     def _new_lender(self, node: Node) -> Lender:
         if self._closed:

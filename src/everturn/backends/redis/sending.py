@@ -34,7 +34,21 @@ class Sender:
 
     async def run(self, script: Script, keys: Sequence[bytes], args: Sequence[Any], deadline: float) -> Any:
         """Run a script that changes something: it travels with others, and waits for the replicas asked for."""
-        (reply,) = await self.send(keys[0], [call_of(script, keys, args)], deadline, change=True, script=script)
+        call = call_of(script, keys, args)
+        if self.replicas:
+            (reply,) = await self.send(keys[0], [call], deadline, change=True, script=script)
+            return reply
+        # The same as `send`, in one step: every coroutine on the way costs an append some microseconds.
+        node = self.topology.sole or await self.topology.node_for(keys[0], deadline)
+        now = time.monotonic()
+        try:
+            (reply,) = await self.lines.exchange(node, (call,), now + (deadline - now) * PATIENCE, shared=True)
+        except MemoryStoreBackendError as exc:
+            if exc.transient:
+                self.topology.lost(node)
+            raise
+        if type(reply) is Refusal:
+            _, (reply,) = await self._insist(node, reply, keys[0], (call,), deadline, change=True, script=script)
         return reply
 
     async def look(
@@ -70,20 +84,31 @@ class Sender:
         script: Script | None = None,
     ) -> list[Any]:
         """The replies to commands that belong where `key` is. Raises MemoryStoreBackendError for any that failed."""
+        node = self.topology.sole or await self.topology.node_for(key, deadline)
+        replies = await self._exchange(node, commands, deadline, change=change)
+        for reply in replies:
+            if type(reply) is Refusal:
+                node, replies = await self._insist(node, reply, key, commands, deadline, change=change, script=script)
+                break
+        if change and self.replicas and replies[-1] < self.replicas:
+            raise faults.lagging(where(node), self.replicas, replies[-1])
+        return replies[: len(commands)]
+
+    async def _insist(
+        self,
+        node: Node,
+        refusal: Refusal,
+        key: bytes,
+        commands: Sequence[Command],
+        deadline: float,
+        *,
+        change: bool,
+        script: Script | None,
+    ) -> tuple[Node, list[Any]]:
+        """Do what a refusal says: load the script, ask another node. Who answered in the end, and the replies."""
         target: Node | None = None
         asking = False
-        turns = 0
-        while True:
-            node = target or await self.topology.node_for(key, deadline)
-            replies = await self._exchange(node, _asked(commands) if asking else commands, deadline, change=change)
-            if asking:
-                replies = replies[1 : 2 * len(commands) : 2] + replies[2 * len(commands) :]
-            refusal = next((reply for reply in replies if isinstance(reply, Refusal)), None)
-            if refusal is None:
-                return self._acknowledged(node, replies, len(commands), change=change)
-            turns += 1
-            if turns == MOST_TURNS:
-                raise faults.refused(refusal, where(node))
+        for _ in range(MOST_TURNS - 1):
             if refusal.code == "NOSCRIPT" and script is not None:
                 commands = [("EVAL", script.text, *commands[0][2:]), *commands[1:]]
             elif refusal.code in MOVES and self.topology.follows:
@@ -94,7 +119,16 @@ class Sender:
             else:
                 if refusal.code in GONE:
                     self.topology.lost(node)
-                raise faults.refused(refusal, where(node))
+                break
+            node = target or await self.topology.node_for(key, deadline)
+            replies = await self._exchange(node, _asked(commands) if asking else commands, deadline, change=change)
+            if asking:
+                replies = replies[1 : 2 * len(commands) : 2] + replies[2 * len(commands) :]
+            again = next((reply for reply in replies if isinstance(reply, Refusal)), None)
+            if again is None:
+                return node, replies
+            refusal = again
+        raise faults.refused(refusal, where(node))
 
     async def _exchange(self, node: Node, commands: Sequence[Command], deadline: float, *, change: bool) -> list[Any]:
         wait: Command | None = None
@@ -111,11 +145,6 @@ class Sender:
             if exc.transient:
                 self.topology.lost(node)
             raise
-
-    def _acknowledged(self, node: Node, replies: list[Any], count: int, *, change: bool) -> list[Any]:
-        if change and self.replicas and replies[count] < self.replicas:
-            raise faults.lagging(where(node), self.replicas, replies[count])
-        return replies[:count]
 
 
 def call_of(script: Script, keys: Sequence[bytes], args: Sequence[Any]) -> Command:

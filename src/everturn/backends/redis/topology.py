@@ -28,6 +28,8 @@ class Topology(Protocol):
 
     follows: bool
     """Whether MOVED and ASK are to be followed."""
+    sole: Node | None
+    """The one node there ever is; None where `node_for` has to be asked."""
 
     async def node_for(self, key: bytes, deadline: float) -> Node:
         """The master that has the key. Raises MemoryStoreBackendError."""
@@ -53,6 +55,7 @@ class Single:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self.sole: Node | None = node
 
     async def node_for(self, key: bytes, deadline: float) -> Node:  # noqa: ARG002 - the protocol's
         return self._node
@@ -75,6 +78,7 @@ class Unmet:
         self._greet = greet
         self._pending = True
         self.follows = servers.follows
+        self.sole: Node | None = None  # so that `node_for` is asked, and greets
 
     async def _met(self, deadline: float) -> None:
         if not self._pending:
@@ -109,6 +113,7 @@ class Watched:
     """The master of a service, as sentinels see it."""
 
     follows = False
+    sole: Node | None = None
 
     def __init__(self, sentinels: Sequence[Node], service: str, lines: Lines) -> None:
         self._sentinels = list(sentinels)
@@ -153,6 +158,7 @@ class Cluster:
     """The masters of a cluster, by slot."""
 
     follows = True
+    sole: Node | None = None
 
     def __init__(self, seeds: Sequence[Node], lines: Lines) -> None:
         from redis.crc import key_slot
