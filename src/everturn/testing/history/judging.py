@@ -112,4 +112,16 @@ def _violation(session: Session, finding: Finding, calls: list[Call]) -> Violati
     around = [call for call in calls if call.invoke.session == session.name and call.begin <= end]
     shown = shrink(finding, around, _kinds)
     events = tuple(project(shown, finding))
-    return Violation(finding.kind, tell(finding, shown), events, session.name, finding.values)
+    ends = [place for place, event in enumerate(events) if finding.read and _ends(finding.read, event)]
+    return Violation(
+        finding.kind,
+        tell(finding, shown),
+        events,
+        session.name,
+        finding.values,
+        shown_by=ends[0] if ends else None,
+    )
+
+
+def _ends(call: Call, event: Event) -> bool:
+    return event.type != "invoke" and (event.worker, event.op) == (call.invoke.worker, call.invoke.op)

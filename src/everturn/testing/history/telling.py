@@ -80,25 +80,21 @@ def _did(call: Call, finding: Finding) -> str:
         what.append(f"{'as' if call.f == 'snapshot' else 'of' if call.f == 'read' else 'to'} {_short(call.snapshot)}")
     if call.invoke.limit is not None:
         what.append(f"to {call.invoke.limit}")
-    if call is finding.read or call.f == "read":
-        what.append(_saw(call, finding.values))
-    else:
-        what.append(_ended(call))
-    return " ".join(what)
+    return f"{' '.join(what)}: {_saw(call, finding.values) if call.f == 'read' else _ended(call)}"
 
 
 def _ended(call: Call) -> str:
     if call.completion is None:
-        return "... and was never heard of again"
+        return "never heard of again"
     took = _ms(call.completion.at - call.begin)
     error = f" ({_short(call.completion.error)})" if call.completion.error else ""
     match call.outcome:
         case "ok":
             return f"ok after {took}"
         case "fail":
-            return f"not written, it was told after {took}{error}"
+            return f"told after {took} that it was not written{error}"
         case _:
-            return f"raised after {took}{error}: may have happened or not"
+            return f"raised after {took}{error}, may have happened or not"
 
 
 def _saw(read: Call, values: tuple[str, ...]) -> str:

@@ -1,0 +1,34 @@
+"""Owns the report as a file: JSON to be read by programs, and read back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from everturn.testing.results import REPORT_FORMAT, RunReport
+
+_decode = msgspec.json.Decoder(RunReport).decode
+
+
+class BadReport(ValueError):
+    """A file is no report, or one of a later format than this version reads."""
+
+
+def write_json(report: RunReport, path: str | os.PathLike[str]) -> None:
+    """Write the report as JSON, replacing the file. Raises OSError."""
+    Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+
+
+def read_json(path: str | os.PathLike[str]) -> RunReport:
+    """Read a report that `write_json` wrote. Fields of later versions are ignored. Raises BadReport, OSError."""
+    try:
+        report = _decode(Path(path).read_bytes())
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadReport(f"{path}: not a report of `everturn check --json` ({error})") from error
+    if report.report_format > REPORT_FORMAT:
+        raise BadReport(
+            f"{path}: report format {report.report_format}; this everturn reads up to {REPORT_FORMAT}; upgrade it"
+        )
+    return report

@@ -1,0 +1,75 @@
+"""Owns what is seen while clauses run: a bar on a terminal, a letter for each clause elsewhere."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+from everturn.testing.report.terminal import STYLES
+from everturn.testing.report.words import MEANING
+from everturn.testing.results import ClauseResult, Status
+from everturn.web.html import named
+
+_LETTERS: dict[Status, str] = {"pass": ".", "fail": "F", "untested": "u", "known": "k", "not_offered": "-"}
+
+
+class Progress:
+    """Follows a run: `begin` and `end` for each clause, inside a `with` block. Failures show as soon as they are known.
+
+    On a terminal one line moves and is gone at the end. Elsewhere each layer is a line of letters, that grows.
+    """
+
+    def __init__(self, console: Console, *, total: int | None = None) -> None:
+        self._console = console
+        self._layer = ""
+        self._bar: Bar | None = None
+        if console.is_terminal:
+            columns = (
+                BarColumn(bar_width=20),
+                MofNCompleteColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[id]}"),
+            )
+            self._bar = Bar(*columns, console=console, transient=True)
+            self._task = self._bar.add_task("", total=total, id="")
+
+    def begin(self, clause_id: str, layer: str) -> None:
+        """A clause begins."""
+        if self._bar is not None:
+            self._bar.update(self._task, id=named(clause_id))
+        elif layer != self._layer:
+            self._end_line()
+            self._console.print(Text(f"{layer:<12} "), end="", soft_wrap=True)
+            self._layer = layer
+
+    def end(self, result: ClauseResult) -> None:
+        """A clause has ended."""
+        if self._bar is None:
+            self._console.print(Text(_LETTERS[result.status]), end="", soft_wrap=True)
+            return
+        self._bar.advance(self._task)
+        if result.status in {"fail", "untested"}:
+            line = Text(f"{MEANING[result.status]}: ", style=STYLES[result.status])
+            self._bar.console.print(line.append(named(result.id), style="default"))
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._end_line()
+
+    def _end_line(self) -> None:
+        if self._bar is None and self._layer:
+            self._console.print()
+            self._layer = ""

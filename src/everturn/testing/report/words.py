@@ -1,0 +1,55 @@
+"""Owns the words of a report that its terminal and its page share: what a run came to, and what each status means."""
+
+from __future__ import annotations
+
+from everturn.testing.results import LAYERS, ClauseResult, Layer, RunReport, Status
+
+MEANING: dict[Status, str] = {
+    "pass": "holds",
+    "fail": "broken",
+    "untested": "untested",
+    "known": "known",
+    "not_offered": "not offered",
+}
+# In the order of what a reader must know first.
+WORST_FIRST: tuple[Status, ...] = ("fail", "untested", "known", "pass", "not_offered")
+
+
+def by_layer(report: RunReport) -> dict[Layer, list[ClauseResult]]:
+    """The clauses of each layer that has any, layers in the order of the contract."""
+    found: dict[Layer, list[ClauseResult]] = {}
+    for layer in LAYERS:
+        clauses = [clause for clause in report.clauses if clause.layer == layer]
+        if clauses:
+            found[layer] = clauses
+    return found
+
+
+def to_show(report: RunReport) -> list[ClauseResult]:
+    """The clauses that need a reader, broken ones first."""
+    ranks: dict[Status, int] = {"fail": 0, "untested": 1}
+    return sorted((clause for clause in report.clauses if clause.status in ranks), key=lambda c: ranks[c.status])
+
+
+def outcome(report: RunReport) -> str:
+    """One sentence: what the run came to."""
+    counts = {status: sum(clause.status == status for clause in report.clauses) for status in MEANING}
+    offered = len(report.clauses) - counts["not_offered"]
+    if report.exit_code == 0:
+        known = f", {counts['known']} of them known not to" if counts["known"] else ""
+        return f"{_clauses(offered)} offered, all hold{known}." if offered else "Nothing was offered."
+    parts = [f"{counts[status]} {MEANING[status]}" for status in ("fail", "untested") if counts[status]]
+    parts += [f"{len(report.complaints)} complaints about the run"] if report.complaints else []
+    return f"{_clauses(offered)} offered: {', '.join(parts)}."
+
+
+def facts(report: RunReport) -> str:
+    """Where, with what and how long, on one line."""
+    seed = [] if report.seed is None else [f"seed {report.seed}"]
+    versions = [f"{name} {version}" for name, version in report.versions.items()]
+    parts = [f"contract {report.contract_version}", *seed, f"{report.seconds:.1f} s", *versions, report.started]
+    return " · ".join(parts)
+
+
+def _clauses(count: int) -> str:
+    return f"{count} clause" if count == 1 else f"{count} clauses"
