@@ -6,9 +6,12 @@ import asyncio
 import re
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Unsupported
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Awaited:
@@ -24,12 +27,17 @@ class Awaited:
         call: Callable[..., Any] = getattr(self._store, method)
         if isinstance(self._store, AsyncMemoryStore):
             return await call(*args, **kwargs)
-        sent = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
-        try:
-            return await asyncio.shield(sent)
-        except asyncio.CancelledError:
-            await asyncio.wait([sent])
-            raise
+        return await in_thread(call, *args, **kwargs)
+
+
+async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call it in a thread, so that the event loop goes on. A cancelled caller waits until it has settled."""
+    sent = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    try:
+        return await asyncio.shield(sent)
+    except asyncio.CancelledError:
+        await asyncio.wait([sent])
+        raise
 
 
 def require(package: str, oldest: tuple[int, ...], adapter: str) -> None:

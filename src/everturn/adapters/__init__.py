@@ -1,0 +1,1 @@
+"""Adapters: everturn under a framework, one module for each. Importing this imports no framework."""

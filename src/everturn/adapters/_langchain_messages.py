@@ -1,0 +1,247 @@
+"""LangChain's messages as everturn's, and back: every class and every field comes back as it was.
+
+What people read (role, content, name, tool calls) stands where every reader of a history looks for it. What only
+LangChain knows stands in `metadata["langchain"]`, and only where it differs from what the rest implies.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from math import isfinite
+from typing import Any, TypeAlias
+
+from langchain_core import messages as langchain
+from langchain_core.messages import BaseMessage
+
+from everturn import ChatMessage
+
+OWN = "langchain"  # the key in a message's metadata under which the rest stands
+
+LONGEST_ROLE = 64  # of an entry
+
+ROLES: Mapping[str, type[BaseMessage]] = {
+    "user": langchain.HumanMessage,
+    "assistant": langchain.AIMessage,
+    "system": langchain.SystemMessage,
+    "tool": langchain.ToolMessage,
+    "function": langchain.FunctionMessage,
+    "remove": langchain.RemoveMessage,
+}
+_ALIASES = {"human": "user", "ai": "assistant", "developer": "system"}
+_OTHERS: dict[str, tuple[type[BaseMessage], str]] = {
+    name: (getattr(langchain, name), role)
+    for name, role in {
+        "ChatMessage": "",  # it has a role of its own
+        "ChatMessageChunk": "",
+        "HumanMessageChunk": "user",
+        "AIMessageChunk": "assistant",
+        "SystemMessageChunk": "system",
+        "ToolMessageChunk": "tool",
+        "FunctionMessageChunk": "function",
+    }.items()
+}
+_ROLE_OF: dict[type[BaseMessage], str] = {kind: role for role, kind in ROLES.items()} | dict(_OTHERS.values())
+_NAME_OF = {kind: name for name, (kind, _) in _OTHERS.items()}
+
+Fields: TypeAlias = dict[str, Any]
+"""What a LangChain message holds, by the names of its fields. Compared with, and built from; never handed out."""
+
+Encode: TypeAlias = Callable[[Any], Any]
+"""A value as JSON, faithfully. Raises if it cannot."""
+
+Decode: TypeAlias = Callable[[Any], Any]
+
+
+def is_known(message: object) -> bool:
+    """Whether it is one of LangChain's own messages, with nothing in it but its fields."""
+    return (
+        type(message) in _ROLE_OF
+        and not message.__pydantic_extra__  # type: ignore[attr-defined]  # the table holds pydantic models alone
+        and not message.__pydantic_private__  # type: ignore[attr-defined]
+    )
+
+
+def to_entry(message: BaseMessage, encode: Encode) -> ChatMessage:
+    """The message as an entry. `from_entry` gives an equal one, if `decode` is the inverse of `encode`."""
+    kind = type(message)
+    fields = dict(vars(message))  # at one moment: a graph that goes on may give it an id meanwhile
+    if not is_known(message):
+        role = next((role for role, known in ROLES.items() if isinstance(message, known)), "other")
+        return ChatMessage(role, str(message.text), id=_text(message.id), metadata={OWN: {"whole": encode(message)}})
+    content = fields["content"]
+    calls = fields.get("tool_calls") or None
+    entry = ChatMessage(
+        role=_ROLE_OF[kind] or (fields["role"] if 0 < len(fields["role"]) <= LONGEST_ROLE else "other"),
+        content=content if _is_content(content) else str(message.text),
+        name=_text(fields["name"]),
+        tool_calls=None if calls is None else [_openai_call(call) for call in calls],
+        tool_call_id=_text(fields.get("tool_call_id")),
+        id=_text(fields["id"]),
+    )
+    own: Fields = {"class": _NAME_OF[kind]} if kind in _NAME_OF else {}
+    implied = _implied(kind, entry)
+    own |= {name: encode(value) for name, value in fields.items() if not equal(implied.get(name, _NOTHING), value)}
+    return _with_metadata(entry, {OWN: own}) if own else entry
+
+
+def from_entry(entry: ChatMessage, decode: Decode) -> tuple[type[BaseMessage], Fields]:
+    """The class and the fields of the message an entry stands for, whoever wrote it. See `whole` first."""
+    own = entry.metadata.get(OWN)
+    if not isinstance(own, dict):
+        kind = ROLES.get(_ALIASES.get(entry.role, entry.role), langchain.ChatMessage)
+        return kind, _implied(kind, entry)
+    kind = _OTHERS[own["class"]][0] if "class" in own else ROLES[entry.role]
+    fields = _implied(kind, entry)
+    fields.update((name, decode(value)) for name, value in own.items() if name != "class")
+    return kind, fields
+
+
+def whole(entry: ChatMessage) -> Any:
+    """What `encode` made of a message that is not one of LangChain's own; None for one that is."""
+    own = entry.metadata.get(OWN)
+    return own.get("whole") if isinstance(own, dict) else None
+
+
+def mutable(fields: Fields) -> tuple[str, ...]:
+    """The names of fields that are not just text."""
+    return tuple([name for name, value in fields.items() if value is not None and type(value) is not str])
+
+
+def build(kind: type[BaseMessage], fields: Fields, changing: Iterable[str]) -> BaseMessage:
+    """A message with these fields, of which those `changing` are `mutable`: nothing in it is shared with them.
+
+    The fields are those of a message that was checked when it was made: checking them again would take most of the
+    time that loading a thread takes.
+    """
+    message = kind.__new__(kind)
+    put = object.__setattr__
+    own = fields.copy()
+    for name in changing:
+        own[name] = _copy(own[name])
+    put(message, "__dict__", own)
+    put(message, "__pydantic_fields_set__", set(fields))
+    put(message, "__pydantic_extra__", {})
+    put(message, "__pydantic_private__", None)
+    return message
+
+
+# --- what an entry implies -------------------------------------------------------------------------------------------
+
+_NOTHING = object()
+_defaults: dict[type[BaseMessage], Fields] = {}
+
+
+def _implied(kind: type[BaseMessage], entry: ChatMessage) -> Fields:
+    """The fields that the entry alone tells."""
+    fields = (_defaults.get(kind) or _learn(kind)).copy()
+    fields["content"] = entry.content if entry.content is not None else ""
+    fields["name"] = entry.name
+    fields["id"] = entry.id
+    if entry.tool_calls and "tool_calls" in fields:
+        fields["tool_calls"] = [_langchain_call(call) for call in entry.tool_calls]
+    if "tool_call_id" in fields:
+        fields["tool_call_id"] = entry.tool_call_id or ""
+    if "role" in fields:
+        fields["role"] = entry.role
+    return fields
+
+
+def _learn(kind: type[BaseMessage]) -> Fields:
+    """The fields of a class and their defaults, from a message made for the purpose."""
+    needed = {name: "" for name in ("name", "role", "tool_call_id") if name in kind.model_fields}
+    made = langchain.RemoveMessage(id="") if kind is langchain.RemoveMessage else kind(content="", **needed)
+    _defaults[kind] = vars(made)
+    return _defaults[kind]
+
+
+def _openai_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool call in the form that most readers know."""
+    try:
+        arguments = json.dumps(call["args"], ensure_ascii=False)
+    except (TypeError, ValueError):
+        arguments = "{}"  # what cannot be written as JSON is not implied, and stands beside it
+    return {"id": call.get("id"), "type": "function", "function": {"name": call["name"], "arguments": arguments}}
+
+
+def _langchain_call(call: Any) -> dict[str, Any]:
+    """A tool call in either of the forms it may stand in a history."""
+    if not isinstance(call, dict):
+        return {"name": "", "args": {}, "id": None, "type": "tool_call"}
+    function = call.get("function")
+    named = function if isinstance(function, dict) else call
+    arguments = named.get("arguments", named.get("args", named.get("input")))
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except ValueError:
+            arguments = {"arguments": arguments}
+    if not isinstance(arguments, dict):
+        arguments = {} if arguments is None else {"arguments": arguments}
+    name = named.get("name")
+    identity = call.get("id", call.get("call_id"))
+    return {
+        "name": name if isinstance(name, str) else "",
+        "args": arguments,
+        "id": identity if isinstance(identity, str) else None,
+        "type": "tool_call",
+    }
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def is_json(value: Any) -> bool:
+    """Whether a value is made of nothing but JSON's own types, which come back as they went in."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is int:
+        return bool(-(2**63) <= value < 2**64)
+    if kind is float:
+        return isfinite(value)
+    if kind is list:
+        return all(map(is_json, value))
+    return kind is dict and all(type(name) is str and is_json(item) for name, item in value.items())
+
+
+def _is_content(content: Any) -> bool:
+    return type(content) is str or (type(content) is list and is_json(content))
+
+
+def equal(implied: Any, value: Any) -> bool:
+    """Equal, and of the same types all the way down: 1 is not True here, nor 1.0."""
+    if type(implied) is not type(value):
+        return False
+    if type(value) is list:
+        return len(implied) == len(value) and all(map(equal, implied, value))
+    if type(value) is dict:
+        return list(implied) == list(value) and all(equal(implied[name], item) for name, item in value.items())
+    return bool(implied == value)
+
+
+def _text(value: Any) -> str | None:
+    return value if type(value) is str else None
+
+
+def _copy(value: Any) -> Any:
+    kind = type(value)
+    if not value and (kind is dict or kind is list):
+        return kind()
+    try:
+        return deepcopy(value)
+    except TypeError:  # a tool's artifact may be anything that can be stored
+        return value
+
+
+def _with_metadata(entry: ChatMessage, metadata: dict[str, Any]) -> ChatMessage:
+    return ChatMessage(
+        entry.role,
+        entry.content,
+        name=entry.name,
+        tool_calls=entry.tool_calls,
+        tool_call_id=entry.tool_call_id,
+        id=entry.id,
+        metadata=metadata,
+    )

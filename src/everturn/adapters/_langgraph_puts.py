@@ -1,0 +1,431 @@
+"""How a checkpoint becomes entries: what is new in it, and what a fork or a deletion makes of those before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, Sequence
+from itertools import pairwise, takewhile
+from typing import Any
+
+import msgspec
+from langchain_core.messages import BaseMessage
+
+from everturn import ChatMessage, InvalidInput, Record
+from everturn.adapters._langchain_messages import equal
+from everturn.adapters._langgraph_log import (
+    CHECKPOINT,
+    LEFT,
+    MESSAGES,
+    WRITES,
+    Log,
+    Object,
+    Point,
+    Ranges,
+    Ref,
+    extended,
+    ranges_of,
+    seqs_in,
+    written,
+)
+from everturn.adapters._langgraph_values import MARK, Kept, Unfaithful, Values
+from everturn.adapters._langgraph_views import Contents, Said
+from everturn.model import JSON, Entry
+
+INPUT = "__start__"  # the channel that a run's input comes in
+SHORT = 40  # characters of a value that is better not looked up
+_OWN = ("id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
+
+
+class Put(msgspec.Struct, frozen=True):
+    """A checkpoint that is to be put. `head` is the one the thread stood at when the run read it, if that is known;
+    `begins`: the run read that there was none."""
+
+    thread: str
+    session_id: str
+    parent: str | None
+    head: str | None
+    begins: bool
+    checkpoint: Mapping[str, Any]
+    metadata: Object
+    new_versions: Mapping[str, int | float | str]
+
+    @property
+    def id(self) -> str:
+        return str(self.checkpoint["id"])
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """What will be appended, the checkpoint last, and what will be known then."""
+
+    entries: list[Entry]
+    point: Point
+    contents: Contents
+
+
+class Composer:
+    """Composes the entries of one checkpoint, to be written from the seq `first` on, on top of `base`."""
+
+    def __init__(
+        self, values: Values, put: Put, base: Point | None, known: Contents, *, first: int, directly: bool, loose: bool
+    ) -> None:
+        """`directly`: nothing but writes stands between the base and this one. `loose`: foreign messages do."""
+        self._values = values
+        self._put = put
+        self._base = base
+        self._known = known
+        self._first = first
+        self._directly = directly
+        self._loose = loose
+        self._refs: dict[str, Ref] = {}
+        self._inline: dict[str, JSON] = {}
+        self._pieces: dict[str, list[JSON]] = {}
+        self._entries: list[ChatMessage] = []
+        self._said: Said | None = None
+        self._nodes: dict[str, JSON] = {}
+        self._lists: dict[str, list[JSON]] = {}
+
+    def compose(self, *, early: Sequence[int] = (), awaiting: Sequence[tuple[str, int]] = ()) -> Draft:
+        """Raises InvalidInput, naming the channel, if a value would not come back as it is."""
+        checkpoint = self._put.checkpoint
+        values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+        for channel in sorted({**versions, **values}, key=lambda name: name != MESSAGES):  # messages are written first
+            try:
+                self._channel(channel, values, versions)
+            except Unfaithful as exc:
+                raise refused(self._put.thread, self._put.id, channel, exc) from exc
+        state: Object = {
+            "versions": dict(versions),
+            "seen": {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()},
+            "meta": self._put.metadata,
+            "refs": self._refs,
+        }
+        state |= {name: self._values.encode_readable(value) for name, value in checkpoint.items() if name not in _OWN}
+        point = Point(
+            self._seq,
+            self._put.id,
+            checkpoint["ts"],
+            self._put.parent,
+            checkpoint.get("updated_channels"),
+            state,
+            self._inline,
+            self._pieces,
+            len(self._entries),
+            tuple(early),
+            tuple(awaiting),
+        )
+        point, record = written(point, self._base if self._directly else None)
+        left = self._known.left & {seq for seq, _ in self._said or ()} if self._known.left else self._known.left
+        return Draft([*self._entries, record], point, Contents(self._said, left, self._nodes, self._lists))
+
+    @property
+    def _seq(self) -> int:
+        return self._first + len(self._entries)
+
+    def _channel(self, channel: str, values: Mapping[str, Any], versions: Mapping[str, Any]) -> None:
+        old = self._base.refs.get(channel) if self._base else None
+        is_new = channel in self._put.new_versions or channel not in versions
+        if not is_new and old is not None and self._base and self._base.versions.get(channel) == versions[channel]:
+            self._carry(channel, old)
+            return
+        if channel not in values:
+            return
+        value = values[channel]
+        if channel == MESSAGES and self._is_conversation(value):
+            self._converse(channel, value, old)
+        elif type(value) is list:
+            self._list(channel, [self._values.encode(item) for item in value], old)
+        else:
+            self._whole(channel, self._values.encode(value), old)
+
+    def _carry(self, channel: str, old: Ref) -> None:
+        self._refs[channel] = old
+        if channel in self._known.nodes:
+            self._nodes[channel] = self._known.nodes[channel]
+        if channel in self._known.lists:
+            self._lists[channel] = self._known.lists[channel]
+        if isinstance(old, dict) and "said" in old:
+            self._keep_conversation(channel, old)
+
+    def _whole(self, channel: str, node: JSON, old: Ref) -> None:
+        if len(repr(node)) <= SHORT:
+            self._refs[channel] = {"is": node}
+            return
+        known = self._known.nodes.get(channel) if isinstance(old, int) and channel != INPUT else None
+        if known is not None and equal(known, node):
+            self._refs[channel] = old
+        else:
+            self._refs[channel] = self._seq
+            self._inline[channel] = node
+        self._nodes[channel] = node
+
+    def _list(self, channel: str, nodes: list[JSON], old: Ref) -> None:
+        known = self._known.lists.get(channel) if isinstance(old, dict) and "list" in old else None
+        seq = self._seq
+        if known is not None and len(known) <= len(nodes) and equal(known, nodes[: len(known)]):
+            added = nodes[len(known) :]
+            ranges = extended(old, seq, seq, directly=self._directly) if added else old["list"]
+        else:
+            added, ranges = nodes, [[seq, seq]]
+        if added or known is None:
+            self._pieces[channel] = added
+        self._refs[channel] = {"list": ranges, "n": len(nodes)}
+        if not added and isinstance(old, dict) and "closed" in old:
+            self._refs[channel]["closed"] = True
+        self._lists[channel] = nodes
+
+    # --- messages ----------------------------------------------------------------------------------------------------
+
+    def _is_conversation(self, value: Any) -> bool:
+        return (
+            not self._values.opaque
+            and type(value) is list
+            and bool(value)
+            and all(isinstance(message, BaseMessage) for message in value)
+        )
+
+    def _converse(self, channel: str, messages: list[BaseMessage], old: Ref) -> None:
+        is_old = isinstance(old, dict) and "said" in old
+        known = (self._known.said or ()) if is_old else ()
+        same = 0
+        for message, (_, kept) in zip(messages, known, strict=False):
+            if not self._values.is_unchanged(message, kept):
+                break
+            same += 1
+        if same == len(known):
+            added = [self._speak(message) for message in messages[same:]]
+            if not added:
+                self._keep_conversation(channel, old)
+                return
+            self._said = (*known, *added)
+            directly = self._directly and not self._loose
+            ranges = extended(old if is_old else {}, added[0][0], added[-1][0], directly=directly)
+            self._refs[channel] = {"said": ranges, "n": len(messages)}
+            return
+        self._said = tuple(self._matched(messages, known))
+        last = self._entries and self._said[-1][0] == self._first + len(self._entries) - 1
+        following = _following(old["said"], [seq for seq, _ in known], self._known.left)
+        following |= dict(pairwise(range(self._first, self._first + len(self._entries))))
+        ranges = ranges_of([seq for seq, _ in self._said], following, self._known.left)
+        self._refs[channel] = {"said": ranges, "n": len(messages)} | ({} if last else {"closed": True})
+
+    def _keep_conversation(self, channel: str, old: Ref) -> None:
+        self._said = self._known.said
+        self._refs[channel] = old | {"closed": True} if self._loose else old
+
+    def _matched(self, messages: list[BaseMessage], known: Said) -> list[tuple[int, Kept]]:
+        """Each message with the entry it has already, or a new one: for a list that was edited."""
+        by_id: dict[str | None, tuple[int, Kept]] = {
+            kept.entry.id: (seq, kept) for seq, kept in known if kept.entry.id is not None
+        }
+        found = []
+        for message in messages:
+            there = by_id.pop(message.id, None)
+            found.append(there if there and self._values.is_unchanged(message, there[1]) else self._speak(message))
+        return found
+
+    def _speak(self, message: BaseMessage) -> tuple[int, Kept]:
+        entry = self._values.encode_message(message)
+        self._entries.append(entry)
+        return self._seq - 1, self._values.kept(entry)
+
+
+def _following(ranges: Ranges, seqs: Sequence[int], left: Container[int]) -> dict[int, int]:
+    """Which of the messages that ranges name stand next to each other: those of one range."""
+    following: dict[int, int] = {}
+    at = 0
+    for first, last, *is_left in ranges:
+        start = at
+        while at < len(seqs) and first <= seqs[at] <= last and (seqs[at] in left) == bool(is_left):
+            at += 1
+        following |= dict(pairwise(seqs[start:at]))
+    return following
+
+
+def refused(thread: str, checkpoint: str, channel: str, exc: Exception) -> InvalidInput:
+    """The error for a value that would not come back, or has not."""
+    return InvalidInput(str(exc), path=f"thread {thread!r}, checkpoint {checkpoint!r}, channel {channel!r}")
+
+
+# --- writes ----------------------------------------------------------------------------------------------------------
+
+
+def writes_record(
+    checkpoint: str, task: str, path: str, writes: Sequence[tuple[str, JSON]], given: JSON = None
+) -> Record:
+    """The record of what a task wrote. What it only passes on from the input that is `given` stands there already."""
+    known = given if isinstance(given, dict) and MARK not in given else {}
+    told: list[list[JSON]] = []
+    for channel, node in writes:
+        is_input = channel in known and len(repr(node)) > SHORT and equal(known[channel], node)
+        told.append([channel, {MARK: "input", "of": channel} if is_input else node])
+    return Record(WRITES, {"for": checkpoint, "task": task, "path": path, "writes": told})
+
+
+# --- what moves ------------------------------------------------------------------------------------------------------
+
+
+def left_behind(log: Log, after: int) -> tuple[list[Entry], Mapping[int, int]]:
+    """Everything behind a seq as it can be appended again, its messages as those of a branch that was left.
+
+    Returns the entries, and where each will be.
+    """
+    stay = [entry for entry in log.entries if (entry.seq or 0) > after]
+    rewriting = _Rewriting(log, stay, left={*log.said, *log.left}, after=after)
+    return rewriting.entries(), rewriting.places
+
+
+def in_sight(base: Point, known: Contents) -> tuple[Point, Contents]:
+    """A checkpoint to fork from, as if it knew only what is in the session's history.
+
+    What was said in a branch that was left has to be said again. Its ranges do not grow any more.
+    """
+    refs: dict[str, Ref] = {}
+    for channel, ref in base.refs.items():
+        refs[channel] = ref | {"closed": True} if isinstance(ref, dict) and "n" in ref else ref
+    versions = base.versions
+    if known.said is not None and known.left:
+        seen = list(takewhile(lambda bounds: len(bounds) == 2, refs[MESSAGES]["said"]))
+        said = tuple(takewhile(lambda item: item[0] not in known.left, known.said))
+        refs[MESSAGES] = {"said": seen, "n": len(said), "closed": True}
+        known = msgspec.structs.replace(known, said=said, left=frozenset())
+        versions = {channel: version for channel, version in versions.items() if channel != MESSAGES}
+    return msgspec.structs.replace(base, state=base.state | {"refs": refs, "versions": versions}), known
+
+
+def without(log: Log, keep: Collection[str]) -> list[Entry]:
+    """All of a whole log that the kept checkpoints need, and what is not LangGraph's, to be written anew."""
+    said, left = sorted(log.said), sorted(log.left)
+    spoken = {seq: _spoken(log.point(seq), said, left) for seq in log.bodies}
+    kept = {log.seqs[name] for name in keep}
+    ours = {seq for seqs in spoken.values() for seq in seqs}
+    gone = ours - {at for seq in kept for at in spoken[seq]}
+
+    def stays(entry: Entry) -> bool:
+        if isinstance(entry, Record) and entry.kind == CHECKPOINT:
+            return entry.seq in kept
+        if isinstance(entry, Record) and entry.kind == WRITES:
+            return entry.body["for"] in keep or entry.body["for"] not in log.seqs
+        return entry.seq not in gone
+
+    aside = {*left}
+    if kept and not aside.isdisjoint(spoken[max(kept)]):  # the thread now stands in a branch that was left
+        head = log.point(max(kept))
+        aside = ours - {at for point in (head, *log.ancestors(head)) if point.id in keep for at in spoken[point.seq]}
+    return _Rewriting(log, [entry for entry in log.entries if stays(entry)], left=aside).entries()
+
+
+class _Rewriting:
+    """Writes some entries of a log again, behind its end: where they are changes, and what they say stays."""
+
+    def __init__(self, log: Log, stay: Sequence[Entry], *, left: Container[int], after: int = 0) -> None:
+        """`left`: the messages that will be those of a branch that was left. `after`: up to here all stays as it is."""
+        self.places = {entry.seq or 0: log.last_seq + 1 + index for index, entry in enumerate(stay)}
+        self._log = log
+        self._stay = stay
+        self._after = after
+        self._said, self._left = sorted(log.said), sorted(log.left)
+        aside = [seq for seq in (*self._said, *self._left) if seq in self.places and seq in left]
+        moved = sorted(self.places[seq] for seq in aside)
+        others = sorted(
+            self.places[seq] for seq in (*self._said, *self._left) if seq in self.places and seq not in left
+        )
+        self._aside = {*aside}
+        self._is_left = {*moved, *(seq for seq in self._left if seq <= after)}
+        self._following = dict(pairwise([*(seq for seq in self._said if seq <= after), *others]))
+        self._following |= dict(pairwise([*(seq for seq in self._left if seq <= after), *moved]))
+        before = [seq for seq in log.bodies if seq <= after]
+        self._base = log.point(before[-1]) if before else None
+        self._lists: dict[str, list[JSON]] = {}
+        self._homes: dict[tuple[int, str], int] = {}
+
+    def entries(self) -> list[Entry]:
+        return [self._entry(entry) for entry in self._stay]
+
+    def _entry(self, entry: Entry) -> Entry:
+        if entry.seq in self._log.said or entry.seq in self._log.left:
+            message = self._log.said.get(entry.seq) or self._log.left[entry.seq]
+            return Record(LEFT, message.to_dict()) if entry.seq in self._aside else message
+        if isinstance(entry, Record) and entry.kind == CHECKPOINT:
+            return self._checkpoint(self._log.point(entry.seq or 0))
+        return entry
+
+    def _checkpoint(self, old: Point) -> Record:
+        seq = self.places[old.seq]
+        refs: dict[str, Ref] = {}
+        values: dict[str, JSON] = {}
+        pieces: dict[str, list[JSON]] = {}
+        lists: dict[str, list[JSON]] = {}
+        for channel, ref in old.refs.items():
+            if isinstance(ref, int):
+                refs[channel] = ref if ref <= self._after else self._homes.setdefault((ref, channel), seq)
+                if refs[channel] == seq:
+                    values[channel] = self._log.bodies[ref]["values"][channel]
+            elif "said" in ref:
+                refs[channel] = {"said": self._ranges(ref["said"]), "n": ref["n"], "closed": True}
+            elif "list" in ref and self._after:  # all who have a piece of it stay
+                refs[channel] = {"list": self._moved(ref["list"]), "n": ref["n"], "closed": True}
+                pieces |= {channel: old.pieces[channel]} if channel in old.pieces else {}
+            elif "list" in ref:
+                lists[channel] = self._nodes(channel, ref)
+                refs[channel] = self._list(channel, lists[channel], seq, pieces)
+            else:
+                refs[channel] = ref
+        self._lists = lists
+        point = msgspec.structs.replace(
+            old,
+            seq=seq,
+            state=old.state | {"refs": refs},
+            values=values,
+            pieces=pieces,
+            said=0,
+            early=tuple(self.places[at] for at in old.early if at in self.places),
+            awaiting=tuple((name, self.places[at]) for name, at in old.awaiting if at in self.places),
+        )
+        self._base, record = written(point, self._base)
+        return record
+
+    def _ranges(self, ranges: Ranges) -> Ranges:
+        if not self._after:
+            found = seqs_in(ranges, self._said, self._left)
+            return ranges_of([self.places[seq] for seq in found], self._following, self._is_left)
+        moved: Ranges = []
+        for bounds in ranges:
+            found = [seq for seq in seqs_in([bounds], self._said, self._left) if seq > self._after]
+            moved += self._staying(bounds)
+            moved += ranges_of([self.places[seq] for seq in found], self._following, self._is_left)
+        return moved
+
+    def _moved(self, ranges: Ranges) -> Ranges:
+        """For ranges of checkpoints, none of which goes."""
+        moved: Ranges = []
+        for bounds in ranges:
+            found = [
+                self.places[seq] for seq in self._log.bodies if self._after < seq and bounds[0] <= seq <= bounds[1]
+            ]
+            moved += [*self._staying(bounds), *([[found[0], found[-1]]] if found else [])]
+        return moved
+
+    def _staying(self, bounds: list[int]) -> Ranges:
+        first, last, *is_left = bounds
+        return [[first, min(last, self._after), *is_left]] if first <= self._after else []
+
+    def _nodes(self, channel: str, ref: Ref) -> list[JSON]:
+        bodies = self._log.bodies
+        with_pieces = [seq for seq, body in bodies.items() if channel in body.get("pieces", {})]
+        return [node for seq in seqs_in(ref["list"], with_pieces, ()) for node in bodies[seq]["pieces"][channel]]
+
+    def _list(self, channel: str, nodes: list[JSON], seq: int, pieces: dict[str, list[JSON]]) -> Ref:
+        before = self._lists.get(channel)
+        old = self._base.refs.get(channel) if self._base else None
+        if before is not None and isinstance(old, dict) and equal(before, nodes[: len(before)]):
+            added = nodes[len(before) :]
+            ranges = [*old["list"], [seq, seq]] if added else old["list"]
+        else:
+            added, ranges = nodes, [[seq, seq]]
+        if added or before is None:
+            pieces[channel] = added
+        return {"list": ranges, "n": len(nodes), "closed": True}
+
+
+def _spoken(point: Point, said: Sequence[int], left: Sequence[int]) -> list[int]:
+    refs = (ref for ref in point.refs.values() if isinstance(ref, dict) and "said" in ref)
+    return [seq for ref in refs for seq in seqs_in(ref["said"], said, left)]

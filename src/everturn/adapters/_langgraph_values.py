@@ -1,0 +1,339 @@
+"""Channel values as JSON and back, faithfully or not at all. Knows no store.
+
+JSON's own types stand as they are, so that a store can be read by people. Everything else is an object with a "!",
+which says what it is. Nothing is restored but what is allowed by name: no pickle, no import of what a file asks for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Collection
+from enum import Enum
+from importlib import import_module
+from typing import Any
+
+import msgspec
+import ormsgpack
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.serde import jsonplus
+from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPACK_TYPES
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.types import Send
+
+from everturn import ChatMessage
+from everturn.adapters import _langchain_messages as messages
+from everturn.model import JSON
+
+MARK = "!"
+Name = tuple[str, ...]  # module and class
+
+
+class Unfaithful(ValueError):
+    """A value that would not come back as it is, or has not. The text says what and why; its reader knows where."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A message as it is stored, and what LangChain's holds (of one that is not LangChain's own, nothing)."""
+
+    entry: ChatMessage
+    kind: type[BaseMessage] | None = None
+    fields: messages.Fields = {}
+    mutable: tuple[str, ...] = ()
+
+
+class Values:
+    """Encodes and decodes. With a `serde` of the caller's, everything goes through that, and nothing is readable."""
+
+    def __init__(self, serde: SerializerProtocol | None, allow: Collection[Name | type]) -> None:
+        self.allowed = frozenset(map(_name, allow))
+        self.opaque = serde is not None
+        self.serde: SerializerProtocol = serde or StrictSerializer(self.allowed)
+
+    def allowing(self, more: Collection[Name | type]) -> Values:
+        """The same, with more that may be restored."""
+        return Values(self.serde if self.opaque else None, self.allowed | frozenset(map(_name, more)))
+
+    # --- in ----------------------------------------------------------------------------------------------------------
+
+    def encode(self, value: Any) -> JSON:
+        """The value as JSON. Raises Unfaithful if `decode` would not give it back."""
+        return self._encode_with_serde(value) if self.opaque else self._encode(value)
+
+    def encode_readable(self, value: Any) -> JSON:
+        """The same, whatever the serializer: for what is looked for, a checkpoint's metadata."""
+        return self._encode(value)
+
+    def _encode(self, value: Any) -> JSON:
+        kind = type(value)
+        if kind is str:
+            return _checked(value)
+        if messages.is_json(value) and kind is not list and kind is not dict:
+            return value
+        if kind is list:
+            return [self._encode(item) for item in value]
+        if kind is dict:
+            if MARK not in value and all(type(name) is str for name in value):
+                return {_checked(name): self._encode(item) for name, item in value.items()}
+            return {MARK: "dict", "of": [[self._encode(name), self._encode(item)] for name, item in value.items()]}
+        if kind in _COLLECTIONS:
+            return {MARK: kind.__name__, "of": [self._encode(item) for item in value]}
+        if kind is int:
+            return {MARK: "int", "of": str(value)}
+        if isinstance(value, BaseMessage) and messages.is_known(value):
+            return {MARK: "message", "of": self.encode_message(value).to_dict()}
+        if kind is _DeltaSnapshot:
+            return {MARK: "snapshot", "of": self._encode(value.value)}
+        if kind is Send:
+            return {MARK: "send", "of": [self._encode(part) for part in (value.node, value.arg, value.timeout)]}
+        if isinstance(value, BaseException):
+            return repr(value)  # what LangGraph keeps of an error
+        if _is_plain(kind):
+            return self._encode_dataclass(value)
+        if base := _base_of(value):
+            return self._encode(base(value))
+        return self._encode_with_serde(value)
+
+    def encode_message(self, message: BaseMessage) -> ChatMessage:
+        """A message as an entry."""
+        entry = messages.to_entry(message, self._encode)
+        _check_text(entry)
+        return entry
+
+    def _encode_dataclass(self, value: Any) -> JSON:
+        name = _name(type(value))
+        fields = {field.name: self._encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        node = {MARK: "object", "of": [*name, fields]}
+        _compare(value, self._decode(node))
+        return node
+
+    def _encode_with_serde(self, value: Any) -> JSON:
+        try:
+            kind, packed = self.serde.dumps_typed(value)
+        except (TypeError, ValueError) as exc:
+            raise Unfaithful(f"{type(value).__qualname__} cannot be serialized: {exc}") from exc
+        node = {MARK: "serde", "of": [kind, b64encode(packed).decode()]}
+        _compare(value, self._decode(node))
+        return node
+
+    # --- out ---------------------------------------------------------------------------------------------------------
+
+    def decode(self, node: JSON) -> Any:
+        """The value. Raises Unfaithful if what it needs is not here, or not allowed."""
+        return self._decode(node)
+
+    def _decode(self, node: JSON) -> Any:
+        kind = type(node)
+        if kind is list:
+            return [self._decode(item) for item in node]
+        if kind is not dict:
+            return node
+        if MARK not in node:
+            return {name: self._decode(item) for name, item in node.items()}
+        what, of = node[MARK], node["of"]
+        match what:
+            case "message":
+                return self.decode_message(ChatMessage.from_dict(of))
+            case "serde":
+                return self._decode_with_serde(of[0], b64decode(of[1]))
+            case "dict":
+                return {self._decode(name): self._decode(item) for name, item in of}
+            case "int":
+                return int(of)
+            case "snapshot":
+                return _DeltaSnapshot(self._decode(of))
+            case "send":
+                name, argument, timeout = map(self._decode, of)
+                return Send(name, argument) if timeout is None else Send(name, argument, timeout=timeout)
+            case "object":
+                return self._decode_object(*of)
+        if made := _BY_NAME.get(what):
+            return made(self._decode(item) for item in of)
+        raise Unfaithful(f"{what!r} is a form this version does not know; it was written by a newer everturn")
+
+    def decode_message(self, entry: ChatMessage) -> BaseMessage:
+        """The message an entry stands for, whoever wrote it."""
+        return self.thawed(self.kept(entry))
+
+    def kept(self, entry: ChatMessage) -> Kept:
+        """The same, to be compared with or built from again and again."""
+        if messages.whole(entry) is not None:
+            return Kept(entry)
+        try:
+            kind, fields = messages.from_entry(entry, self._decode)
+        except KeyError as exc:
+            raise Unfaithful(f"LangChain's message class {exc} is not in the version installed here") from exc
+        return Kept(entry, kind, fields, messages.mutable(fields))
+
+    def thawed(self, kept: Kept) -> BaseMessage:
+        """A message of one's own, which may be changed."""
+        if kept.kind is None:
+            whole: BaseMessage = self._decode(messages.whole(kept.entry))
+            return whole
+        return messages.build(kept.kind, kept.fields, kept.mutable)
+
+    def is_unchanged(self, message: Any, kept: Kept) -> bool:
+        """Whether a message is still what it was. Nodes change messages in place, so that it is looked at closely."""
+        if type(message) is kept.kind and vars(message) == kept.fields and messages.is_known(message):
+            return True
+        if message.id != kept.entry.id:
+            return False
+        return self.encode_message(message) == kept.entry
+
+    def _decode_object(self, module: str, name: str, fields: dict[str, JSON]) -> Any:
+        made = imported((module, name), self.allowed)
+        given = {field: self._decode(node) for field, node in fields.items()}
+        later = {field.name for field in dataclasses.fields(made) if not field.init} if _is_plain(made) else set()
+        try:
+            value = made(**{field: item for field, item in given.items() if field not in later})
+        except (TypeError, ValueError) as exc:
+            raise Unfaithful(f"{module}.{name} cannot be made from what was stored: {exc}") from exc
+        for field in later:
+            object.__setattr__(value, field, given[field])
+        return value
+
+    def _decode_with_serde(self, kind: str, packed: bytes) -> Any:
+        try:
+            return self.serde.loads_typed((kind, packed))
+        except Unfaithful:
+            raise
+        except Exception as exc:  # a serializer of the caller's may raise anything
+            raise Unfaithful(f"{type(exc).__name__}: {exc}") from exc
+
+
+_COLLECTIONS = (tuple, set, frozenset)
+_BY_NAME = {kind.__name__: kind for kind in _COLLECTIONS}
+
+
+class StrictSerializer(jsonplus.JsonPlusSerializer):
+    """LangGraph's msgpack, without pickle, and strict: what it cannot rebuild is an error, not a dict in its place."""
+
+    def __init__(self, allowed: frozenset[Name]) -> None:
+        super().__init__(pickle_fallback=False, allowed_msgpack_modules=None)
+        self._allowed = allowed
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """The value. Raises Unfaithful where LangGraph's own would hand out what it could make of it."""
+        kind, packed = data
+        if kind != "msgpack":
+            return super().loads_typed(data)
+        failures: list[Unfaithful] = []
+        try:
+            return self._unpack(packed, failures)
+        except ValueError as exc:
+            raise failures[0] if failures else Unfaithful(str(exc)) from exc
+
+    def _unpack(self, packed: bytes, failures: list[Unfaithful]) -> Any:
+        def rebuild(code: int, inner: bytes) -> Any:
+            try:
+                return self._rebuilt(code, self._unpack(inner, failures))
+            except Unfaithful as exc:
+                failures.append(exc)  # ormsgpack does not pass on what its hook raised
+                raise
+
+        return ormsgpack.unpackb(packed, ext_hook=rebuild, option=ormsgpack.OPT_NON_STR_KEYS)
+
+    def _rebuilt(self, code: int, parts: Any) -> Any:
+        if code == jsonplus.EXT_DELTA_SNAPSHOT:
+            return _DeltaSnapshot(parts)
+        if code == jsonplus.EXT_NUMPY_ARRAY:
+            import numpy as np
+
+            dtype, shape, order, buffer = parts
+            return np.frombuffer(buffer, dtype=np.dtype(dtype)).reshape(shape, order=order)
+        module, name, payload = parts[:3]
+        if code == jsonplus.EXT_METHOD_SINGLE_ARG:
+            if (module, name, parts[3]) not in SAFE_MSGPACK_METHODS:
+                raise Unfaithful(f"{module}.{name}.{parts[3]} may not be called")
+            return getattr(_attribute(module, name), parts[3])(payload)
+        made = imported((module, name), self._allowed)
+        try:
+            if code == jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG:
+                return made(payload)
+            if code == jsonplus.EXT_CONSTRUCTOR_POS_ARGS:
+                return made(*payload)
+            return made(**payload)
+        except (TypeError, ValueError) as exc:
+            raise Unfaithful(f"{module}.{name} cannot be made from what was stored: {exc}") from exc
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def imported(name: Name, allowed: frozenset[Name]) -> Any:
+    """The class of this name. Raises Unfaithful if it may not be restored, or is not there."""
+    if name not in allowed and name not in SAFE_MSGPACK_TYPES:
+        raise Unfaithful(
+            f"{'.'.join(name)} is not among the types that may be restored; "
+            f"to allow it: EverturnSaver(store, allow=[{name[-1]}])"
+        )
+    return _attribute(*name)
+
+
+def _attribute(module: str, name: str) -> Any:
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as exc:
+        raise Unfaithful(f"{module}.{name} is not here any more ({exc}); was it renamed?") from exc
+
+
+def _name(of: Name | type) -> Name:
+    return (of.__module__, of.__name__) if isinstance(of, type) else tuple(of)
+
+
+def _is_plain(made: Any) -> bool:
+    return isinstance(made, type) and dataclasses.is_dataclass(made)
+
+
+def _base_of(value: Any) -> type | None:
+    """The type of JSON's that a value of a subclass is equal to (a `defaultdict`, LangChain's `message.text`)."""
+    bases: tuple[type[Any], ...] = (str, int, float, list, dict)
+    if isinstance(value, Enum) or type(value) in bases:
+        return None
+    return next((base for base in bases if isinstance(value, base) and value == base(value)), None)
+
+
+# --- faithfulness ----------------------------------------------------------------------------------------------------
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def _checked(text: str) -> str:
+    if not text.isascii() and (found := _SURROGATE.search(text)):
+        raise Unfaithful(f"the lone surrogate U+{ord(found[0]):04X} at {found.start()} cannot be stored")
+    return text
+
+
+def _check_text(entry: ChatMessage) -> None:
+    """Whatever of a message did not go through `_encode`."""
+    for text in (entry.role, entry.name, entry.id, entry.tool_call_id, entry.text):
+        if text is not None:
+            _checked(text)
+
+
+def _compare(value: Any, restored: Any) -> None:
+    """Raises Unfaithful unless the two are the same."""
+    if not _same(value, restored):
+        raise Unfaithful(
+            f"{type(value).__qualname__} would come back as something else ({_short(value)} as {_short(restored)})"
+        )
+
+
+def _same(value: Any, restored: Any) -> bool:
+    if type(value) is not type(restored):
+        return False
+    if type(value).__module__ == "numpy":
+        return bool(value.dtype == restored.dtype and value.shape == restored.shape) and (
+            value.tobytes() == restored.tobytes()
+        )
+    try:
+        return bool(value == restored) or repr(value) == repr(restored)  # NaN is not equal to itself
+    except (TypeError, ValueError):
+        return repr(value) == repr(restored)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,331 @@
+"""What is known of the sessions of LangGraph threads: read from the store, and remembered. Changes nothing.
+
+A view is of one version of a session. What it remembers is only ever used for that version, which the store checks
+with every put; entries never change, so that nothing else can go stale.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from threading import Lock
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from everturn import ChatMessage, CorruptEntry, InvalidInput, Receipt, SessionNotFound, SessionState
+from everturn.adapters._langgraph_log import CHECKPOINT, LEFT, Log, Missing, Object, Point, Ranges, Ref, seqs_in
+from everturn.adapters._langgraph_values import Kept, Values
+from everturn.model import JSON
+
+Call: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
+"""A method of the store by name, on either face."""
+
+WINDOW = 128  # entries to read at first where nothing is known
+NEAR = 32  # entries between two that are better read together
+SESSIONS, MESSAGES = 256, 50_000  # remembered at most
+TRIES = 5
+
+T = TypeVar("T")
+
+Said: TypeAlias = tuple[tuple[int, Kept], ...]  # messages with their seqs
+
+
+class Stale(Exception):
+    """Something moved while it was being read."""
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """The values of a checkpoint, as far as they have been read: JSON, and messages."""
+
+    said: Said | None = None
+    left: frozenset[int] = frozenset()  # those said in a branch that was left
+    nodes: Mapping[str, JSON] = {}
+    lists: Mapping[str, list[JSON]] = {}
+
+
+class View(msgspec.Struct, frozen=True):
+    """A session at one version: the checkpoint its thread stands at, and what hangs on it."""
+
+    session_id: str
+    life: str = ""
+    version: int = 0
+    last_seq: int = 0
+    point: Point | None = None
+    writes: tuple[tuple[int, Object], ...] = ()  # of the point's tasks
+    awaiting: tuple[tuple[str, int, Object], ...] = ()  # of checkpoints that have not come yet
+    loose: bool = False  # messages that are no checkpoint's stand behind the point
+    contents: Contents = Contents()
+
+    @property
+    def expected(self) -> Receipt | int:
+        """For `expected_version`."""
+        return Receipt(self.session_id, self.life, self.version) if self.version else 0
+
+
+class Shelf:
+    """The views that were used last. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._views: OrderedDict[str, View] = OrderedDict()
+        self._messages = 0
+        self._inputs: OrderedDict[str, JSON] = OrderedDict()
+
+    def get(self, session_id: str) -> View | None:
+        with self._lock:
+            view = self._views.get(session_id)
+            if view is not None:
+                self._views.move_to_end(session_id)
+            return view
+
+    def put(self, view: View) -> None:
+        """Remember a view, unless a later one is known."""
+        with self._lock:
+            known = self._views.get(view.session_id)
+            if known is None or known.life != view.life or known.version <= view.version:
+                self._set(view)
+
+    def follow(self, receipt: Receipt, step: Callable[[View], View]) -> None:
+        """Take the step from the view before the receipt to the one after it, if that is known."""
+        with self._lock:
+            known = self._views.get(receipt.session_id)
+            if known is not None and known.life == receipt.life and known.version == receipt.version - 1:
+                self._set(step(known))
+
+    def forget(self, session_id: str) -> None:
+        with self._lock:
+            self._drop(session_id)
+
+    def expect(self, checkpoint: str, given: JSON) -> None:
+        """Remember the input that a checkpoint is about to be put with: its first task passes it on."""
+        with self._lock:
+            self._inputs[checkpoint] = given
+            if len(self._inputs) > SESSIONS:
+                self._inputs.popitem(last=False)
+
+    def input_of(self, checkpoint: str) -> JSON:
+        """None if it is not known."""
+        with self._lock:
+            return self._inputs.get(checkpoint)
+
+    def _set(self, view: View) -> None:
+        self._drop(view.session_id)
+        self._views[view.session_id] = view
+        self._messages += _size(view)
+        while len(self._views) > 1 and (len(self._views) > SESSIONS or self._messages > MESSAGES):
+            self._drop(next(iter(self._views)))
+
+    def _drop(self, session_id: str) -> None:
+        view = self._views.pop(session_id, None)
+        if view is not None:
+            self._messages -= _size(view)
+
+
+def _size(view: View) -> int:
+    return len(view.contents.said or ())
+
+
+class Reader:
+    """Reads sessions. Every answer is of one moment, or is read again."""
+
+    def __init__(self, call: Call, values: Values, shelf: Shelf) -> None:
+        self._call = call
+        self._values = values
+        self._shelf = shelf
+
+    async def look(self, session_id: str) -> View:
+        """The session as it is now. An absent one is at version 0."""
+        known = self._shelf.get(session_id)
+        if known is not None and known.version:
+            now: SessionState = await self._call("state", session_id, after=known.last_seq)
+            if (now.life, now.version) == (known.life, known.version):
+                return known
+        key = known.point.key if known is not None and known.point is not None else None
+        view, _ = await self.look_closely(session_id, key)
+        return view
+
+    async def look_closely(
+        self, session_id: str, start: int | None = None, *, until: Callable[[Log], bool] = lambda _: True
+    ) -> tuple[View, Log]:
+        """The same, and the log it was seen in: from `start` or earlier, as early as needed `until` it has enough."""
+        if start is None:
+            try:
+                session = await self._call("info", session_id)
+            except SessionNotFound:
+                return self._remember(View(session_id)), Log(1, (), life="", version=0, last_seq=0)
+            start = max(1, session.last_seq - WINDOW + 1)
+        log = await self.log(session_id, start)
+
+        def seen(log: Log) -> View | None:
+            return _view_of(session_id, log) if log.start == 1 or (log.bodies and until(log)) else None
+
+        while True:
+            view, log = await self.reaching(session_id, log, seen)
+            if view is not None:
+                return self._remember(view), log
+            log = await self.earlier(session_id, log, log.start - 4 * max(WINDOW, len(log.entries)))
+
+    async def reaching(self, session_id: str, log: Log, look: Callable[[Log], T]) -> tuple[T, Log]:
+        """What a look at the log gives, and the log, which is read from as early as the look needs."""
+        while True:
+            try:
+                return look(log), log
+            except Missing as exc:
+                if log.start == 1:
+                    raise lost(session_id, next(reversed(log.bodies)), exc.seq) from exc
+                log = await self.earlier(session_id, log, exc.seq)
+
+    def _remember(self, view: View) -> View:
+        known = self._shelf.get(view.session_id)
+        if known is not None and (known.life, known.version) == (view.life, view.version):
+            return known
+        self._shelf.put(view)
+        return view
+
+    async def log(self, session_id: str, start: int = 1) -> Log:
+        """The entries from a seq on."""
+        state: SessionState = await self._call("state", session_id, after=start - 1)
+        return Log(start, state.entries, life=state.life, version=state.version, last_seq=state.last_seq)
+
+    async def earlier(self, session_id: str, log: Log, start: int) -> Log:
+        """The same log from an earlier seq on. All of it anew if it has moved meanwhile."""
+        start = max(1, min(start, log.start - 1))
+        try:
+            state: SessionState = await self._call(
+                "state", session_id, at=log.version, after=start - 1, before=log.start
+            )
+        except InvalidInput:  # that version is gone
+            return await self.log(session_id, start)
+        if state.life != log.life:
+            return await self.log(session_id, start)
+        return log.before(start, state.entries)
+
+    # --- contents ----------------------------------------------------------------------------------------------------
+
+    async def contents(self, view: View) -> Contents:
+        """All values of a view's checkpoint."""
+        if view.point is None:
+            return view.contents
+        filled = await self.fill(view.session_id, view.point, view.contents, view.point.refs)
+        if filled is not view.contents:
+            self._shelf.put(msgspec.structs.replace(view, contents=filled))
+        return filled
+
+    async def fill(
+        self,
+        session_id: str,
+        point: Point,
+        known: Contents,
+        channels: Iterable[str],
+        log: Log | None = None,
+    ) -> Contents:
+        """Read the values of some channels that are not known yet. Raises Stale if the session moved meanwhile."""
+        said, left, nodes, lists = known.said, known.left, dict(known.nodes), dict(known.lists)
+        holders: dict[str, int] = {}
+        changed = False
+        for channel in channels:
+            ref = point.refs[channel]
+            if isinstance(ref, int):
+                if channel not in nodes:
+                    holders[channel] = ref
+            elif "is" in ref:
+                continue
+            elif "said" in ref:
+                if said is None:
+                    (said, left), changed = await self._said(session_id, ref, log), True
+            elif channel not in lists:
+                lists[channel], changed = await self._pieces(session_id, channel, ref, point, log), True
+        if holders:
+            bodies = await self._bodies(session_id, sorted(set(holders.values()) - {point.seq}), log)
+            nodes |= {
+                channel: (point.values if seq == point.seq else bodies[seq].get("values", {}))[channel]
+                for channel, seq in holders.items()
+            }
+            changed = True
+        return Contents(said, left, nodes, lists) if changed else known
+
+    async def _said(self, session_id: str, ref: Ref, log: Log | None) -> tuple[Said, frozenset[int]]:
+        ranges: Ranges = ref["said"]
+        spoken = [bounds for bounds in ranges if len(bounds) == 2]
+        left = [bounds for bounds in ranges if len(bounds) == 3]
+        memo: dict[int, Kept] = {}
+        if log is not None and all(bounds[0] >= log.start for bounds in ranges):
+            entries, aside, memo = log.said, log.left, log.memo
+        else:
+            entries = {entry.seq or 0: entry for entry in await self._between("message", session_id, spoken)}
+            aside = {
+                entry.seq or 0: ChatMessage.from_dict(entry.body)
+                for entry in await self._between(LEFT, session_id, left)
+            }
+        found = seqs_in(ranges, sorted(entries), sorted(aside))
+        if len(found) != ref["n"]:
+            raise Stale
+        for seq in found:
+            if seq not in memo:
+                memo[seq] = self._values.kept(entries[seq] if seq in entries else aside[seq])
+        return tuple([(seq, memo[seq]) for seq in found]), frozenset(aside).intersection(found)
+
+    async def _pieces(self, session_id: str, channel: str, ref: Ref, point: Point, log: Log | None) -> list[JSON]:
+        ranges: Ranges = ref["list"]
+        if log is not None and all(bounds[0] >= log.start for bounds in ranges):
+            bodies = log.bodies
+        else:
+            bodies = {entry.seq or 0: entry.body for entry in await self._between(CHECKPOINT, session_id, ranges)}
+        pieces = {seq: body["pieces"][channel] for seq, body in bodies.items() if channel in body.get("pieces", {})}
+        if point.seq not in pieces and channel in point.pieces:
+            pieces[point.seq] = point.pieces[channel]
+        found = [node for seq in seqs_in(ranges, sorted(pieces), ()) for node in pieces[seq]]
+        if len(found) != ref["n"]:
+            raise Stale
+        return found
+
+    async def _bodies(self, session_id: str, seqs: Sequence[int], log: Log | None) -> dict[int, Object]:
+        bodies = {seq: log.bodies[seq] for seq in seqs if log is not None and seq in log.bodies}
+        wanted = [seq for seq in seqs if seq not in bodies]
+        while wanted:
+            near = [seq for seq in wanted if seq - wanted[0] < NEAR]
+            found = await self._between(CHECKPOINT, session_id, [[near[0], near[-1]]])
+            bodies |= {entry.seq or 0: entry.body for entry in found}
+            if not set(near) <= bodies.keys():
+                raise Stale
+            wanted = wanted[len(near) :]
+        return bodies
+
+    async def _between(self, kind: str, session_id: str, ranges: Ranges) -> Sequence[Any]:
+        if not ranges:
+            return ()
+        first, last = min(bounds[0] for bounds in ranges), max(bounds[1] for bounds in ranges)
+        state: SessionState = await self._call("state", session_id, kind=kind, after=first - 1, before=last + 1)
+        return state.entries
+
+
+def _view_of(session_id: str, log: Log) -> View:
+    point = log.latest
+    bodies = {seq: body for all_ in log.writes.values() for seq, body in all_}
+    awaiting = []
+    for name, seq in log.awaiting(point):
+        if seq not in bodies:
+            raise Missing(seq)
+        awaiting.append((name, seq, bodies[seq]))
+    return View(
+        session_id,
+        log.life,
+        log.version,
+        log.last_seq,
+        point,
+        tuple(log.writes_of(point)) if point else (),
+        tuple(awaiting),
+        any(seq > point.seq for seq in log.said) if point else bool(log.said),
+    )
+
+
+def lost(session_id: str, seq: int, needed: int | None = None) -> CorruptEntry:
+    """The error for a checkpoint that needs entries which are not in the session's history."""
+    which = "entries" if needed is None else f"entry {needed}"
+    return CorruptEntry(
+        f"session {session_id!r}, entry {seq}: it is a checkpoint that needs {which} which cannot be seen any more: "
+        "hidden by a trim (undo it), or lost (verify tells). Nothing was changed",
+        session_id=session_id,
+        seq=seq,
+    )

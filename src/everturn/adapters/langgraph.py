@@ -1,0 +1,465 @@
+"""LangGraph: `EverturnSaver(store)`, a checkpointer that keeps every checkpoint and stores what changed.
+
+How a thread is stored is said in `_langgraph_log.py`; here it is LangGraph's interface, on both faces of a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Any, TypeVar
+
+from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, SessionNotFound, Unsupported
+from everturn.adapters._faces import in_thread, require
+
+require("langgraph", (1, 2), "langgraph")
+require("langgraph-checkpoint", (4, 2), "langgraph")
+
+from langchain_core.runnables import RunnableConfig  # noqa: E402 - behind the check, whose message says what to do
+from langgraph.checkpoint.base import (  # noqa: E402
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol  # noqa: E402
+
+from everturn.adapters._langgraph_log import Log, Point  # noqa: E402
+from everturn.adapters._langgraph_names import (  # noqa: E402
+    SEPARATOR,
+    Beginnings,
+    address,
+    config_of,
+    session_of,
+    setting,
+    thread_of,
+)
+from everturn.adapters._langgraph_puts import Put  # noqa: E402
+from everturn.adapters._langgraph_threads import Found, OnConflict, Threads, unreadable  # noqa: E402
+from everturn.adapters._langgraph_values import Name, Unfaithful, Values  # noqa: E402
+from everturn.adapters._langgraph_views import Shelf  # noqa: E402
+
+T = TypeVar("T")
+OWN = ("versions", "seen", "meta", "refs")  # of a stored checkpoint; the rest of its state is as it was put
+REPLAYING = "__pregel_replay_state"  # LangGraph's word that a subgraph goes back with its parent
+
+
+class EverturnSaver(BaseCheckpointSaver[int]):
+    """A LangGraph checkpointer over an everturn store.
+
+    Over a `MemoryStore` both the blocking and the async methods work; over an `AsyncMemoryStore` the async ones.
+    A thread is the session of its name, and its messages are the session's. `on_conflict`: "raise" VersionConflict if
+    another run has written to the thread meanwhile, or let the "last_wins" as other checkpointers do. `allow`: classes
+    of yours that may be restored. With a `serde` of your own every value goes through it, and the session has no
+    messages to read.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore | AsyncMemoryStore,
+        *,
+        serde: SerializerProtocol | None = None,
+        allow: Collection[Name | type] = (),
+        on_conflict: OnConflict = "raise",
+    ) -> None:
+        if not isinstance(store, MemoryStore | AsyncMemoryStore):
+            raise InvalidInput(f"is a store that everturn.open gave, not {type(store).__name__}", path="store")
+        if on_conflict not in ("raise", "last_wins"):
+            raise InvalidInput(f"is 'raise' or 'last_wins', not {on_conflict!r}", path="on_conflict")
+        super().__init__(serde=serde)
+        self.store = store
+        self.on_conflict: OnConflict = on_conflict
+        self._is_blocking = isinstance(store, MemoryStore)
+        self._shelf = Shelf()
+        self._beginnings = Beginnings()
+        self._use(Values(None if serde is None else self.serde, allow))
+
+    def _use(self, values: Values) -> None:
+        self._values = values
+        self.serde = values.serde
+        self._threads = Threads(self._call, values, self._shelf, WRITES_IDX_MAP)
+
+    async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        answer = getattr(self.store, name)(*args, **kwargs)
+        return answer if self._is_blocking else await answer
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> EverturnSaver:
+        """The same checkpointer, which may restore more classes. LangGraph calls it in its strict mode."""
+        clone = copy(self)
+        clone._use(self._values.allowing(extra_allowlist))  # noqa: SLF001 - it is this class's own
+        return clone
+
+    def get_next_version(self, current: int | str | None, channel: None) -> int | str:  # type: ignore[override]  # noqa: ARG002 - LangGraph's own savers differ as well
+        """Whole numbers. A thread that came from a saver with versions in text goes on with those."""
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}"
+        return 1 if current is None else current + 1
+
+    # --- reads -------------------------------------------------------------------------------------------------------
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that the config names, or the latest; None if there is none."""
+        return await self._run(self._get_tuple(config))
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """See `aget_tuple`."""
+        return self._drive(self._get_tuple(config))
+
+    async def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        thread, namespace, checkpoint = address(config)
+        session_id = session_of(thread, namespace)
+        found = await self._threads.get(thread, session_id, checkpoint)
+        if found is None:
+            if checkpoint is None:
+                self._beginnings.seen(session_id)
+            return None
+        return self._tuple(thread, namespace, found)
+
+    def _tuple(self, thread: str, namespace: str, found: Found) -> CheckpointTuple:
+        point = found.point
+        rest = {name: self._decoded(thread, point, name, node) for name, node in point.state.items() if name not in OWN}
+        checkpoint = {
+            "ts": point.ts,
+            "id": point.id,
+            "channel_values": found.values,
+            "channel_versions": dict(point.versions),
+            "versions_seen": {node: dict(seen) for node, seen in point.state["seen"].items()},
+            "updated_channels": point.updated,
+            **rest,
+        }
+        return CheckpointTuple(
+            config_of(thread, namespace, point.id, found.head),
+            checkpoint,  # type: ignore[arg-type]  # a TypedDict, with whatever else was put
+            self._metadata(thread, point),
+            config_of(thread, namespace, point.parent, found.head) if point.parent else None,
+            [(write.task, write.channel, write.value) for write in found.writes],
+        )
+
+    def _metadata(self, thread: str, point: Point) -> CheckpointMetadata:
+        metadata: CheckpointMetadata = self._decoded(thread, point, "metadata", point.state["meta"])
+        return metadata
+
+    def _decoded(self, thread: str, point: Point, name: str, node: Any) -> Any:
+        try:
+            return self._values.decode(node)
+        except Unfaithful as exc:
+            raise unreadable(thread, point.id, name, exc) from exc
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """The checkpoints of a thread and namespace (of all where the config names none), the latest put first.
+
+        `filter`: with these values in their metadata; `before`: whose id is smaller than the config's.
+        """
+        tuples = self._list(config, filter, before, limit)
+        while (found := await self._run(_next(tuples))) is not None:
+            yield found
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002 - LangGraph's name
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """See `alist`."""
+        tuples = self._list(config, filter, before, limit)
+        while (found := self._drive(_next(tuples))) is not None:
+            yield found
+
+    async def _list(
+        self,
+        config: RunnableConfig | None,
+        wanted: dict[str, Any] | None,
+        before: RunnableConfig | None,
+        limit: int | None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        checkpoint = setting(config, "checkpoint_id") if config else None
+        earlier = setting(before, "checkpoint_id") if before else None
+        left = limit
+        async for thread, namespace, session_id in self._sessions(config):
+            if left is not None and left <= 0:
+                return
+
+            def is_wanted(point: Point, thread: str = thread) -> bool:
+                if checkpoint not in (None, point.id) or (earlier is not None and point.id >= earlier):
+                    return False
+                metadata = self._metadata(thread, point) if wanted else {}
+                return all(metadata.get(name) == value for name, value in (wanted or {}).items())
+
+            async for found in self._threads.walk(thread, session_id, is_wanted, left):
+                if left is not None:
+                    left -= 1
+                yield self._tuple(thread, namespace, found)
+
+    async def _sessions(self, config: RunnableConfig | None) -> AsyncIterator[tuple[str, str, str]]:
+        """Thread, namespace and session id of all that a config may mean."""
+        thread = None if config is None else str(setting(config, "thread_id"))
+        namespace = None if config is None else setting(config, "checkpoint_ns")
+        if thread is not None and namespace is not None:
+            yield thread, namespace, session_of(thread, namespace)
+            return
+        if thread is not None:
+            yield thread, "", session_of(thread, "")
+        async for session in self._threads.sessions("" if thread is None else session_of(thread, "") + SEPARATOR):
+            yield *thread_of(session.session_id), session.session_id
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What was written to channels on the way to a checkpoint, since each was last stored whole."""
+        return await self._run(self._history(config, channels))
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """See `aget_delta_channel_history`."""
+        return self._drive(self._history(config, channels))
+
+    async def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+        if not channels:
+            return {}
+        thread, namespace, checkpoint = address(config)
+        traces = await self._threads.history(thread, session_of(thread, namespace), checkpoint, channels)
+        histories: dict[str, DeltaChannelHistory] = {}
+        for channel in channels:
+            trace = traces.get(channel)
+            histories[channel] = {"writes": []}
+            if trace is not None:
+                histories[channel]["writes"] = [(write.task, write.channel, write.value) for write in trace.writes]
+                if trace.start is not None:
+                    histories[channel]["seed"] = trace.seed
+        return histories
+
+    # --- puts --------------------------------------------------------------------------------------------------------
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint as the child of the one that the config names: one turn, all or nothing.
+
+        Raises VersionConflict if another run has written to the thread meanwhile (unless the last may win), and
+        InvalidInput, naming thread, checkpoint and channel, if a value would not come back as it is.
+        """
+        return await self._run(self._put(config, checkpoint, metadata, new_versions))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """See `aput`."""
+        return self._drive(self._put(config, checkpoint, metadata, new_versions))
+
+    async def _put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        thread, namespace, parent = address(config)
+        session_id = session_of(thread, namespace)
+        try:
+            meta = self._values.encode_readable(dict(get_checkpoint_metadata(config, metadata)))
+        except Unfaithful as exc:
+            raise InvalidInput(str(exc), path=f"thread {thread!r}, checkpoint {checkpoint['id']!r}, metadata") from exc
+        put = Put(
+            thread,
+            session_id,
+            parent,
+            getattr(setting(config, "checkpoint_id"), "head", None),
+            parent is None and self._begins(config, session_id),
+            checkpoint,
+            meta,
+            new_versions,
+        )
+        await self._threads.put(put, self.on_conflict)
+        return config_of(thread, namespace, put.id, put.id)
+
+    def _begins(self, config: RunnableConfig, session_id: str) -> bool:
+        """Whether a checkpoint without a parent is meant to be the first: its run saw none. A subgraph that goes back
+        with its parent to before its first is meant to begin again."""
+        is_run = "recursion_limit" in config  # LangGraph fills it in for every run
+        return self._beginnings.used(session_id) or (is_run and not setting(config, REPLAYING))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store what a task wrote, for its checkpoint: one turn. What it wrote before under the same index stays, but
+        errors, interrupts and the like are replaced."""
+        await self._run(self._put_writes(config, writes, task_id, task_path))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """See `aput_writes`."""
+        self._drive(self._put_writes(config, writes, task_id, task_path))
+
+    async def _put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
+    ) -> None:
+        thread, namespace, checkpoint = address(config)
+        if checkpoint is None:
+            raise InvalidInput("writes belong to a checkpoint: name its checkpoint_id", path="config.configurable")
+        if writes:
+            session_id = session_of(thread, namespace)
+            await self._threads.put_writes(thread, session_id, checkpoint, task_id, task_path, writes)
+
+    # --- deletions and copies ----------------------------------------------------------------------------------------
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Erase a thread: its subgraphs, then itself. An absent one is no error."""
+        await self._run(self._delete_thread(thread_id))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """See `adelete_thread`."""
+        self._drive(self._delete_thread(thread_id))
+
+    async def _delete_thread(self, thread_id: str) -> None:
+        await self._threads.erase([*await self._subgraphs(thread_id), session_of(thread_id, "")])
+
+    async def _subgraphs(self, thread_id: str) -> Sequence[str]:
+        prefix = session_of(thread_id, "") + SEPARATOR
+        return [session.session_id async for session in self._threads.sessions(prefix)]
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints of runs, their writes and what was said only in them: in one step for each session."""
+        await self._run(self._delete_for_runs(run_ids))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """See `adelete_for_runs`."""
+        self._drive(self._delete_for_runs(run_ids))
+
+    async def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        unwanted = frozenset(map(str, run_ids))
+        if not unwanted:
+            return
+        for session_id in await self._threads.mentioning(sorted(unwanted)):
+            thread, _ = thread_of(session_id)
+            await self._threads.keep_only(session_id, lambda log, thread=thread: _of_other_runs(log, unwanted, thread))  # type: ignore[misc]  # mypy cannot infer the default
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a thread with all its checkpoints into a new one: its subgraphs, then itself, each in one step.
+
+        Raises InvalidInput if the new thread exists. An absent source is no error.
+        """
+        await self._run(self._copy_thread(source_thread_id, target_thread_id))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """See `acopy_thread`."""
+        self._drive(self._copy_thread(source_thread_id, target_thread_id))
+
+    async def _copy_thread(self, source: str, target: str) -> None:
+        target_session = session_of(target, "")
+        try:
+            await self._call("info", target_session)
+        except SessionNotFound:
+            await self._threads.erase(await self._subgraphs(target))  # what an interrupted copy left
+        else:
+            raise InvalidInput(f"thread {target!r} exists already; copy into a new one", path="target_thread_id")
+        for session_id in [*await self._subgraphs(source), session_of(source, "")]:
+            try:
+                await self._threads.copy(session_id, session_of(target, thread_of(session_id)[1]))
+            except SessionNotFound:
+                pass
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove all checkpoints but the latest of each namespace (and those it is rebuilt from), or "delete" all."""
+        await self._run(self._prune(thread_ids, strategy))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """See `aprune`."""
+        self._drive(self._prune(thread_ids, strategy))
+
+    async def _prune(self, thread_ids: Sequence[str], strategy: str) -> None:
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInput(f"is 'keep_latest' or 'delete', not {strategy!r}", path="strategy")
+        for thread_id in thread_ids:
+            if strategy == "delete":
+                await self._delete_thread(thread_id)
+                continue
+            for session_id in [*await self._subgraphs(thread_id), session_of(thread_id, "")]:
+                await self._threads.keep_only(session_id, _latest)
+
+    # --- faces -------------------------------------------------------------------------------------------------------
+
+    def _drive(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to the end a coroutine that never suspends, because its store does not."""
+        if not self._is_blocking:
+            coroutine.close()
+            raise Unsupported(
+                "this EverturnSaver is over an AsyncMemoryStore: use its async methods (graph.ainvoke, ...), "
+                "or everturn.open for the blocking ones"
+            )
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        raise AssertionError("a blocking store suspended")  # pragma: no cover
+
+    async def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await it; a blocking store does its work in a thread, so that the loop goes on."""
+        return await (in_thread(self._drive, coroutine) if self._is_blocking else coroutine)
+
+
+async def _next(tuples: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:
+    return await anext(tuples, None)
+
+
+# --- which checkpoints -----------------------------------------------------------------------------------------------
+
+
+def _latest(log: Log) -> frozenset[str] | None:
+    if log.latest is None:
+        return None
+    keep = {log.latest.id, *(point.id for point in _rebuilt_from(log, log.latest))}
+    return None if keep == log.seqs.keys() else frozenset(keep)
+
+
+def _of_other_runs(log: Log, unwanted: frozenset[str], thread: str) -> frozenset[str] | None:
+    points = [log.point(seq) for seq in log.seqs.values()]
+    gone = {point.id for point in points if point.state["meta"].get("run_id") in unwanted}
+    if not gone:
+        return None
+    for point in points:
+        if point.id not in gone and (needed := gone & {each.id for each in _rebuilt_from(log, point)}):
+            raise InvalidInput(
+                f"checkpoint {point.id!r} of thread {thread!r} is rebuilt (it has a DeltaChannel) from checkpoint "
+                f"{min(needed)!r} of such a run; delete the thread instead",
+                path="run_ids",
+            )
+    return frozenset(log.seqs.keys() - gone)
+
+
+def _rebuilt_from(log: Log, point: Point) -> list[Point]:
+    """The ancestors whose writes a checkpoint's delta channels are made of."""
+    channels = {*point.state["meta"].get("counters_since_delta_snapshot", {})} - point.refs.keys()
+    needed = []
+    for ancestor in log.ancestors(point) if channels else ():
+        needed.append(ancestor)
+        channels -= ancestor.refs.keys()
+        if not channels:
+            break
+    return needed
+
+
+__all__ = ["EverturnSaver", "session_of", "thread_of"]
