@@ -50,13 +50,13 @@ SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s)
 SELECT outcome FROM everturn.append_many_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ORDER BY place
 
 -- outline: all of a session but its log and its changes, as JSON
-SELECT everturn.outline_v2(%s, %s, %s)::text
+SELECT everturn.outline_v1(%s, %s, %s)::text
 
 -- portion: the next rows of its log, and of its changes
-SELECT * FROM everturn.portion_v2(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT * FROM everturn.portion_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- stage: put rows where nobody sees them
-SELECT everturn.stage_v2(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT everturn.stage_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- restore: make a session visible that arrives
-SELECT * FROM everturn.restore_v2(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT * FROM everturn.restore_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

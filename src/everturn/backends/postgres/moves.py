@@ -1,4 +1,4 @@
-"""Sessions in and out of the database as dossiers: what the functions of schema/002 are given, and what they say. Pure.
+"""Sessions in and out of the database as dossiers: what the functions for it are given, and what they say. Pure.
 
 The JSON of the exported form travels as it is; the bodies of entries travel beside it, as texts.
 """
@@ -22,13 +22,13 @@ _changes = msgspec.json.Decoder(tuple[ChangePart, ...]).decode
 
 
 def outline_in(rows: Rows) -> Outline | None:
-    """What outline_v2 says."""
+    """What outline_v1 says."""
     ((text,),) = rows
     return None if text is None else _outline(text)
 
 
 def portion_parameters(request: PortionRequest) -> tuple[Any, ...]:
-    """Of portion_v2, behind the namespace and before the time."""
+    """Of portion_v1, behind the namespace and before the time."""
     return (
         *(request.session_id, request.life, request.after_seq, request.last_seq),
         *(request.after_version, request.last_version, request.entries, request.changes, request.bytes),
@@ -36,7 +36,7 @@ def portion_parameters(request: PortionRequest) -> tuple[Any, ...]:
 
 
 def portion_in(rows: Rows, request: PortionRequest) -> Portion | None:
-    """What portion_v2 says."""
+    """What portion_v1 says."""
     if not rows:
         return None
     changes = rows.pop()[3]
@@ -48,13 +48,13 @@ def portion_in(rows: Rows, request: PortionRequest) -> Portion | None:
 
 
 def stage_parameters(request: Staging) -> tuple[Any, ...]:
-    """Of stage_v2, likewise."""
+    """Of stage_v1, likewise."""
     no = None if request.handle is None else int(request.handle)
     return (request.session_id, request.version, no, STAGED_FOR, *_rows(request.portion))
 
 
 def restore_parameters(arrival: Arrival) -> tuple[Any, ...]:
-    """Of restore_v2, behind the namespace and before the patience."""
+    """Of restore_v1, behind the namespace and before the patience."""
     onto = None if arrival.onto is None else _encode(arrival.onto).decode()
     no = None if arrival.handle is None else int(arrival.handle)
     return (_encode(arrival.outline).decode(), arrival.expires_in, onto, no, *_rows(arrival.portion))
@@ -74,6 +74,6 @@ def _rows(portion: Portion) -> tuple[Any, ...]:
 
 
 def restored(rows: Rows) -> ChangeOutcome:
-    """What restore_v2 says."""
+    """What restore_v1 says."""
     ((status, life, version, *_),) = rows
     return ChangeOutcome(Status(status), life, version)

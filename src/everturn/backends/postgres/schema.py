@@ -14,7 +14,7 @@ from everturn.backends.postgres import statements
 from everturn.backends.postgres.ports import Call, Port
 from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
 
-CURRENT = 2
+CURRENT = 1
 _LOCK = 0x65767274  # "evrt"
 
 

@@ -86,6 +86,9 @@ CREATE TYPE everturn.row_v1 AS (
     turn       bigint
 );
 
+-- (Where entries are joined with ranges, that they lie between the first and the last of these is said too: on a table that
+-- was never analysed, such as one that sessions were just copied into, the planner would else read all of a session's log.)
+--
 -- The entries a query names, in order, and behind them one row without a seq whose body is a JSON object: what session and
 -- state they are of, and what is missing.
 CREATE FUNCTION everturn.read_v1(
@@ -134,7 +137,7 @@ BEGIN
                 SELECT e.seq, e.created_at, e.checksum, convert_to(e.body, 'UTF8'), NULL::text, NULL::bigint
                   FROM unnest(must) AS part
                   JOIN everturn.entries e ON e.session = s.no AND e.seq >= lower(part) AND e.seq < upper(part)
-                 WHERE e.kind = 'message'
+                 WHERE e.kind = 'message' AND e.seq >= lower(must) AND e.seq < upper(must)
                  ORDER BY e.seq;
         ELSIF p_kind IS NOT NULL THEN
             RETURN QUERY
@@ -148,6 +151,7 @@ BEGIN
                 SELECT e.seq, e.created_at, e.checksum, convert_to(e.body, 'UTF8'), e.kind, e.turn
                   FROM unnest(must) AS part
                   JOIN everturn.entries e ON e.session = s.no AND e.seq >= lower(part) AND e.seq < upper(part)
+                 WHERE e.seq >= lower(must) AND e.seq < upper(must)
                 UNION ALL
                 SELECT e.seq, e.created_at, e.checksum, convert_to(e.body, 'UTF8'), e.kind, e.turn
                   FROM everturn.entries e
@@ -178,11 +182,13 @@ DECLARE
 BEGIN
     IF everturn.size_v1(p_must) = (
         SELECT count(*) FROM unnest(p_must) AS part
-          JOIN everturn.entries e ON e.session = p_session AND e.seq >= lower(part) AND e.seq < upper(part)) THEN
+          JOIN everturn.entries e ON e.session = p_session AND e.seq >= lower(part) AND e.seq < upper(part)
+         WHERE e.seq >= lower(p_must) AND e.seq < upper(p_must)) THEN
         RETURN 0;
     END IF;
     SELECT range_agg(int8range(e.seq, e.seq, '[]')) INTO there FROM unnest(p_must) AS part
-      JOIN everturn.entries e ON e.session = p_session AND e.seq >= lower(part) AND e.seq < upper(part);
+      JOIN everturn.entries e ON e.session = p_session AND e.seq >= lower(part) AND e.seq < upper(part)
+     WHERE e.seq >= lower(p_must) AND e.seq < upper(p_must);
     RETURN lower(p_must - coalesce(there, '{}'));
 END
 $$;

@@ -127,7 +127,7 @@ END
 $$;
 
 -- One step of reaping: rows of a session that expired, and the session when nothing else is left of it. Workers that reap
--- at the same time take different sessions.
+-- at the same time take different sessions. One that is arriving (91-moves.sql) is left alone until it expires.
 CREATE FUNCTION everturn.reap_v1(p_step bigint, p_now double precision) RETURNS everturn.reclaimed_v1
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -135,7 +135,7 @@ DECLARE
     gone everturn.reclaimed_v1;
     at   double precision := everturn.now_v1(p_now);
 BEGIN
-    SELECT * INTO s FROM everturn.sessions n WHERE n.ended LIMIT 1 FOR UPDATE SKIP LOCKED;
+    SELECT * INTO s FROM everturn.sessions n WHERE n.ended AND n.life <> '' LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         SELECT * INTO s FROM everturn.sessions n
          WHERE n.expires_in <= floor(at / 300)::bigint AND n.expires_at <= at
@@ -143,8 +143,8 @@ BEGIN
         IF NOT FOUND THEN
             RETURN (0, 0, 0)::everturn.reclaimed_v1;
         END IF;
-        -- Before its first row goes: no clock that is set back brings half of it to light again.
-        UPDATE everturn.sessions n SET ended = true WHERE n.no = s.no;
+        -- Before its first row goes: no clock that is set back brings half of it to light again, and none of it arrives.
+        UPDATE everturn.sessions n SET ended = true, life = coalesce(nullif(n.life, ''), '-') WHERE n.no = s.no;
     END IF;
     gone := everturn.reclaim_v1(s.no, everturn.span_v1(1, s.last_seq), true, p_step);
     IF gone.entries < p_step AND everturn.forget_changes_v1(s.no, s.version, p_step) < p_step THEN

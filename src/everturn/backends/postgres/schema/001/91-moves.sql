@@ -1,15 +1,15 @@
--- Version 2: sessions in and out of the database, for copies between engines. No table changes. JSON here is that of the
--- exported form (docs/storage.md), as it is.
+-- Sessions in and out of the database, for copies between engines. JSON here is that of the exported form, as it is; see
+-- docs/storage.md.
 --
 -- A session that arrives is staged under a number of its own: a row of `sessions` that is `ended` and has no life ('').
 -- One update makes it visible. Left alone, it is reaped when it expires.
 
-CREATE FUNCTION everturn.state_json_v2(head bigint, cleared bigint, floor bigint, kept bigint[], messages bigint) RETURNS json
+CREATE FUNCTION everturn.state_json_v1(head bigint, cleared bigint, floor bigint, kept bigint[], messages bigint) RETURNS json
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN json_build_object('head', head, 'cleared', cleared, 'floor', floor, 'kept', kept, 'messages', messages);
 
 -- All of a session's present life but its log and its changes; NULL if there is none.
-CREATE FUNCTION everturn.outline_v2(p_namespace text, p_session_id text, p_now double precision) RETURNS json
+CREATE FUNCTION everturn.outline_v1(p_namespace text, p_session_id text, p_now double precision) RETURNS json
 LANGUAGE plpgsql STABLE SET extra_float_digits = 1 AS $$
 DECLARE
     at double precision := everturn.now_v1(p_now);
@@ -25,29 +25,29 @@ BEGIN
         'session_id', s.session_id, 'life', s.life, 'version', s.version,
         'call', coalesce((SELECT encode(g.call, 'base64') FROM everturn.changes g
                            WHERE g.session = s.no AND g.version = s.version), ''),
-        'last_seq', s.last_seq, 'state', everturn.state_json_v2(s.head, s.cleared, s.floor, s.kept, s.messages),
+        'last_seq', s.last_seq, 'state', everturn.state_json_v1(s.head, s.cleared, s.floor, s.kept, s.messages),
         'created_at', s.created_at, 'changed_at', s.changed_at, 'seen_at', at, 'ttl', s.ttl, 'expires_at', s.expires_at,
         'dimension', s.dimension, 'forked_from', s.forked_from,
         'jumps', coalesce((SELECT json_agg(json_build_array(j.seq, j.after) ORDER BY j.seq)
                              FROM everturn.jumps j WHERE j.session = s.no), '[]'),
         'snapshots', coalesce((SELECT json_agg(json_build_object(
                 'id', n.snapshot_id, 'label', n.label, 'version', n.version, 'created_at', n.created_at,
-                'state', everturn.state_json_v2(n.head, n.cleared, n.floor, n.kept, n.messages)) ORDER BY n.version)
+                'state', everturn.state_json_v1(n.head, n.cleared, n.floor, n.kept, n.messages)) ORDER BY n.version)
             FROM everturn.snapshots n WHERE n.session = s.no), '[]'),
         'undo_steps', coalesce((SELECT json_agg(json_build_object(
                 'version', u.version, 'kind', u.kind, 'moved_to', u.moved_to, 'hidden', u.hidden,
-                'before', everturn.state_json_v2(u.head, u.cleared, u.floor, u.kept, u.messages)) ORDER BY u.version)
+                'before', everturn.state_json_v1(u.head, u.cleared, u.floor, u.kept, u.messages)) ORDER BY u.version)
             FROM everturn.undo_steps u WHERE u.session = s.no), '[]'));
 END
 $$;
 
 -- Changes of a session, in order, as a JSON array.
-CREATE FUNCTION everturn.changes_json_v2(p_session bigint, p_after bigint, p_last bigint, p_limit bigint) RETURNS json
+CREATE FUNCTION everturn.changes_json_v1(p_session bigint, p_after bigint, p_last bigint, p_limit bigint) RETURNS json
 LANGUAGE sql STABLE SET extra_float_digits = 1 AS $$
     SELECT coalesce(json_agg(json_build_object(
                'version', g.version, 'kind', g.kind, 'first_seq', g.first_seq, 'count', g.count,
                'created_at', g.created_at, 'call', encode(g.call, 'base64'),
-               'state', everturn.state_json_v2(coalesce(g.head, 0), g.cleared, g.floor, g.kept, g.messages),
+               'state', everturn.state_json_v1(coalesce(g.head, 0), g.cleared, g.floor, g.kept, g.messages),
                'readable', g.head IS NOT NULL, 'key', encode(g.key, 'base64'), 'content', encode(g.content, 'base64'),
                'snapshot_id', g.snapshot_id, 'label', g.label) ORDER BY g.version), '[]')
       FROM (SELECT * FROM everturn.changes c
@@ -57,7 +57,7 @@ $$;
 
 -- The next rows of a life: entries, and behind them one row without a seq whose body is a JSON array of changes, NULL where
 -- entries are left. No row at all: the life is over.
-CREATE FUNCTION everturn.portion_v2(
+CREATE FUNCTION everturn.portion_v1(
     p_namespace text, p_session_id text, p_life text, p_after_seq bigint, p_last_seq bigint, p_after_version bigint,
     p_last_version bigint, p_entries bigint, p_changes bigint, p_bytes bigint, p_now double precision
 ) RETURNS SETOF everturn.row_v1 LANGUAGE plpgsql STABLE AS $$
@@ -83,14 +83,14 @@ BEGIN
           FROM everturn.entries e WHERE e.session = s.no AND e.seq > p_after_seq AND e.seq <= upto ORDER BY e.seq;
     IF NOT EXISTS (SELECT FROM everturn.entries e WHERE e.session = s.no AND e.seq > upto AND e.seq <= p_last_seq) THEN
         last.body := convert_to(
-            everturn.changes_json_v2(s.no, p_after_version, p_last_version, p_changes)::text, 'UTF8');
+            everturn.changes_json_v1(s.no, p_after_version, p_last_version, p_changes)::text, 'UTF8');
     END IF;
     RETURN NEXT last;
 END
 $$;
 
 -- Write rows under a session's number; those that are there are left as they are. Returns the bytes of the bodies written.
-CREATE FUNCTION everturn.put_rows_v2(
+CREATE FUNCTION everturn.put_rows_v1(
     p_session bigint, p_seqs bigint[], p_turns bigint[], p_times double precision[], p_checksums bigint[], p_kinds text[],
     p_bodies text[], p_changes json
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -118,7 +118,7 @@ END
 $$;
 
 -- Put rows where nobody sees them: under a number that was staged before, or a new one. Returns it; NULL if it has gone.
-CREATE FUNCTION everturn.stage_v2(
+CREATE FUNCTION everturn.stage_v1(
     p_namespace text, p_session_id text, p_version bigint, p_no bigint, p_for double precision, p_seqs text, p_turns text,
     p_times text, p_checksums text, p_kinds text[], p_bodies text[], p_changes json, p_now double precision
 ) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -132,10 +132,10 @@ BEGIN
         INSERT INTO everturn.sessions (namespace, session_id, ended, life, version, last_seq, head, messages, bytes,
                                        expires_at, created_at, changed_at)
         VALUES (p_namespace, p_session_id, true, '', p_version, 0, 0, 0, 0, at + p_for, at, at) RETURNING no INTO no_;
-    ELSIF everturn.arriving_v2(p_namespace, p_session_id, p_no, at) IS NULL THEN
+    ELSIF everturn.arriving_v1(p_namespace, p_session_id, p_no, at) IS NULL THEN
         RETURN NULL;
     END IF;
-    size := everturn.put_rows_v2(no_, seqs, p_turns::bigint[], p_times::double precision[], p_checksums::bigint[],
+    size := everturn.put_rows_v1(no_, seqs, p_turns::bigint[], p_times::double precision[], p_checksums::bigint[],
                                  p_kinds, p_bodies, p_changes);
     UPDATE everturn.sessions n  -- last_seq and version: so that all of it can be reaped
        SET bytes = n.bytes + size, last_seq = greatest(n.last_seq, seqs[cardinality(seqs)]), expires_at = at + p_for
@@ -145,7 +145,7 @@ END
 $$;
 
 -- The bytes of what is staged under a number, which is locked; NULL if it has gone.
-CREATE FUNCTION everturn.arriving_v2(p_namespace text, p_session_id text, p_no bigint, p_at double precision) RETURNS bigint
+CREATE FUNCTION everturn.arriving_v1(p_namespace text, p_session_id text, p_no bigint, p_at double precision) RETURNS bigint
 LANGUAGE sql AS $$
     SELECT n.bytes FROM everturn.sessions n
      WHERE n.no = p_no AND n.namespace = p_namespace AND n.session_id = p_session_id AND n.ended AND n.life = ''
@@ -154,7 +154,7 @@ $$;
 
 -- Make a session visible in one step: what is staged under p_no and these rows; or, without a number, these rows, added to
 -- what is there. It must stand at p_onto ({"life", "version", "call"}); NULL: not be there.
-CREATE FUNCTION everturn.restore_v2(
+CREATE FUNCTION everturn.restore_v1(
     p_namespace text, p_outline json, p_expires_in double precision, p_onto json, p_no bigint, p_seqs text, p_turns text,
     p_times text, p_checksums text, p_kinds text[], p_bodies text[], p_changes json, p_patience integer,
     p_now double precision
@@ -189,7 +189,7 @@ BEGIN
         END IF;
         IF p_no IS NOT NULL THEN
             no_ := p_no;
-            size := everturn.arriving_v2(p_namespace, name, p_no, at);
+            size := everturn.arriving_v1(p_namespace, name, p_no, at);
             IF size IS NULL THEN
                 o.status := 'moved';
                 RETURN o;
@@ -222,7 +222,7 @@ BEGIN
             -- Another worker began it meanwhile: look again.
         END;
     END LOOP;
-    size := size + everturn.put_rows_v2(no_, p_seqs::bigint[], p_turns::bigint[], p_times::double precision[],
+    size := size + everturn.put_rows_v1(no_, p_seqs::bigint[], p_turns::bigint[], p_times::double precision[],
                                         p_checksums::bigint[], p_kinds, p_bodies, p_changes);
     UPDATE everturn.sessions n SET bytes = size WHERE n.no = no_;
     INSERT INTO everturn.jumps (session, seq, after)
@@ -241,34 +241,5 @@ BEGIN
       FROM json_array_elements(p_outline -> 'undo_steps') AS u
      CROSS JOIN LATERAL json_populate_record(NULL::everturn.plan_v1, u -> 'before') AS t;
     RETURN o;
-END
-$$;
-
--- As it was in version 1, but that it leaves alone what arrives, until that expires. Under its old name: workers of the
--- version before, which go on while an upgrade is under way, must leave it alone too.
-CREATE OR REPLACE FUNCTION everturn.reap_v1(p_step bigint, p_now double precision) RETURNS everturn.reclaimed_v1
-LANGUAGE plpgsql AS $$
-DECLARE
-    s    everturn.sessions;
-    gone everturn.reclaimed_v1;
-    at   double precision := everturn.now_v1(p_now);
-BEGIN
-    SELECT * INTO s FROM everturn.sessions n WHERE n.ended AND n.life <> '' LIMIT 1 FOR UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        SELECT * INTO s FROM everturn.sessions n
-         WHERE n.expires_in <= floor(at / 300)::bigint AND n.expires_at <= at
-         ORDER BY n.expires_in LIMIT 1 FOR UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            RETURN (0, 0, 0)::everturn.reclaimed_v1;
-        END IF;
-        -- Before its first row goes: no clock that is set back brings half of it to light again, and nothing arrives.
-        UPDATE everturn.sessions n SET ended = true, life = coalesce(nullif(n.life, ''), '-') WHERE n.no = s.no;
-    END IF;
-    gone := everturn.reclaim_v1(s.no, everturn.span_v1(1, s.last_seq), true, p_step);
-    IF gone.entries < p_step AND everturn.forget_changes_v1(s.no, s.version, p_step) < p_step THEN
-        PERFORM everturn.delete_session_v1(s.no);
-    END IF;
-    gone.sessions := 1;
-    RETURN gone;
 END
 $$;
