@@ -283,7 +283,10 @@ class Backend(Protocol):
 
 
 class Opener(Protocol):
-    """What the entry point of a scheme (group `everturn.backends`) names: a module or an object with these."""
+    """What the entry point of a scheme (group `everturn.backends`) names: a module or an object with these.
+
+    It may also have `load_driver()`, which imports what takes long; it is called before a time-out begins.
+    """
 
     OPTIONS: Mapping[str, Callable[[Any], Any]]  # the options it takes, each with what reads its value
 

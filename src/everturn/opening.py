@@ -116,6 +116,9 @@ def _no_list(why: object) -> MemoryStoreBackendError:
 def _load(scheme: str, entry_point: EntryPoint) -> Opener:
     with _drivers(scheme):
         engine: Opener = entry_point.load()
+        load_driver = getattr(engine, "load_driver", None)
+        if load_driver:  # now, since no time-out has begun: a first import may take longer than one
+            load_driver()
     return engine
 
 

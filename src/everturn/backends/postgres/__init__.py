@@ -51,6 +51,11 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+def load_driver() -> None:
+    """Import psycopg, and what of ours needs it."""
+    from everturn.backends.postgres import backend, connections, ports  # noqa: F401 - imported is all it takes
+
+
 def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBackend:  # noqa: A001 - the protocol's name
     """Connect to the database that a URL names, and create or migrate everturn's schema in it.
 

@@ -66,6 +66,13 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 CONNECTIONS = 50
 
 
+def load_driver() -> None:
+    """Import redis-py, and what of ours needs it."""
+    import redis.connection  # noqa: F401 - imported is all it takes
+
+    from everturn.backends.redis import backend, loop_lines, topology  # noqa: F401
+
+
 def open(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:  # noqa: A001 - the protocol's name
     """Connect to the servers a URL names. Raises InvalidInput, MemoryStoreBackendError.
 

@@ -5,6 +5,8 @@ Errors are told apart by name and code, not by class: redis-py and valkey-py hav
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from everturn.errors import MemoryStoreBackendError, Outcome
@@ -56,6 +58,10 @@ _TLS = {
 """What a handshake that failed is told apart by: words of OpenSSL, in whatever error they arrive. None of it passes."""
 
 
+_ANSWERS = {"ResponseError", "BusyLoadingError", "AuthenticationError"}  # the latter two are no ResponseErrors
+_WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
+
+
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """An error that the server answered with: a reply like any other until someone needs the value."""
 
@@ -64,18 +70,19 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_refusal(exc: Exception) -> bool:
-    """Whether the driver's error is an answer of the server (and the connection as good as before)."""
-    return any(kind.__name__ == "ResponseError" for kind in type(exc).__mro__)
+    """Whether the driver's error is an answer of the server (and nothing was done)."""
+    return any(kind.__name__ in _ANSWERS for kind in type(exc).__mro__)
 
 
 def refusal(exc: Exception) -> Refusal:
-    for kind in type(exc).__mro__:
-        if kind.__name__ in _CODES:
-            code = _CODES[kind.__name__]
-            break
-    else:
-        code = str(exc).partition(" ")[0]
-    return Refusal(code, str(exc))
+    code = next((_CODES[kind.__name__] for kind in type(exc).__mro__ if kind.__name__ in _CODES), None)
+    return Refusal(code, str(exc)) if code else refusal_in(str(exc))
+
+
+def refusal_in(text: str) -> Refusal:
+    """What the server said, by the code it begins with. Before Redis 7, that of a command in a script stands within."""
+    within = _WITHIN_SCRIPT.search(text) if "user_script" in text else None
+    return Refusal(within[1] if within else text.partition(" ")[0], text)
 
 
 def refused(answer: Refusal, where: str) -> MemoryStoreBackendError:
@@ -89,8 +96,6 @@ def refused(answer: Refusal, where: str) -> MemoryStoreBackendError:
 
 def unsent(where: str, exc: BaseException) -> MemoryStoreBackendError:
     """The error for a request that never left: no connection could be had."""
-    if isinstance(exc, Exception) and any(kind.__name__ == "AuthenticationError" for kind in type(exc).__mro__):
-        return refused(Refusal("NOAUTH", str(exc)), where)
     if isinstance(exc, Exception) and is_refusal(exc):
         return refused(refusal(exc), where)
     said = _said(exc)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from everturn.backends.redis.faults import Refusal
+from everturn.backends.redis.faults import refusal_in
 
 Command = Sequence[bytes | str | int]
 
@@ -25,10 +25,6 @@ def _pack_slowly(command: tuple[Any, ...]) -> bytes:
     return b"".join(pieces)
 
 
-def _refusal(text: str) -> Refusal:
-    return Refusal(text.partition(" ")[0], text)
-
-
 _pack: Callable[[Any], bytes] = _pack_slowly
 reply_reader: Callable[[], Any] | None = None
 """Makes what takes bytes (`feed`) and gives replies (`gets`, False while one is not whole), errors as Refusal."""
@@ -40,4 +36,4 @@ except ImportError:
 else:
 
     def reply_reader() -> Any:
-        return Reader(replyError=_refusal)  # type: ignore[arg-type]  # a value will do: it is not raised
+        return Reader(replyError=refusal_in)  # type: ignore[arg-type]  # a value will do: it is not raised

@@ -1,0 +1,48 @@
+"""What each of Redis's errors says about a change. No server is asked."""
+
+from __future__ import annotations
+
+import pytest
+from redis import exceptions
+
+from everturn import MemoryStoreBackendError
+from everturn.backends.redis.faults import is_refusal, refusal, refused, unanswered, unsent
+
+WRAPPED = "Error running script (call to f_0a): @user_script:12: @user_script: 12: -{} "
+
+
+def told(exc: Exception) -> MemoryStoreBackendError:
+    assert is_refusal(exc)
+    return refused(refusal(exc), "Redis at h:1")
+
+
+@pytest.mark.parametrize(
+    ("exc", "transient", "text"),
+    [
+        (exceptions.OutOfMemoryError("command not allowed"), False, "at its maxmemory"),
+        (exceptions.ReadOnlyError("You can't write"), True, "read-only replica"),
+        (exceptions.BusyLoadingError("loading"), True, "loading its data"),
+        (exceptions.NoPermissionError("no permissions"), False, "ACL"),
+        (exceptions.ResponseError("NOREPLICAS Not enough good replicas"), True, "min-replicas-to-write"),
+        (exceptions.ResponseError("MISCONF Errors writing to the AOF file"), False, "cannot write its data to disk"),
+        (exceptions.ResponseError("BUSY Redis is busy running a script"), True, "script of someone else"),
+        (exceptions.ResponseError(WRAPPED.format("READONLY") + "You can't write"), True, "read-only replica"),
+        (exceptions.ResponseError(WRAPPED.format("OOM") + "command not allowed"), False, "at its maxmemory"),
+        (exceptions.ResponseError(WRAPPED.format("NOREPLICAS") + "Not enough"), True, "min-replicas-to-write"),
+    ],
+)
+def test_what_a_server_refuses_is_not_written(exc: Exception, transient: bool, text: str) -> None:
+    error = told(exc)
+    assert (error.outcome, error.transient) == ("not_written", transient)
+    assert text in str(error)
+
+
+def test_of_an_error_that_nobody_knows_nothing_is_known() -> None:
+    assert told(exceptions.ResponseError("WRONGTYPE Operation against a key")).outcome == "unknown"
+    assert told(exceptions.ResponseError(WRAPPED.format("WRONGTYPE") + "Operation")).outcome == "unknown"
+
+
+def test_a_request_that_never_left_is_not_written_and_one_unanswered_is_in_doubt() -> None:
+    assert unsent("Redis", ConnectionRefusedError()).outcome == "not_written"
+    assert unanswered("Redis", TimeoutError()).outcome == "unknown"
+    assert not is_refusal(exceptions.ConnectionError("gone"))
