@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from everturn.cli import act, backup, doctor, golden, log, look, move, serve, trust
+from everturn.cli import act, backup, bench, check, doctor, golden, log, look, move, serve, trust
 from everturn.cli.demo import demo
 
 GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
@@ -96,6 +96,6 @@ _register(
     compact=act.compact,
 )
 _register("Move", export=move.export, import_=move.import_, copy=move.copy, backup=backup.backup)
-_register("Trust", verify=trust.verify, doctor=doctor.doctor)
+_register("Trust", verify=trust.verify, doctor=doctor.doctor, bench=bench.bench, check=check.check)
 app.add_typer(golden.app, name="golden")
 GROUPS["Trust"]["golden"] = golden.app

@@ -65,6 +65,10 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process and server of the run, and remove its directories. Does nothing the second time."""
         self._stack.close()
 
     def _start_servers(self) -> None:

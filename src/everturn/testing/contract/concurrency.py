@@ -83,7 +83,7 @@ def writers_keep_their_order(kit: Kit) -> None:
 )
 def reads_are_fresh(kit: Kit) -> None:
     for mode in modes(kit):
-        kit.judge("stale", "lost", events=shared_rounds(kit, mode))
+        kit.judge("stale", events=shared_rounds(kit, mode))
 
 
 @book.clause(

@@ -72,14 +72,6 @@ class Chains:
             found.setdefault(find(nodeid), []).append(nodeid)
         return [group for group in found.values() if len(group) > 1]
 
-    def refuse_to_be_parted(self) -> None:
-        """Raise GoldenError if there are tests that must run in one process."""
-        for group in self.groups():
-            raise GoldenError(
-                "xdist would run tests in different processes of which one starts from what the other writes: "
-                f"{', '.join(group[:5])}. To update them add --dist loadgroup, or run without -n"
-            )
-
     def _needs(self, nodeid: str) -> list[str]:
         writers = (self.writer(start.artifact) for start in self._plans[nodeid].starts if start.build is None)
         return [writer for writer in writers if writer is not None]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from everturn.testing.golden import marks, summary
+from everturn.testing.golden import marks, summary, workers
 from everturn.testing.golden.case import Case
 from everturn.testing.golden.chains import Chains
 from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
@@ -22,7 +22,6 @@ NAME = "everturn-snapshot-db"
 _RUN: pytest.StashKey[Run] = pytest.StashKey()
 _PLAN: pytest.StashKey[TestPlan | GoldenError] = pytest.StashKey()
 _CASE: pytest.StashKey[Case] = pytest.StashKey()
-_OUTPUT = "everturn_snapshot_db"
 
 
 def register(config: pytest.Config) -> None:
@@ -58,6 +57,7 @@ class Hooks:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._summary = summary.Summary(run)
+        self._refusals = workers.Refusals()
 
     # --- collection --------------------------------------------------------------------------------------------------
 
@@ -65,9 +65,12 @@ class Hooks:
     def pytest_collection_modifyitems(
         self, session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
     ) -> Generator[None]:
-        if self._run.is_updating and getattr(config.option, "loadgroup", False):
-            _keep_together(items)  # before xdist looks for groups
+        is_grouped = self._run.is_updating and workers.has_groups(config)
+        if is_grouped:
+            workers.ask_for_groups(items, Chains(_plans(items).values()).groups())
         yield  # others choose among the tests, and shuffle them
+        if is_grouped:
+            workers.put_groups_into_ids(items)
         plans = _plans(items)
         chains = self._run.chains = Chains(plans.values())
         self._run.tests |= {plan.home for plan in plans.values()}
@@ -75,22 +78,28 @@ class Hooks:
         try:
             chains.refuse_what_cannot_be()
             if self._run.is_updating:
-                if hasattr(config, "workerinput") and not config.option.loadgroup:
-                    chains.refuse_to_be_parted()
+                if workers.is_worker(config):
+                    workers.refuse_to_be_parted(chains.groups())
                 _put_in_order(items, chains.order())
         except GoldenError as exc:
-            _stop(session, str(exc))
+            self._refusals.refuse(config, str(exc))
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         self._summary.deselected += len(items)
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        self._refusals.tell(node)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self) -> None:
+        self._refusals.look()
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ARG002 - pytest goes by the names
         """A worker of xdist has ended: take over what it knows."""
-        sent = getattr(node, "workeroutput", {}).get(_OUTPUT)
+        sent = workers.received(node)
         if sent is not None:
-            if sent["usage"]:
-                raise pytest.UsageError(sent["usage"])
             self._run.from_worker(sent["run"])
             self._summary.from_worker(sent["summary"])
 
@@ -131,10 +140,8 @@ class Hooks:
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         self._summary.finished(session, exitstatus)
-        output = getattr(session.config, "workeroutput", None)
-        if output is not None:
-            sent = {"usage": "", "run": self._run.to_controller(), "summary": self._summary.to_controller()}
-            output.setdefault(_OUTPUT, sent)
+        sent = {"run": self._run.to_controller(), "summary": self._summary.to_controller()}
+        workers.send(session.config, sent)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         lines = self._summary.lines()
@@ -145,6 +152,7 @@ class Hooks:
 
     def pytest_unconfigure(self) -> None:
         self._run.inspector.close()
+        self._refusals.close()
 
 
 def _plans(items: list[pytest.Item]) -> dict[str, TestPlan]:
@@ -159,15 +167,6 @@ def _plans(items: list[pytest.Item]) -> dict[str, TestPlan]:
     return found
 
 
-def _keep_together(items: list[pytest.Item]) -> None:
-    """Have xdist give the tests of a chain to one worker, in their order."""
-    groups = Chains(_plans(items).values()).groups()
-    names = {nodeid: f"snapshot_db-{number}" for number, group in enumerate(groups) for nodeid in group}
-    for item in items:
-        if item.nodeid in names:
-            item.add_marker(pytest.mark.xdist_group(names[item.nodeid]))
-
-
 def _put_in_order(items: list[pytest.Item], order: list[str]) -> None:
     """Tests with artifacts in that order, in the places that such tests have; all others stay where they are."""
     rank = {nodeid: number for number, nodeid in enumerate(order)}
@@ -175,15 +174,6 @@ def _put_in_order(items: list[pytest.Item], order: list[str]) -> None:
     ordered = sorted((items[place] for place in places), key=lambda item: rank[item.nodeid])
     for place, item in zip(places, ordered, strict=True):
         items[place] = item
-
-
-def _stop(session: pytest.Session, message: str) -> None:
-    """End the run before it begins, with a usage message; a worker of xdist has its controller do it."""
-    output = getattr(session.config, "workeroutput", None)
-    if output is None:
-        raise pytest.UsageError(message)
-    output[_OUTPUT] = {"usage": message}
-    pytest.exit(message, returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 @contextmanager

@@ -1,0 +1,199 @@
+"""The command `check`: the contract, run on any memory store.
+
+It parses and prints. What is run is testing/runner.py's business, how it looks testing/report's.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from everturn.cli.output import clean, console
+
+if TYPE_CHECKING:
+    from everturn.testing.results import RunReport
+    from everturn.testing.runner import Chosen
+    from everturn.testing.targets import Target
+
+HISTORIES = Path(".everturn")
+
+
+def check(
+    target: Annotated[
+        str | None, typer.Argument(metavar="TARGET", help="A store URL, or package.module:factory.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="The least of every clause: about 10 seconds.")] = False,
+    budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="What the run may take; 60 is usual.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Fixes inputs, plan, pause and kill points.")] = None,
+    stop_at_first: Annotated[bool, typer.Option("-x", help="Stop at the first broken clause.")] = False,
+    clause: Annotated[
+        list[str] | None, typer.Option(metavar="ID[@N]", help="Only this one; at one point of its sweep.")
+    ] = None,
+    layers: Annotated[list[str] | None, typer.Option(metavar="LAYER,...", help="Only these layers.")] = None,
+    use_server: Annotated[
+        bool, typer.Option("--use-server", help="Use the server in the URL, in a namespace of the run's own.")
+    ] = False,
+    ledger: Annotated[Path | None, typer.Option(metavar="FILE", help="Known failures, each with its reason.")] = None,
+    json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
+    soak: Annotated[
+        float | None, typer.Option(metavar="MINUTES", help="Run again and again, with a new seed each time.")
+    ] = None,
+    judge: Annotated[Path | None, typer.Option(metavar="FILE", help="Judge a saved history, and run nothing.")] = None,
+    list_clauses: Annotated[bool, typer.Option("--list", help="Name the clauses, and run nothing.")] = False,
+    explain: Annotated[
+        str | None, typer.Option(metavar="ID", help="What a clause promises, and the incident behind it.")
+    ] = None,
+    init: Annotated[bool, typer.Option("--init", help="Write a factory and a CI job to start from.")] = False,
+) -> None:
+    """Run the contract on any memory store, ours or yours.
+
+    A URL names an engine and its options, never data to touch: files go to a private directory, servers are private
+    ones. A factory is called with a directory to work in; its signature says what may be tested.
+
+    Exit code 0: every clause that is offered holds. 1: something is broken or untested. 2: it could not be run.
+
+    \b
+    Examples:
+      everturn check sqlite:///memory.db --quick
+      everturn check myapp.memory:factory --html report.html
+      everturn check myapp.memory:factory --clause append-append@3 --seed 7
+      everturn check --judge history.jsonl
+    """
+    from everturn.testing.choosing import BadChoice
+    from everturn.testing.history import BadHistory
+    from everturn.testing.servers import ServerError
+    from everturn.testing.targets import TargetError
+
+    try:
+        if init:
+            _init()
+        elif list_clauses or explain:
+            _tell(explain, layers or [])
+        elif judge is not None:
+            _finish(_judged(judge), json, html)
+        elif target is None:
+            _refuse(
+                "give a TARGET: a store URL, or package.module:factory. everturn check --init writes one to fill in"
+            )
+        else:
+            report = _checked(
+                _parsed(target, use_server=use_server),
+                _chosen(clause or [], layers or []),
+                quick=quick,
+                budget=budget,
+                seed=seed,
+                stop_at_first=stop_at_first,
+                ledger=ledger,
+                soak=soak,
+            )
+            _finish(report, json, html)
+    except (BadChoice, BadHistory, ServerError, TargetError, FileExistsError) as exc:
+        _refuse(str(exc))
+
+
+def _refuse(why: str) -> NoReturn:
+    sys.stderr.write("".join(f"everturn: {clean(line)}\n" for line in why.splitlines()[:1]))
+    sys.stderr.write("".join(f"  {clean(line)}\n" for line in why.splitlines()[1:]))
+    raise typer.Exit(2)
+
+
+def _parsed(target: str, *, use_server: bool) -> Target:
+    from everturn.testing.targets import parse
+
+    return parse(target, use_server=use_server)
+
+
+def _chosen(names: list[str], layers: list[str]) -> list[Chosen]:
+    from everturn.testing.choosing import chosen
+    from everturn.testing.contract import CLAUSES
+
+    return chosen(CLAUSES, names, layers)
+
+
+# --- what runs nothing -----------------------------------------------------------------------------------------------
+
+
+def _init() -> None:
+    from everturn.testing.starting import write_start
+
+    for path in write_start(Path()):
+        typer.echo(f"wrote {path}")
+    typer.echo("Fill in memory_target.py, then: everturn check memory_target:factory --quick")
+
+
+def _tell(explain: str | None, layers: list[str]) -> None:
+    from everturn.testing.choosing import chosen, find
+    from everturn.testing.contract import CLAUSES
+
+    screen = console()
+    if explain:
+        clause = find(CLAUSES, explain.partition("@")[0])
+        screen.print(f"{clause.id} ({clause.layer})")
+        screen.print(f"  promise   {clause.promise}", soft_wrap=True)
+        screen.print(f"  incident  {clause.incident}", soft_wrap=True)
+        needs = ", ".join(need.replace("|", " or ") for need in clause.needs)
+        screen.print(f"  needs     {needs or 'nothing beside storing and reading'}", soft_wrap=True)
+        return
+    for one in chosen(CLAUSES, (), layers):
+        screen.print(f"{one.clause.layer:<12} {one.clause.id:<28} {one.clause.promise}", soft_wrap=True)
+
+
+def _judged(path: Path) -> RunReport:
+    from everturn.testing.history import judge_file
+
+    return judge_file(path)
+
+
+# --- what runs -------------------------------------------------------------------------------------------------------
+
+
+def _checked(
+    target: Target,
+    clauses: list[Chosen],
+    *,
+    quick: bool,
+    budget: float | None,
+    seed: int | None,
+    stop_at_first: bool,
+    ledger: Path | None,
+    soak: float | None,
+) -> RunReport:
+    from everturn.testing.choosing import read_ledger
+    from everturn.testing.report import Progress
+    from everturn.testing.run import Run
+    from everturn.testing.runner import DEFAULT_SECONDS, QUICK_SECONDS, Runner, run_all
+
+    known = read_ledger(ledger) if ledger is not None else {}
+    seconds = budget if budget is not None else QUICK_SECONDS if quick else DEFAULT_SECONDS
+    ends = time.monotonic() + 60 * (soak or 0)
+    while True:
+        with Run(target, seed=secrets.randbelow(10**6) if seed is None else seed, quick=quick) as run:
+            runner = Runner(run, clauses, budget=seconds, known=known, histories=HISTORIES)
+            with Progress(console(), total=len(clauses)) as progress:
+                report = run_all(
+                    runner,
+                    clauses,
+                    stop_at_first=stop_at_first,
+                    begin=lambda clause: progress.begin(clause.id, clause.layer),
+                    end=progress.end,
+                )
+        if report.exit_code or time.monotonic() >= ends:
+            return report
+        seed = None
+
+
+def _finish(report: RunReport, json: Path | None, html: Path | None) -> NoReturn:
+    from everturn.testing.report import terminal, write_html, write_json
+
+    terminal(report, console())
+    if json is not None:
+        write_json(report, json)
+    if html is not None:
+        write_html(report, html)
+    raise typer.Exit(report.exit_code)

@@ -1,0 +1,7 @@
+"""Writes docs/contract.md: `python -m everturn.testing.contract > docs/contract.md`."""
+
+import sys
+
+from everturn.testing.contract.page import page
+
+sys.stdout.write(page())
