@@ -75,6 +75,18 @@ def test_a_fork_of_a_branched_history_follows_the_branch(store: Any) -> None:
     assert store.verify("b").ok
 
 
+@pytest.mark.parametrize("hide", [lambda store: store.trim("a", max_messages=1), lambda store: store.clear("a")])
+def test_a_fork_of_what_was_cut_back_shows_what_is_said_in_it(store: Any, hide: Any) -> None:
+    """Its log is shorter than what was hidden in the other: the same seqs, but other entries."""
+    say_each(store, "a", "1", "2", "3")
+    hide(store)
+    store.replace("a", [], after=1)
+    store.fork("a", "b")
+    say_each(store, "b", "4", "5")
+    assert words(store, "b") == ["4", "5"]
+    assert store.verify("b").ok
+
+
 def test_snapshots_undo_steps_and_keys_stay_behind(store: Any) -> None:
     say(store, "a", "1", key="k")
     snapshot = store.save_snapshot("a")

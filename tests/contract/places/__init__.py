@@ -5,6 +5,7 @@ from tests.contract.places.postgres import AsyncPostgres, Postgres
 from tests.contract.places.redis import AsyncCluster, AsyncValkey, Cluster, Fake, Valkey
 from tests.contract.places.servers import Servers
 from tests.contract.places.sqlite import AsyncFile, File, Memory
+from tests.contract.places.toy import Toy
 
 ALL: dict[str, type[Place]] = {
     "sqlite-file": File,
@@ -17,6 +18,7 @@ ALL: dict[str, type[Place]] = {
     "fakeredis": Fake,
     "postgres": Postgres,
     "postgres-async": AsyncPostgres,
+    "toy": Toy,
 }
 
 __all__ = ["ALL", "Clock", "Door", "File", "LoopThread", "Place", "Servers", "Stored"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import psycopg
@@ -18,6 +20,7 @@ from everturn.testing.servers import (
     valkey_server,
 )
 from tests.contract.places.sqlite import Beside
+from tests.integration.toy_engine.installing import installed
 
 
 class Servers:
@@ -48,6 +51,13 @@ class Servers:
     def beside_sqlite(self) -> Beside:
         """A process that looks into files: in ours, a second SQLite would drop the locks of the first."""
         return self._stack.enter_context(Beside())
+
+    @cached_property
+    def toy(self) -> str:
+        """The package of a third party's engine, installed for as long as the run lasts."""
+        site = Path(self._stack.enter_context(TemporaryDirectory(prefix="everturn-toy-")))
+        self._stack.enter_context(installed(site))
+        return "everturn_toy"
 
     def close(self) -> None:
         self._stack.close()

@@ -186,3 +186,4 @@ class File(Place):
 
 class AsyncFile(File):
     blocking = False
+    examples = 15
