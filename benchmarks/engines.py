@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.contenders import Entrant
+from everturn.bench.contenders import Entrant
 from everturn.testing.servers import postgres_server, valkey_server
 
 
@@ -72,15 +72,17 @@ def _seconds_of(processes: Sequence[int]) -> float:
 
 
 def _on_redis(title: str, target: str, *distributions: str) -> Entrant:
-    return Entrant(title, f"benchmarks.contenders.on_redis.{target}", (*distributions, "redis", "hiredis"))
+    return Entrant(title, f"everturn.bench.contenders.on_redis.{target}", (*distributions, "redis", "hiredis"))
 
 
 def _on_postgres(title: str, target: str, *distributions: str) -> Entrant:
-    return Entrant(title, f"benchmarks.contenders.on_postgres.{target}", (*distributions, "psycopg", "psycopg-pool"))
+    return Entrant(
+        title, f"everturn.bench.contenders.on_postgres.{target}", (*distributions, "psycopg", "psycopg-pool")
+    )
 
 
-_OURS = Entrant("everturn", "benchmarks.contenders.stores:Store", ("everturn",))
-_OURS_ASYNC = Entrant("everturn async", "benchmarks.contenders.stores:AsyncStore", ("everturn",))
+_OURS = Entrant("everturn", "everturn.bench.contenders.stores:Store", ("everturn",))
+_OURS_ASYNC = Entrant("everturn async", "everturn.bench.contenders.stores:AsyncStore", ("everturn",))
 
 REDIS = Engine(
     "Redis",

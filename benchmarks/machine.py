@@ -10,8 +10,8 @@ from pathlib import Path
 
 import apsw
 
-from benchmarks.contenders import EVERTURN, PEERS
 from benchmarks.engines import ENGINES
+from everturn.bench.contenders import EVERTURN, PEERS
 
 
 def facts(directory: Path) -> dict[str, str | float | None]:

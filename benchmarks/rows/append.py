@@ -5,11 +5,11 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from benchmarks.contenders import BARE, BARE_SAME_ROWS, EVERTURN, EVERTURN_ASYNC, TWIN
-from benchmarks.contenders.host import Hosted
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio
+from everturn.bench.contenders import BARE, BARE_SAME_ROWS, EVERTURN, EVERTURN_ASYNC, TWIN
+from everturn.bench.contenders.host import Hosted
 
 TURNS = 20
 WARM_UP = 1_200  # turns: enough to write a WAL to its full length, even at one page a turn

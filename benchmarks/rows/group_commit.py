@@ -8,13 +8,13 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import everturn
-from benchmarks.contenders.bare import Bare, BareSameRows
-from benchmarks.contenders.ours import as_messages, url
 from benchmarks.plan import Bar, Plan, Row
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio, spread
-from benchmarks.workload import Message
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.bare import Bare, BareSameRows
+from everturn.bench.contenders.ours import as_messages, url
+from everturn.bench.workload import Message
+from everturn.bench.workload import turns as make_turns
 from everturn.testing.faults import SlowSyncVFS
 
 TASKS, TASK_TURNS = 64, 5

@@ -4,11 +4,11 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from benchmarks.contenders import BARE, EVERTURN, EVERTURN_ASYNC
-from benchmarks.contenders.host import Hosted
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio
+from everturn.bench.contenders import BARE, EVERTURN, EVERTURN_ASYNC
+from everturn.bench.contenders.host import Hosted
 
 MESSAGES = 1_000
 LOADS = 5

@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.contenders import EVERTURN, PEERS, Entrant
-from benchmarks.contenders.host import ContenderError, Hosted
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows.append import append_round
 from benchmarks.rows.load import MESSAGES, load_round
 from benchmarks.stats import ratio
+from everturn.bench.contenders import EVERTURN, PEERS, Entrant
+from everturn.bench.contenders.host import ContenderError, Hosted
 
 TURNS = 10
 

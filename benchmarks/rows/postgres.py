@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import psycopg
 
 import everturn
-from benchmarks.contenders.ours import as_messages
 from benchmarks.engines import POSTGRES, Running
 from benchmarks.plan import Plan, Row
 from benchmarks.rows import servers
 from benchmarks.stats import spread
-from benchmarks.workload import json_bytes
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.ours import as_messages
+from everturn.bench.workload import json_bytes
+from everturn.bench.workload import turns as make_turns
 
 SESSIONS, MESSAGES = 500, 20
 SIZE = """

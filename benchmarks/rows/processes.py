@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 import everturn
-from benchmarks.contenders.bare import INSERT, connect
-from benchmarks.contenders.ours import as_messages, url
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.stats import percentile, spread
-from benchmarks.workload import Message, content, encode
+from everturn.bench.contenders.bare import INSERT, connect
+from everturn.bench.contenders.ours import as_messages, url
+from everturn.bench.workload import Message, content, encode
 
 WRITERS = 8
 SESSION = "shared"

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import everturn
-from benchmarks.contenders.ours import as_messages, url
 from benchmarks.plan import Plan, Row, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.stats import ratio
-from benchmarks.workload import messages
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.ours import as_messages, url
+from everturn.bench.workload import messages
+from everturn.bench.workload import turns as make_turns
 
 MESSAGES = 1_000
 LOADS = 5

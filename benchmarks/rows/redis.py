@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import redis
 
 import everturn
-from benchmarks.contenders.ours import as_messages
 from benchmarks.engines import REDIS, Running
 from benchmarks.plan import Bar, Plan, Row
 from benchmarks.rows import servers
 from benchmarks.stats import spread
-from benchmarks.workload import encode, json_bytes
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.ours import as_messages
+from everturn.bench.workload import encode, json_bytes
+from everturn.bench.workload import turns as make_turns
 
 LENGTHS = (10_000, 20)  # messages: the session that the bar is about, and one as most are
 ALIKE = 50  # sessions of the short kind: one is a matter of chance

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from benchmarks.contenders import Entrant
-from benchmarks.contenders.host import ContenderError, Hosted
 from benchmarks.engines import Engine, Running
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows.append import append_round
 from benchmarks.rows.load import MESSAGES, load_round
 from benchmarks.stats import ratio, spread
+from everturn.bench.contenders import Entrant
+from everturn.bench.contenders.host import ContenderError, Hosted
 
 TURNS = 20
 TASKS, TASK_TURNS = 256, 5

@@ -7,12 +7,12 @@ from pathlib import Path
 import apsw
 
 import everturn
-from benchmarks.contenders.bare import Bare
-from benchmarks.contenders.ours import as_messages, url
 from benchmarks.plan import Bar, Plan, Row
 from benchmarks.stats import spread
-from benchmarks.workload import json_bytes
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.bare import Bare
+from everturn.bench.contenders.ours import as_messages, url
+from everturn.bench.workload import json_bytes
+from everturn.bench.workload import turns as make_turns
 
 TURNS = 5_000
 

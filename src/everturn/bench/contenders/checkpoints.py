@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.base.id import uuid6
 
-from benchmarks.workload import turns as make_turns
+from everturn.bench.workload import turns as make_turns
 
 
 def as_messages(turns: int, first: int) -> list[list[BaseMessage]]:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import redis
 import redis.asyncio
 
-from benchmarks.contenders.timing import flooded, timed
-from benchmarks.workload import Message, encode
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.timing import flooded, timed
+from everturn.bench.workload import Message, encode
+from everturn.bench.workload import turns as make_turns
 
 CONNECTIONS = 50  # as everturn's default
 
@@ -28,10 +28,12 @@ class Bare:
         pool = redis.asyncio.BlockingConnectionPool.from_url(url, max_connections=CONNECTIONS, timeout=60)
         self._async_client = redis.asyncio.Redis(connection_pool=pool)
         self._runner = asyncio.Runner()
+        self._written: set[str] = set()
 
     def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
         """See Contender.append."""
         key, rpush = _key(session_id), self._client.rpush
+        self._written.add(key)
         return timed(lambda turn: rpush(key, *[encode(message) for message in turn]), make_turns(turns, first=first))
 
     def flood(self, ids: Sequence[str], *, turns: int) -> float:
@@ -48,7 +50,9 @@ class Bare:
         return time.perf_counter() - start, len(loaded)
 
     def close(self) -> None:
-        """See Contender.close."""
+        """See Contender.close. The server may be someone's own: nothing is left there."""
+        for key in self._written:
+            self._client.unlink(key)
         self._client.close()
         self._runner.run(self._async_client.aclose())
         self._runner.close()

@@ -12,8 +12,8 @@ from google.adk.sessions import Session
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, Part
 
-from benchmarks.workload import Message
-from benchmarks.workload import turns as make_turns
+from everturn.bench.workload import Message
+from everturn.bench.workload import turns as make_turns
 
 APP, USER = "bench", "user"
 

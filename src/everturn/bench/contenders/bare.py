@@ -13,8 +13,8 @@ from pathlib import Path
 
 import apsw
 
-from benchmarks.workload import Message, encode
-from benchmarks.workload import turns as make_turns
+from everturn.bench.workload import Message, encode
+from everturn.bench.workload import turns as make_turns
 
 INSERT = "INSERT INTO log (session, seq, body) VALUES (?, ?, ?)"
 

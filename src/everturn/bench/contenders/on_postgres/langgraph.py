@@ -12,8 +12,8 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from benchmarks.contenders.checkpoints import as_messages, config_of, following
-from benchmarks.contenders.timing import flooded, timed
+from everturn.bench.contenders.checkpoints import as_messages, config_of, following
+from everturn.bench.contenders.timing import flooded, timed
 
 CONNECTIONS = 10  # as everturn's default
 
@@ -49,7 +49,7 @@ class LangGraph:
                 self._url, min_size=CONNECTIONS, max_size=CONNECTIONS, open=False, kwargs=kwargs
             )
             await self._pool.open(wait=True)
-            self._async_saver = AsyncPostgresSaver(self._pool)  # type: ignore[arg-type]  # its rows are dicts
+            self._async_saver = AsyncPostgresSaver(self._pool)  # its rows are dicts
         saver = self._async_saver
 
         async def put(session_id: str, turn: list[BaseMessage]) -> None:

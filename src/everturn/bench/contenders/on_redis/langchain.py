@@ -13,8 +13,8 @@ with warnings.catch_warnings():
     from langchain_community.chat_message_histories import RedisChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
-from benchmarks.contenders.timing import flooded, timed
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.timing import flooded, timed
+from everturn.bench.workload import turns as make_turns
 
 
 class LangChain:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import everturn
-from benchmarks.workload import Message
-from benchmarks.workload import turns as make_turns
 from everturn import ChatMessage
+from everturn.bench.workload import Message
+from everturn.bench.workload import turns as make_turns
 
 
 def url(path: Path) -> str:

@@ -13,8 +13,8 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from benchmarks.contenders.checkpoints import as_messages, config_of, following
-from benchmarks.contenders.timing import timed
+from everturn.bench.contenders.checkpoints import as_messages, config_of, following
+from everturn.bench.contenders.timing import timed
 
 
 class LangGraph:

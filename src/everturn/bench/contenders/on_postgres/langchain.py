@@ -10,8 +10,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_postgres import PostgresChatMessageHistory
 from psycopg_pool import AsyncConnectionPool
 
-from benchmarks.contenders.timing import flooded, timed
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.timing import flooded, timed
+from everturn.bench.workload import turns as make_turns
 
 CONNECTIONS = 10  # as everturn's default
 TABLE = "langchain_history"

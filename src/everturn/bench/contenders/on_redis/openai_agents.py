@@ -8,8 +8,8 @@ import redis.asyncio
 from agents import TResponseInputItem
 from agents.extensions.memory import RedisSession
 
-from benchmarks.contenders.timing import flooded, timed_async
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.timing import flooded, timed_async
+from everturn.bench.workload import turns as make_turns
 
 CONNECTIONS = 50  # as everturn's default
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import everturn
-from benchmarks.contenders.ours import as_messages
-from benchmarks.contenders.timing import flooded, timed, timed_async
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.ours import as_messages
+from everturn.bench.contenders.timing import flooded, timed, timed_async
+from everturn.bench.workload import turns as make_turns
 
 warnings.simplefilter("ignore", RuntimeWarning)  # of the server's settings, which are the benchmark's choice
 
@@ -26,9 +26,11 @@ class Store:
     def __init__(self, url: str) -> None:
         """Open the store."""
         self.store = everturn.open(url, **_options())
+        self._written: set[str] = set()
 
     def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
         """See Contender.append."""
+        self._written.add(session_id)
         prepared = [as_messages(turn) for turn in make_turns(turns, first=first)]
         return timed(lambda turn: self.store.add_messages(session_id, turn), prepared)
 
@@ -39,7 +41,9 @@ class Store:
         return time.perf_counter() - start, len(loaded)
 
     def close(self) -> None:
-        """See Contender.close."""
+        """See Contender.close. The server may be someone's own: nothing is left there."""
+        for session_id in self._written:
+            self.store.erase(session_id)
         self.store.close()
 
 

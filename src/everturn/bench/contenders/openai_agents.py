@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agents import SQLiteSession, TResponseInputItem
 
-from benchmarks.workload import turns as make_turns
+from everturn.bench.workload import turns as make_turns
 
 
 class OpenAIAgents:

@@ -13,7 +13,7 @@ with warnings.catch_warnings():
 from langchain_core.messages import AIMessage, HumanMessage
 from sqlalchemy import create_engine
 
-from benchmarks.workload import turns as make_turns
+from everturn.bench.workload import turns as make_turns
 
 
 class LangChain:

@@ -47,22 +47,22 @@ class Entrant:
     distributions: tuple[str, ...]
 
 
-EVERTURN = Entrant("everturn", "benchmarks.contenders.ours:Everturn", ("everturn", "apsw"))
-EVERTURN_ASYNC = Entrant("everturn async", "benchmarks.contenders.ours:AsyncEverturn", ("everturn", "apsw"))
-BARE = Entrant("bare apsw, 2 rows", "benchmarks.contenders.bare:Bare", ("apsw",))
-BARE_SAME_ROWS = Entrant("bare apsw, same rows", "benchmarks.contenders.bare:BareSameRows", ("apsw",))
-TWIN = Entrant("its twin", "benchmarks.contenders.bare:BareSameRows", ("apsw",))  # to see the noise of the method
+EVERTURN = Entrant("everturn", "everturn.bench.contenders.ours:Everturn", ("everturn", "apsw"))
+EVERTURN_ASYNC = Entrant("everturn async", "everturn.bench.contenders.ours:AsyncEverturn", ("everturn", "apsw"))
+BARE = Entrant("bare apsw, 2 rows", "everturn.bench.contenders.bare:Bare", ("apsw",))
+BARE_SAME_ROWS = Entrant("bare apsw, same rows", "everturn.bench.contenders.bare:BareSameRows", ("apsw",))
+TWIN = Entrant("its twin", "everturn.bench.contenders.bare:BareSameRows", ("apsw",))  # to see the noise of the method
 PEERS = (
-    Entrant("OpenAI Agents SQLiteSession", "benchmarks.contenders.openai_agents:OpenAIAgents", ("openai-agents",)),
+    Entrant("OpenAI Agents SQLiteSession", "everturn.bench.contenders.openai_agents:OpenAIAgents", ("openai-agents",)),
     Entrant(
         "LangChain SQLChatMessageHistory",
-        "benchmarks.contenders.langchain:LangChain",
+        "everturn.bench.contenders.langchain:LangChain",
         ("langchain-community", "SQLAlchemy"),
     ),
     Entrant(
         "LangGraph SqliteSaver",
-        "benchmarks.contenders.langgraph:LangGraph",
+        "everturn.bench.contenders.langgraph:LangGraph",
         ("langgraph", "langgraph-checkpoint-sqlite"),
     ),
-    Entrant("ADK SqliteSessionService", "benchmarks.contenders.google_adk:GoogleADK", ("google-adk", "aiosqlite")),
+    Entrant("ADK SqliteSessionService", "everturn.bench.contenders.google_adk:GoogleADK", ("google-adk", "aiosqlite")),
 )

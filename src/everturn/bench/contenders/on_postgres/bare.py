@@ -14,16 +14,16 @@ from collections.abc import Sequence
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from benchmarks.contenders.timing import flooded, timed
-from benchmarks.workload import Message, encode
-from benchmarks.workload import turns as make_turns
+from everturn.bench.contenders.timing import flooded, timed
+from everturn.bench.workload import Message, encode
+from everturn.bench.workload import turns as make_turns
 
 CONNECTIONS = 10  # as everturn's default
 TABLE = """
-CREATE TABLE IF NOT EXISTS log (
+CREATE TABLE IF NOT EXISTS everturn_bench_log (
     session text COLLATE "C", seq bigint, body text COLLATE "C" NOT NULL, PRIMARY KEY (session, seq))
 """
-INSERT = "INSERT INTO log (session, seq, body) VALUES (%s, %s, %s), (%s, %s, %s)"
+INSERT = "INSERT INTO everturn_bench_log (session, seq, body) VALUES (%s, %s, %s), (%s, %s, %s)"
 
 
 class Bare:
@@ -78,13 +78,18 @@ class Bare:
         """See Contender.load."""
         start = time.perf_counter()
         rows = self._connection.execute(
-            "SELECT body FROM log WHERE session = %s ORDER BY seq", (self._name(session_id),)
+            "SELECT body FROM everturn_bench_log WHERE session = %s ORDER BY seq", (self._name(session_id),)
         )
         loaded = [json.loads(body) for (body,) in rows]
         return time.perf_counter() - start, len(loaded)
 
     def close(self) -> None:
-        """See Contender.close."""
+        """See Contender.close. The server may be someone's own: nothing is left there."""
+        with self._connection.transaction():
+            self._connection.execute("SELECT pg_advisory_xact_lock(1)")
+            self._connection.execute("DELETE FROM everturn_bench_log WHERE session = ANY(%s)", (list(self._last),))
+            if not self._connection.execute("SELECT FROM everturn_bench_log LIMIT 1").fetchall():
+                self._connection.execute("DROP TABLE everturn_bench_log")
         self._connection.close()
         if self._pool is not None:
             self._runner.run(self._pool.close())

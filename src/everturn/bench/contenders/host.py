@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Any, Self
 
-from benchmarks.contenders import Contender, Entrant, Place
+from everturn.bench.contenders import Contender, Entrant, Place
 
 PATIENCE = 120.0  # seconds: the slowest peer needs about ten to import and fill 1,000 messages
 
