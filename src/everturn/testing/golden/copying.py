@@ -25,6 +25,7 @@ _WAL_WRITER = 120
 PATIENCE = 2.0
 _MAGIC = b"SQLite format 3\x00"
 _FORMATS = (1, 2)  # rollback journal, WAL
+_SIDES = ("-wal", "-journal")
 _CHUNK = 1 << 20
 
 
@@ -37,10 +38,12 @@ def copy(source: Path, target: Path) -> None:
     with _opened(source) as main, _no_writer(main, source):
         head = os.pread(main, 100, 0)
         _refuse_foreign(head, source)
+        if not any(_beside(source, side).exists() for side in _SIDES):  # with one, the file may be of any size
+            _refuse_short(head, os.fstat(main).st_size, source)
         # The main file first. Meanwhile another may copy pages from the WAL into it (a checkpoint); but the WAL still
         # has them, as only a writer may begin it anew, so that together the two are right.
         _write(main, target)
-        for side in ("-wal", "-journal"):
+        for side in _SIDES:
             _copy_side_file(_beside(source, side), _beside(target, side))
 
 
@@ -135,6 +138,18 @@ def _refuse_foreign(head: bytes, source: Path) -> None:
         raise GoldenError(
             f"{source} has file format {head[18]}.{head[19]}: it is from a newer SQLite than this one knows. "
             "Upgrade apsw, which brings SQLite along: pip install -U apsw"
+        )
+
+
+def _refuse_short(head: bytes, size: int, source: Path) -> None:
+    """SQLite takes what is missing at the end of a page for zeros, and may find nothing wrong with that."""
+    if head[24:28] != head[92:96]:
+        return  # an old SQLite wrote it, that did not keep the size in the header
+    page = int.from_bytes(head[16:18], "big")
+    expected = int.from_bytes(head[28:32], "big") * (65_536 if page == 1 else page)
+    if size < expected:
+        raise GoldenError(
+            f"{source} was cut short: it has {size:,} bytes, and its header says {expected:,}. Get it whole"
         )
 
 

@@ -34,14 +34,13 @@ class Settled:
 
 def provide(start: Path, target: Path) -> None:
     """Give a test its own copy of an artifact. Raises GoldenError if it is none that this SQLite can read."""
-    with reading.opened(start) as db:
-        reading.schema_names(db)
+    _sound(start)
     copying.copy(start, target)
 
 
 def judge(expected: Path, actual: Path, masks: tuple[Mask, ...], *, foreign_keys: bool) -> str:
     """Compare a file with its artifact. Returns what is wrong, for people; "" if nothing is."""
-    before, after = reading.read(expected), reading.read(actual)
+    before, after = _sound(expected), reading.read(actual)
     difference = compare(before, after, masks)
     return "\n".join((*_difference(difference), *_faults(after, difference, foreign_keys=foreign_keys)))
 
@@ -69,12 +68,19 @@ def settle(draft: Path, artifact: Path, masks: tuple[Mask, ...]) -> Settled:
     return Settled(is_written=False, size=artifact.stat().st_size)
 
 
+def _sound(artifact: Path) -> Image:
+    image = reading.read(artifact)
+    if image.problems:
+        raise GoldenError(f"{artifact} is damaged, integrity_check finds: {'; '.join(image.problems)}")
+    return image
+
+
 def _existing(artifact: Path) -> Image | None:
     """What is in an artifact; None if there is none. What cannot be read is not replaced: it is something else."""
     if not artifact.exists():
         return None
     try:
-        return reading.read(artifact)
+        return _sound(artifact)
     except GoldenError as exc:
         raise GoldenError(f"{exc}\nIt was not replaced. To have it written anew, take it away first") from exc
 

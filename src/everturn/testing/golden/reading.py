@@ -49,11 +49,6 @@ def read(path: Path) -> Image:
         return image_of(db)
 
 
-def schema_names(db: apsw.Connection) -> list[str]:
-    """The names of what is in a database. To have them SQLite reads its whole schema, so it can be read."""
-    return [str(name) for (name,) in db.execute("SELECT name FROM sqlite_schema")]
-
-
 def image_of(db: apsw.Connection) -> Image:
     facts: dict[str, int | str] = {name: db.pragma(name) for name in _FACTS}
     encoding = str(facts["encoding"])
