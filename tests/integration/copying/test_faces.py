@@ -11,6 +11,7 @@ import pytest
 import everturn
 from everturn import CopyProgress, CopyReport, InvalidInput, Unsupported
 from tests.contract.places import Place
+from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import assert_alike, fill, say
 
 
@@ -25,6 +26,7 @@ def test_stores_can_be_named_by_their_urls(tmp_path: Path) -> None:
         assert everturn.copy(here, urls[1]).skipped == len(names)
 
 
+@in_a_circle
 def test_a_copy_can_be_awaited(source: Place, target: Place, small_steps: None) -> None:
     names = fill(source.open())
 

@@ -13,10 +13,10 @@ import everturn
 from everturn.engine import copies, ends
 from everturn.portable import PortionRequest
 from tests.contract.places import Clock, Place
+from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import assert_alike, say
 
 SESSIONS = [f"session {number}" for number in range(4)]
-CIRCLE = [("sqlite-file", "valkey"), ("valkey", "postgres"), ("postgres", "cluster"), ("cluster", "sqlite-file")]
 
 
 def change(store: Any, name: str, choose: random.Random) -> None:
@@ -77,7 +77,7 @@ class Writers:
         assert self._failures == []
 
 
-@pytest.mark.parametrize(("source", "target"), CIRCLE, indirect=True)
+@in_a_circle
 def test_a_session_that_is_changed_meanwhile_arrives_as_it_was_at_one_moment(
     source: Place, target: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +129,7 @@ def test_a_session_that_is_changed_in_the_target_once_it_is_there_is_verified_al
 # --- time ------------------------------------------------------------------------------------------------------------
 
 
+@in_a_circle
 def test_what_is_left_of_a_ttl_is_kept(source: Place, target: Place) -> None:
     here, there = source.open(), target.open(ttl=5)
     clocks = Clock(1_000_000.0), Clock(2_000_000.0)  # they need not agree

@@ -10,6 +10,7 @@ import everturn
 from everturn.backend import Status
 from everturn.engine import Engine, copies
 from tests.contract.places import Place
+from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import assert_alike, facts, fill, go_on, say
 
 
@@ -39,6 +40,7 @@ def change_all(store: Any, names: list[str]) -> None:
         store.delete_snapshot(name, snapshot)
 
 
+@in_a_circle
 def test_an_earlier_version_is_extended(source: Place, target: Place) -> None:
     here, there = source.open(), target.open()
     names = fill(here)
@@ -239,7 +241,7 @@ def test_who_begins_or_changes_it_in_the_last_moment_is_not_overwritten(
     assert there.verify().ok
 
 
-def test_two_copies_at_once_are_one(target: Place, beside: Any, steps: None) -> None:
+def test_two_copies_at_once_are_one(target: Place, beside: Any, small_steps: None) -> None:
     there = target.open()
     names = fill(beside)
     report = everturn.copy(beside, meddled(there, lambda: everturn.copy(beside, there)))

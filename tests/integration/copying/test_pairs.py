@@ -9,10 +9,20 @@ import pytest
 import everturn
 from everturn import ChatMessage, CopyReport, InvalidInput, Summary
 from tests.contract.places import Place
+from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import HOSTILE, assert_alike, facts, fill, go_on, say
 
 
-def test_everything_arrives(source: Place, target: Place, steps: None) -> None:
+def test_everything_arrives(source: Place, target: Place) -> None:
+    copy_all(source, target)
+
+
+@in_a_circle
+def test_everything_arrives_in_small_steps(source: Place, target: Place, small_steps: None) -> None:
+    copy_all(source, target)
+
+
+def copy_all(source: Place, target: Place) -> None:
     here, there = source.open(), target.open()
     names = fill(here)
     report = everturn.copy(here, there)
@@ -32,6 +42,7 @@ def test_run_twice_it_changes_nothing(target: Place, beside: Any) -> None:
     assert [(there.info(name), facts(there, name)) for name in names] == before
 
 
+@in_a_circle
 def test_what_arrived_goes_on_as_it_would_have_here(source: Place, target: Place) -> None:
     here, there = source.open(), target.open()
     names = fill(here)
@@ -40,6 +51,7 @@ def test_what_arrived_goes_on_as_it_would_have_here(source: Place, target: Place
         assert go_on(there, name) == go_on(here, name)
 
 
+@in_a_circle
 def test_a_retry_finds_in_the_target_what_was_written_in_the_source(source: Place, target: Place) -> None:
     here, there = source.open(), target.open()
     fill(here)
@@ -61,6 +73,7 @@ def test_a_retry_finds_in_the_target_what_was_written_in_the_source(source: Plac
     assert not say(there, "rich", "another", "branch", key="branch").replayed  # it was rolled back there, too
 
 
+@in_a_circle
 def test_searches_find_the_same(source: Place, target: Place) -> None:
     here, there = source.open(), target.open()
     fill(here)
