@@ -48,6 +48,27 @@ def test_the_sql_on_a_page_runs_on_a_store(page: Path, tmp_path: Path) -> None:
     db.close()
 
 
+SHELL = [page for page in PAGES if any("everturn " in code for code in snippets(page, "sh"))]
+
+
+@pytest.mark.parametrize("page", SHELL, ids=lambda page: page.name)
+def test_the_commands_on_a_page_run(page: Path, tmp_path: Path) -> None:
+    """In a directory with a store in it. What is not ours, and what does not end, stands in another kind of block."""
+    with everturn.open(f"sqlite:///{tmp_path / 'memory.db'}") as store:
+        store.save_context("customer-42", "My order is 1234.", "Thanks!")
+        store.save_snapshot("customer-42", "before the new prompt")
+        store.save_context("customer-42", "Where is it?", "What is your order number?")
+    command = Path(sys.executable).with_name("everturn")
+    for code in snippets(page, "sh"):
+        if "everturn " not in code:
+            continue  # make try, make test: what runs this
+        script = f'set -e\neverturn() {{ {command} "$@"; }}\n{code}'
+        run = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert run.returncode == 0, run.stdout + run.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_our_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8"))
