@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -87,3 +89,40 @@ def test_a_session_is_looked_up_by_its_name_in_a_table_that_nobody_has_analyzed(
     latest = f"SELECT * FROM {schema}.sessions WHERE namespace = '' AND NOT ended AND changed_in <= 1e9::bigint"
     plan = "\n".join(line for (line,) in beside.execute(f"EXPLAIN {latest} ORDER BY changed_in DESC LIMIT 10"))
     assert "sessions_by_change" in plan
+
+
+def test_whatever_writes_a_time_of_a_session_writes_its_step(
+    url: str, schema: str, beside: psycopg.Connection[Any]
+) -> None:
+    wrong = f"""
+        SELECT session_id, changed_at, changed_in, expires_at, expires_in FROM {schema}.sessions
+         WHERE changed_in IS DISTINCT FROM floor(changed_at / 300)::bigint
+            OR expires_in IS DISTINCT FROM floor(expires_at / 300)::bigint
+    """
+
+    async def say_at_once() -> None:
+        async with await everturn.open_async(url, ttl=1000) as store:
+            await asyncio.gather(*[store.save_context(f"s{number % 5}", "1", "2") for number in range(20)])
+
+    with everturn.open(url) as store, everturn.open(url, ttl=1000) as brief, everturn.open("sqlite://") as elsewhere:
+        changes: list[Callable[[], Any]] = [
+            lambda: say(store, "a", "1"),
+            lambda: say(store, "a", "2"),
+            lambda: say(store, "a", "3", key="k"),
+            lambda: store.set_ttl("a", 10_000),
+            lambda: say(store, "a", "4"),
+            lambda: store.clear("a"),
+            lambda: store.fork("a", "b"),
+            lambda: say(brief, "c", "1"),
+            lambda: brief.fork("c", "d"),
+            lambda: asyncio.run(say_at_once()),
+            lambda: asyncio.run(say_at_once()),
+            lambda: store.set_ttl("a", None),
+            lambda: everturn.copy(store, elsewhere),
+            lambda: [store.erase(name) for name in ("a", "c")],
+            lambda: everturn.copy(elsewhere, store),
+        ]
+        for change in changes:
+            change()
+            assert beside.execute(wrong).fetchall() == []  # type: ignore[arg-type]  # the schema is the test's own
+        assert beside.execute(f"SELECT count(*) FROM {schema}.sessions WHERE NOT ended").fetchone() == (9,)  # type: ignore[arg-type]

@@ -90,8 +90,8 @@ BEGIN
             UPDATE everturn.sessions SET ended = true WHERE no = was.no;
         END IF;
         INSERT INTO everturn.sessions (namespace, session_id, life, version, last_seq, head, messages, bytes, ttl,
-                                       created_at, changed_at)
-        VALUES (p_namespace, r.session_id, everturn.life_v1(r.call), 0, 0, 0, 0, 0, r.ttl, at, at)
+                                       created_at, changed_at, changed_in)
+        VALUES (p_namespace, r.session_id, everturn.life_v1(r.call), 0, 0, 0, 0, 0, r.ttl, at, at, everturn.step_v1(at))
             ON CONFLICT (namespace, session_id) WHERE NOT ended DO NOTHING
         RETURNING * INTO s;
         EXIT WHEN s.no IS NOT NULL;  -- else another worker began it meanwhile: look again
@@ -115,7 +115,8 @@ BEGIN
     UPDATE everturn.sessions
        SET version = s.version, last_seq = s.last_seq, head = s.head, cleared = s.cleared, floor = s.floor,
            kept = s.kept, messages = s.messages, bytes = s.bytes + size, dimension = s.dimension,
-           ttl = s.ttl, expires_at = at + s.ttl, changed_at = at
+           ttl = s.ttl, expires_at = at + s.ttl, changed_at = at,
+           changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + s.ttl)
      WHERE no = s.no;
     IF r.entries > 0 THEN
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
@@ -183,7 +184,9 @@ BEGIN
     UPDATE everturn.sessions t
        SET version = t.version + 1, last_seq = t.last_seq + n, head = t.last_seq + n, messages = t.messages + n,
            bytes = t.bytes + octet_length(array_to_string(p_bodies, '')),
-           changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl
+           changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl,
+           changed_in = everturn.step_v1(greatest(at, t.changed_at)),
+           expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
      WHERE t.namespace = p_namespace AND t.session_id = p_session_id AND NOT t.ended AND t.head = t.last_seq
        AND NOT everturn.is_over_v1(t.expires_at, at)
     RETURNING t.* INTO s;
@@ -238,7 +241,9 @@ BEGIN
         UPDATE everturn.sessions t
            SET version = t.version + 1, last_seq = t.last_seq + a.count, head = t.last_seq + a.count,
                messages = t.messages + a.count, bytes = t.bytes + a.size,
-               changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl
+               changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl,
+               changed_in = everturn.step_v1(greatest(at, t.changed_at)),
+               expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
           FROM asked a
          WHERE t.namespace = p_namespace AND t.session_id = a.session_id AND NOT t.ended AND t.head = t.last_seq
            AND NOT everturn.is_over_v1(t.expires_at, at)

@@ -45,7 +45,7 @@ CREATE FUNCTION everturn.sessions_by_change_v1(
      WHERE s.namespace = p_namespace AND NOT s.ended AND (s.changed_at, s.session_id) < (p_before, p_past)
        AND s.session_id >= p_prefix AND (p_beyond IS NULL OR s.session_id < p_beyond)
        AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now))
-       AND s.changed_in <= floor(least(p_before, 1e15) / 300)::bigint
+       AND s.changed_in <= everturn.step_v1(least(p_before, 1e15))
      ORDER BY s.changed_in DESC, s.changed_at DESC, s.session_id DESC LIMIT p_limit
 $$;
 

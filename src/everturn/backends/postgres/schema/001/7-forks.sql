@@ -59,9 +59,10 @@ BEGIN
             UPDATE everturn.sessions SET ended = true WHERE no = was.no;
         END IF;
         INSERT INTO everturn.sessions (namespace, session_id, life, version, last_seq, head, cleared, floor, kept, messages,
-                                       bytes, dimension, ttl, expires_at, created_at, changed_at, forked_from)
+                                       bytes, dimension, ttl, expires_at, created_at, changed_at, forked_from,
+                                       changed_in, expires_in)
         VALUES (p_namespace, r.session_id, everturn.life_v1(r.call), 1, p.head, p.head, p.cleared, p.floor, p.kept, p.messages,
-                0, s.dimension, r.ttl, at + r.ttl, at, at, p_source)
+                0, s.dimension, r.ttl, at + r.ttl, at, at, p_source, everturn.step_v1(at), everturn.step_v1(at + r.ttl))
             ON CONFLICT (namespace, session_id) WHERE NOT ended DO NOTHING
         RETURNING * INTO t;
         EXIT WHEN t.no IS NOT NULL;

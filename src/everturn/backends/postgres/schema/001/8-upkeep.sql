@@ -138,7 +138,7 @@ BEGIN
     SELECT * INTO s FROM everturn.sessions n WHERE n.ended AND n.life <> '' LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         SELECT * INTO s FROM everturn.sessions n
-         WHERE n.expires_in <= floor(at / 300)::bigint AND n.expires_at <= at
+         WHERE n.expires_in <= everturn.step_v1(at) AND n.expires_at <= at
          ORDER BY n.expires_in LIMIT 1 FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
             RETURN (0, 0, 0)::everturn.reclaimed_v1;

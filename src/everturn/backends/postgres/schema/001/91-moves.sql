@@ -130,15 +130,17 @@ DECLARE
 BEGIN
     IF p_no IS NULL THEN
         INSERT INTO everturn.sessions (namespace, session_id, ended, life, version, last_seq, head, messages, bytes,
-                                       expires_at, created_at, changed_at)
-        VALUES (p_namespace, p_session_id, true, '', p_version, 0, 0, 0, 0, at + p_for, at, at) RETURNING no INTO no_;
+                                       expires_at, created_at, changed_at, changed_in, expires_in)
+        VALUES (p_namespace, p_session_id, true, '', p_version, 0, 0, 0, 0, at + p_for, at, at, everturn.step_v1(at),
+                everturn.step_v1(at + p_for)) RETURNING no INTO no_;
     ELSIF everturn.arriving_v1(p_namespace, p_session_id, p_no, at) IS NULL THEN
         RETURN NULL;
     END IF;
     size := everturn.put_rows_v1(no_, seqs, p_turns::bigint[], p_times::double precision[], p_checksums::bigint[],
                                  p_kinds, p_bodies, p_changes);
     UPDATE everturn.sessions n  -- last_seq and version: so that all of it can be reaped
-       SET bytes = n.bytes + size, last_seq = greatest(n.last_seq, seqs[cardinality(seqs)]), expires_at = at + p_for
+       SET bytes = n.bytes + size, last_seq = greatest(n.last_seq, seqs[cardinality(seqs)]), expires_at = at + p_for,
+           expires_in = everturn.step_v1(at + p_for)
      WHERE n.no = no_;
     RETURN no_;
 END
@@ -200,8 +202,8 @@ BEGIN
             size := s.bytes;
         ELSE
             INSERT INTO everturn.sessions (namespace, session_id, ended, life, version, last_seq, head, messages, bytes,
-                                           created_at, changed_at)
-            VALUES (p_namespace, name, true, '', 0, 0, 0, 0, 0, at, at) RETURNING no INTO no_;
+                                           created_at, changed_at, changed_in)
+            VALUES (p_namespace, name, true, '', 0, 0, 0, 0, 0, at, at, everturn.step_v1(at)) RETURNING no INTO no_;
             size := 0;
         END IF;
         IF was.no <> no_ THEN
@@ -214,7 +216,9 @@ BEGIN
                    messages = now_.messages, dimension = (p_outline ->> 'dimension')::integer,
                    ttl = (p_outline ->> 'ttl')::double precision, expires_at = at + p_expires_in,
                    created_at = (p_outline ->> 'created_at')::double precision,
-                   changed_at = (p_outline ->> 'changed_at')::double precision, forked_from = p_outline ->> 'forked_from'
+                   changed_at = (p_outline ->> 'changed_at')::double precision, forked_from = p_outline ->> 'forked_from',
+                   changed_in = everturn.step_v1((p_outline ->> 'changed_at')::double precision),
+                   expires_in = everturn.step_v1(at + p_expires_in)
              WHERE n.no = no_;
             EXIT;
         EXCEPTION WHEN unique_violation THEN
