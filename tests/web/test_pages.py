@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import everturn
 from everturn import ChatMessage
+from everturn.testing.report.files import write_json
+from everturn.testing.results import ClauseResult, Event, RunReport, Violation, count_statuses
 from everturn.web.html import named, shown, tag
 from everturn.web.serving import without_password
 from tests.web.conftest import CUSTOMER, HOST, Client
@@ -244,6 +247,49 @@ def test_five_megabytes_in_one_line_do_not_fill_the_page(client: Client, url: st
     assert len(page.content) < 100_000
     assert "all 5,000,000 characters" in page.text
     assert len(made.get("/raw", params={"id": "large", "seq": 1}).content) == 5_000_000
+
+
+def a_report(tmp_path: Path) -> Path:
+    events = (
+        Event("invoke", "w<1>", 1, 0, "s", "append", ("a",)),
+        Event("ok", "w<1>", 1, 10, "s", "append", ("a",)),
+        Event("invoke", "r", 1, 20, "s", "read"),
+        Event("ok", "r", 1, 30, "s", "read", ()),
+    )
+    lost = Violation("lost", "w<1> was told that <a> is kept", events, "s", ("a",), 3)
+    clauses = (
+        ClauseResult("kept", "concurrency", "fail", "1 of 1 lost", (lost,), "Acknowledged is kept.", replay="everturn"),
+        ClauseResult("order", "sequential", "pass", promise="In order."),
+    )
+    report = RunReport(
+        contract_version="1",
+        target="my<store>",
+        seed=7,
+        clauses=clauses,
+        started="2026-11-15T00:00:00+00:00",
+        seconds=1.5,
+        versions={},
+        counts=count_statuses(clauses),
+    )
+    write_json(report, tmp_path / "run.json")
+    return tmp_path / "run.json"
+
+
+def test_a_report_of_the_kit_is_drawn(client: Client, tmp_path: Path) -> None:
+    page = client(reports=(a_report(tmp_path),)).get("/reports")
+    assert page.status_code == 200
+    for told in ("my&lt;store&gt;", "1 pass, 1 fail", "was told that &lt;a&gt; is kept", "Replay", "<svg", "In order."):
+        assert told in page.text, told
+    assert "w<1>" not in page.text
+
+
+def test_a_file_that_is_no_report_is_an_error(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "no.json").write_text("{}")
+    made = client(reports=(tmp_path / "no.json", a_report(tmp_path)))
+    assert made.get("/reports").text.count("<li>") == 2
+    assert made.get("/reports", params={"n": 0}).status_code == 400
+    assert made.get("/reports", params={"n": 1}).status_code == 200
+    assert made.get("/reports", params={"n": 2}).status_code == 400
 
 
 def test_a_password_is_never_shown() -> None:

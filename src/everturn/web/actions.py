@@ -204,12 +204,13 @@ async def _erase(inspector: Inspector, session_id: str, fields: Mapping[str, str
         raise InvalidInput("is not the session's id; nothing was erased", path="confirm")
     receipt = await inspector.store.erase(session_id)
     removed = f"{receipt.entries:,} entries, {receipt.snapshots:,} snapshots, {size(receipt.bytes)}."
-    rest = None if receipt.complete else "Copies may remain where a reader or a log holds them; erase again later."
+    rest = None if receipt.complete else "A reader or a replica can still see it; erase again later."
     return page(
         inspector,
         "Erased",
         tag("h1", "Erased ", shown(session_id)),
         tag("p", removed, role="status"),
         tag("p", rest, class_="error") if rest else None,
+        *(tag("p", f"Bytes may remain in {place}.") for place in receipt.remains),
         link("/", "All sessions"),
     )

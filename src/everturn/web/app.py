@@ -14,7 +14,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from everturn.errors import MemoryStoreError
-from everturn.web import actions, compare, live, search, session, sessions
+from everturn.web import actions, compare, live, reports, search, session, sessions
 from everturn.web.guard import Guard
 from everturn.web.page import Inspector, on_error
 
@@ -29,6 +29,8 @@ ROUTES = [
     Route("/compare", compare.compare),
     Route("/search", search.search),
     Route("/live", live.live),
+    Route("/reports", reports.reports),
+    Route("/static/violation.css", reports.style),
     Route("/rollback", actions.rollback_page),
     Route("/erase", actions.erase_page),
     Route("/act/{verb}", actions.act, methods=["POST"]),

@@ -63,6 +63,7 @@ def page(inspector: Inspector, title: str, *body: Node, status: int = 200) -> HT
             tag("title", f"{named(title)[:120]} · everturn"),
             tag("link", rel="icon", href="/static/icon.svg"),
             tag("link", rel="stylesheet", href="/static/inspector.css"),
+            tag("link", rel="stylesheet", href="/static/violation.css") if inspector.reports else None,
             tag("script", src="/static/inspector.js", defer=True),
         ),
         tag(
