@@ -122,6 +122,25 @@ def test_the_latest_changes_are_remembered_and_older_ones_forgotten(store: Any) 
     assert store.verify().ok
 
 
+@pytest.mark.where(blocking=True)
+def test_what_was_never_in_the_history_is_not_once_its_change_is_forgotten(store: Any) -> None:
+    say(store, "a", "1", "2")
+    store.replace("a", [user("3")])
+    for _ in range(11):  # no undo leads back
+        say(store, "a", "x")
+        store.clear("a")
+    say(store, "a", "now")
+    for _ in range(1100):
+        store.set_ttl("a", None)
+    store.compact("a")
+    with pytest.raises(InvalidInput, match="2 is not the seq of an entry in the history"):
+        store.replace("a", [user("y")], after=2)
+    assert words(store, "a") == ["now"]
+    store.replace("a", [user("z")], after=3)  # it was, and is hidden
+    assert words(store, "a") == ["z"]
+    assert store.verify().ok
+
+
 def _act(store: Any, chance: random.Random) -> None:
     """One random change to session "a"."""
     snapshots = store.list_snapshots("a")

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 
 from everturn.backend import Status
 from everturn.backends.redis import scripts
-from everturn.backends.redis.looks import Seen, look
+from everturn.backends.redis.looks import look
 from everturn.backends.redis.names import Keys
 from everturn.backends.redis.reads import changes
 from everturn.backends.redis.records import (
     Session,
     StoredChange,
-    jumps_text,
     message_row,
     ranges_of,
     ranges_text,
@@ -25,7 +24,7 @@ from everturn.backends.redis.records import (
 from everturn.backends.redis.roots import roots
 from everturn.backends.redis.sending import Sender
 from everturn.model import Compaction, ErasureReceipt
-from everturn.rules import Jump, Range, Reach, clip, contains, merge, minus, reach
+from everturn.rules import Range, Reach, clip, contains, merge, minus, reach
 
 STEP = 250  # entries deleted by one script: a millisecond or so
 NOTHING = Compaction(0, 0, 0)
@@ -43,14 +42,11 @@ async def compact(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
     (others,) = await sender.send(keys[2], [("ZRANGE", keys[2], 0, -1)], deadline)
     summaries = [int(member[1:]) for member in others if member[:1] == b"s"]
     forgotten = _forgotten(session, remembered, needed, summaries)
-    jumps = session.jumps if doomed else _jumps_needed(seen, session, remembered, forgotten)
-    seen_texts = session.forgotten_text.decode(), session.jumps_text.decode()
-    new_texts = ranges_text(forgotten), jumps_text(jumps)
-    if not doomed and new_texts == seen_texts:
+    before, after = session.forgotten_text.decode(), ranges_text(forgotten)
+    if not doomed and after == before:
         return NOTHING
     entries = [part for pair in doomed for part in pair]
-    plan = [session.info.life, seen_texts[0], new_texts[0], seen_texts[1], new_texts[1]]
-    count, size = await sender.run(scripts.RECLAIM, keys, [*plan, *entries], deadline)
+    count, size = await sender.run(scripts.RECLAIM, keys, [session.info.life, before, after, *entries], deadline)
     # Nothing reclaimed: someone else did, or the session went. Look again.
     return Compaction(1 if doomed else 0, count, size)
 
@@ -91,20 +87,6 @@ def _forgotten(
         if minus(shown.whole, needed.whole) or any(contains(shown.summaries, seq) for seq in going):
             lost.append((stored.change.version, stored.change.version))
     return merge(lost)
-
-
-def _jumps_needed(
-    seen: Seen, session: Session, remembered: Sequence[StoredChange], forgotten: Sequence[Range]
-) -> list[Jump]:
-    """All but those that only lead to what every state hides, and no remembered change wrote."""
-    states = [state for state, _ in roots(seen)]
-    states += (
-        stored.state for stored in remembered if not clip(forgotten, stored.change.version, stored.change.version)
-    )
-    written = [stored.change.seqs[0] for stored in remembered if stored.change.seqs]
-    oldest = min(written, default=session.info.last_seq + 1)
-    horizon = min(state.cleared for state in states) + 1
-    return [jump for jump in session.jumps if not (jump[0] <= horizon and jump[0] <= oldest)]
 
 
 async def erase(sender: Sender, keys: Keys, session_id: str, deadline: float) -> ErasureReceipt:

@@ -1,16 +1,12 @@
 -- Delete entries that nothing can reach, and say which versions can no longer be read. ARGV: the life, the forgotten
--- versions ("first-last,...") as they were seen and as they are to be, the jumps seen and those to be left; then seq
--- and bytes of each entry. What no head, snapshot or undo step reaches stays out of reach while the life lasts, so
--- nothing else needs to be as it was seen.
-local seen = call('HMGET', META, 'life', 'forgotten', 'jumps')
+-- versions ("first-last,...") as they were seen and as they are to be; then seq and bytes of each entry. What no head,
+-- snapshot or undo step reaches stays out of reach while the life lasts, so nothing else needs to be as it was seen.
+-- Every jump is kept: without it, a path would take what was never on it.
+local seen = call('HMGET', META, 'life', 'forgotten')
 if seen[1] ~= ARGV[1] or (seen[2] or '') ~= ARGV[2] then return {0, 0} end
 if ARGV[3] ~= ARGV[2] then call('HSET', META, 'forgotten', ARGV[3]) end
-local jumps = seen[3] or ''
-if ARGV[5] ~= ARGV[4] and string.sub(jumps, 1, #ARGV[4]) == ARGV[4] then
-  call('HSET', META, 'jumps', ARGV[5] .. string.sub(jumps, #ARGV[4] + 1))
-end
 local count, size, others = 0, 0, call('EXISTS', OTHERS) == 1
-for i = 6, #ARGV, 2 do
+for i = 4, #ARGV, 2 do
   if call('XDEL', LOG, ARGV[i] .. '-0') == 1 then
     count, size = count + 1, size + tonumber(ARGV[i + 1])
     if others then call('ZREMRANGEBYSCORE', OTHERS, ARGV[i], ARGV[i]) end

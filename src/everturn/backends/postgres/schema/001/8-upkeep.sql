@@ -69,7 +69,6 @@ DECLARE
     root        record;
     gone        everturn.reclaimed_v1;
     more        everturn.reclaimed_v1;
-    horizon     bigint;
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
     SELECT * INTO s FROM everturn.sessions n
@@ -97,16 +96,9 @@ BEGIN
     gone := everturn.reclaim_v1(s.no, unreachable - trimmed, true, p_step);
     more := everturn.reclaim_v1(s.no, unreachable * trimmed, false, p_step - gone.entries);
     gone := (greatest(gone.sessions, more.sessions), gone.entries + more.entries, gone.bytes + more.bytes);
+    -- Every jump is kept: without it, a path would take what was never on it.
     IF gone.entries > 0 THEN
         UPDATE everturn.sessions n SET bytes = n.bytes - gone.bytes WHERE n.no = s.no;
-    ELSE
-        -- Drop jumps that only lead to what every state hides, and no remembered change wrote.
-        SELECT least(min(q.cleared) + 1, (SELECT min(g.first_seq) FROM everturn.changes g WHERE g.session = s.no AND g.count > 0))
-          INTO horizon
-          FROM (SELECT cleared FROM everturn.roots_v1(s.no)
-                UNION ALL
-                SELECT g.cleared FROM everturn.changes g WHERE g.session = s.no AND g.head IS NOT NULL) q;
-        DELETE FROM everturn.jumps j WHERE j.session = s.no AND j.seq <= horizon;
     END IF;
     RETURN gone;
 END
