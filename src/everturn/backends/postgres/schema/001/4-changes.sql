@@ -177,7 +177,7 @@ CREATE FUNCTION everturn.append_v1(
 DECLARE
     at    double precision := everturn.now_v1(p_now);
     n     bigint           := cardinality(p_bodies);
-    s     everturn.sessions;
+    s     record;
     r     everturn.request_v1;
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
@@ -189,7 +189,7 @@ BEGIN
            expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
      WHERE t.namespace = p_namespace AND t.session_id = p_session_id AND NOT t.ended AND t.head = t.last_seq
        AND NOT everturn.is_over_v1(t.expires_at, at)
-    RETURNING t.* INTO s;
+    RETURNING t.no, t.life, t.version, t.head, t.cleared, t.floor, t.kept, t.messages, t.changed_at INTO s;
     IF NOT FOUND THEN
         r.session_id := p_session_id;
         r.kind := 'append';
