@@ -63,8 +63,12 @@ def is_known(message: object) -> bool:
     )
 
 
-def to_entry(message: BaseMessage, encode: Encode) -> ChatMessage:
-    """The message as an entry. `from_entry` gives an equal one, if `decode` is the inverse of `encode`."""
+def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False) -> ChatMessage:
+    """The message as an entry. `from_entry` gives an equal one, if `decode` is the inverse of `encode`.
+
+    `names_itself`: it will stand in a session, where a message without an id is named after its seq; if it has none, it
+    has to say so.
+    """
     kind = type(message)
     fields = dict(vars(message))  # at one moment: a graph that goes on may give it an id meanwhile
     if not is_known(message):
@@ -81,6 +85,8 @@ def to_entry(message: BaseMessage, encode: Encode) -> ChatMessage:
         id=_text(fields["id"]),
     )
     own: Fields = {"class": _NAME_OF[kind]} if kind in _NAME_OF else {}
+    if fields["id"] is None and names_itself:
+        own["id"] = None
     implied = _implied(kind, entry)
     own |= {name: encode(value) for name, value in fields.items() if not equal(implied.get(name, _NOTHING), value)}
     return _with_metadata(entry, {OWN: own}) if own else entry
@@ -138,7 +144,7 @@ def _implied(kind: type[BaseMessage], entry: ChatMessage) -> Fields:
     fields = (_defaults.get(kind) or _learn(kind)).copy()
     fields["content"] = entry.content if entry.content is not None else ""
     fields["name"] = entry.name
-    fields["id"] = entry.id
+    fields["id"] = entry.id if entry.id is not None or entry.seq is None else f"everturn-{entry.seq}"
     if entry.tool_calls and "tool_calls" in fields:
         fields["tool_calls"] = [_langchain_call(call) for call in entry.tool_calls]
     if "tool_call_id" in fields:

@@ -65,9 +65,17 @@ class Composer:
     """Composes the entries of one checkpoint, to be written from the seq `first` on, on top of `base`."""
 
     def __init__(
-        self, values: Values, put: Put, base: Point | None, known: Contents, *, first: int, directly: bool, loose: bool
+        self,
+        values: Values,
+        put: Put,
+        base: Point | None,
+        known: Contents,
+        *,
+        first: int,
+        directly: bool,
+        loose: Said = (),
     ) -> None:
-        """`directly`: nothing but writes stands between the base and this one. `loose`: foreign messages do."""
+        """`directly`: no other checkpoint stands between the base and this one. `loose`: messages of others that do."""
         self._values = values
         self._put = put
         self._base = base
@@ -190,19 +198,19 @@ class Composer:
             if not self._values.is_unchanged(message, kept):
                 break
             same += 1
-        if same == len(known):
+        if same == len(known) and not (self._loose and len(messages) > same):
             added = [self._speak(message) for message in messages[same:]]
             if not added:
                 self._keep_conversation(channel, old)
                 return
             self._said = (*known, *added)
-            directly = self._directly and not self._loose
-            ranges = extended(old if is_old else {}, added[0][0], added[-1][0], directly=directly)
+            ranges = extended(old if is_old else {}, added[0][0], added[-1][0], directly=self._directly)
             self._refs[channel] = {"said": ranges, "n": len(messages)}
             return
-        self._said = tuple(self._matched(messages, known))
+        self._said = tuple(self._matched(messages, (*known, *self._loose)))
         last = self._entries and self._said[-1][0] == self._first + len(self._entries) - 1
-        following = _following(old["said"], [seq for seq, _ in known], self._known.left)
+        following = _following(old["said"] if is_old else [], [seq for seq, _ in known], self._known.left)
+        following |= dict(pairwise(seq for seq, _ in self._loose))
         following |= dict(pairwise(range(self._first, self._first + len(self._entries))))
         ranges = ranges_of([seq for seq, _ in self._said], following, self._known.left)
         self._refs[channel] = {"said": ranges, "n": len(messages)} | ({} if last else {"closed": True})
@@ -213,12 +221,10 @@ class Composer:
 
     def _matched(self, messages: list[BaseMessage], known: Said) -> list[tuple[int, Kept]]:
         """Each message with the entry it has already, or a new one: for a list that was edited."""
-        by_id: dict[str | None, tuple[int, Kept]] = {
-            kept.entry.id: (seq, kept) for seq, kept in known if kept.entry.id is not None
-        }
+        by_id = {kept.name: (seq, kept) for seq, kept in known}
         found = []
         for message in messages:
-            there = by_id.pop(message.id, None)
+            there = by_id.pop(message.id, None) if message.id is not None else None
             found.append(there if there and self._values.is_unchanged(message, there[1]) else self._speak(message))
         return found
 

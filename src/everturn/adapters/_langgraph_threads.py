@@ -24,7 +24,7 @@ from everturn.adapters._langgraph_puts import (
     writes_record,
 )
 from everturn.adapters._langgraph_values import Unfaithful, Values
-from everturn.adapters._langgraph_views import TRIES, Call, Contents, Reader, Shelf, Stale, View, lost
+from everturn.adapters._langgraph_views import TRIES, Awaiting, Call, Contents, Reader, Shelf, Stale, View, lost
 from everturn.model import JSON, Entry
 
 OnConflict: TypeAlias = Literal["raise", "last_wins"]
@@ -222,7 +222,7 @@ class Threads:
                 view, is_fresh = await self._reader.look(put.session_id), True
                 continue
             try:
-                draft, receipt = await self._append(put, view)
+                draft, receipt, awaiting = await self._append(put, view)
             except (VersionConflict, Stale) as exc:
                 misses += isinstance(exc, Stale)
                 if misses == TRIES and view.point is not None:
@@ -232,26 +232,23 @@ class Threads:
             except InvalidInput as exc:
                 raise _named(put, exc) from exc
             else:
-                self._shelf.put(_view_after(put, view, draft, receipt))
+                self._shelf.put(_view_after(put, draft, receipt, awaiting))
                 return
 
-    async def _append(self, put: Put, view: View) -> tuple[Draft, Receipt]:
+    async def _append(self, put: Put, view: View) -> tuple[Draft, Receipt, Awaiting]:
         base = view.point
         if base is not None and base.id not in (put.parent, put.id):
             return await self._append_elsewhere(put, view)
         known = view.contents
         if base is not None:
             known = await self._reader.fill(view.session_id, base, known, _changing(put, base))
-        composer = Composer(self._values, put, base, known, first=view.last_seq + 1, directly=True, loose=view.loose)
-        early = [seq for name, seq, _ in view.awaiting if name == put.id]
-        awaiting = [(name, seq) for name, seq, _ in view.awaiting if name != put.id]
-        draft = composer.compose(early=early, awaiting=awaiting)
-        if (given := draft.point.values.get(INPUT)) is not None:
-            self._shelf.expect(put.id, given)
+        loose = await self._reader.loose(view)
+        composer = Composer(self._values, put, base, known, first=view.last_seq + 1, directly=True, loose=loose)
+        draft = self._draft(composer, put, view.awaiting)
         receipt = await self._call("append", put.session_id, draft.entries, expected_version=view.expected)
-        return draft, receipt
+        return draft, receipt, view.awaiting
 
-    async def _append_elsewhere(self, put: Put, view: View) -> tuple[Draft, Receipt]:
+    async def _append_elsewhere(self, put: Put, view: View) -> tuple[Draft, Receipt, Awaiting]:
         """A fork: what was said since the checkpoint it is put on leaves the history, and nothing else does."""
         now, log = await self._reader.look_closely(
             put.session_id, view.point.key if view.point else None, until=lambda log: put.parent in log.seqs
@@ -264,18 +261,24 @@ class Threads:
             base, known = in_sight(base, await self._reader.fill(put.session_id, base, known, base.refs, log))
         entries, places, after = _unsaid(log, base.seq if base else 0)
         first = view.last_seq + 1 + len(entries)
-        composer = Composer(self._values, put, base, known, first=first, directly=False, loose=False)
-        waiting = [(name, places.get(seq, seq)) for name, seq, _ in view.awaiting]
-        draft = composer.compose(
-            early=[seq for name, seq in waiting if name == put.id],
-            awaiting=[(name, seq) for name, seq in waiting if name != put.id],
-        )
+        composer = Composer(self._values, put, base, known, first=first, directly=False)
+        awaiting = tuple([(name, places.get(seq, seq), body) for name, seq, body in view.awaiting])
+        draft = self._draft(composer, put, awaiting)
+        together = [*entries, *draft.entries]
         if after is None:
-            receipt = await self._call("append", put.session_id, draft.entries, expected_version=view.expected)
+            receipt = await self._call("append", put.session_id, together, expected_version=view.expected)
         else:
-            together = [*entries, *draft.entries]
             receipt = await self._call("replace", put.session_id, together, after=after, expected_version=view.expected)
-        return draft, receipt
+        return draft, receipt, awaiting
+
+    def _draft(self, composer: Composer, put: Put, awaiting: Awaiting) -> Draft:
+        draft = composer.compose(
+            early=[seq for name, seq, _ in awaiting if name == put.id],
+            awaiting=[(name, seq) for name, seq, _ in awaiting if name != put.id],
+        )
+        if (given := draft.point.values.get(INPUT)) is not None:
+            self._shelf.expect(put.id, given)
+        return draft
 
     async def put_writes(
         self, thread: str, session_id: str, checkpoint: str, task: str, path: str, writes: Sequence[tuple[str, Any]]
@@ -395,15 +398,15 @@ def _may_follow(put: Put, view: View, on_conflict: OnConflict) -> bool:
     return head is not None and put.head == head  # nothing has happened since it chose to go back
 
 
-def _view_after(put: Put, view: View, draft: Draft, receipt: Receipt) -> View:
+def _view_after(put: Put, draft: Draft, receipt: Receipt, awaiting: Awaiting) -> View:
     return View(
         put.session_id,
         receipt.life,
         receipt.version,
         draft.point.seq,
         draft.point,
-        tuple((seq, body) for name, seq, body in view.awaiting if name == put.id),
-        tuple(each for each in view.awaiting if each[0] != put.id),
+        tuple((seq, body) for name, seq, body in awaiting if name == put.id),
+        tuple(each for each in awaiting if each[0] != put.id),
         contents=draft.contents,
     )
 

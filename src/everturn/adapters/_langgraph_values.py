@@ -43,6 +43,11 @@ class Kept(msgspec.Struct, frozen=True):
     fields: messages.Fields = {}
     mutable: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str | None:
+        """The id of the message; None if it has none."""
+        return self.entry.id if self.kind is None else self.fields["id"]
+
 
 class Values:
     """Encodes and decodes. With a `serde` of the caller's, everything goes through that, and nothing is readable."""
@@ -83,7 +88,7 @@ class Values:
         if kind is int:
             return {MARK: "int", "of": str(value)}
         if isinstance(value, BaseMessage) and messages.is_known(value):
-            return {MARK: "message", "of": self.encode_message(value).to_dict()}
+            return {MARK: "message", "of": self.encode_message(value, names_itself=False).to_dict()}
         if kind is _DeltaSnapshot:
             return {MARK: "snapshot", "of": self._encode(value.value)}
         if kind is Send:
@@ -96,9 +101,9 @@ class Values:
             return self._encode(base(value))
         return self._encode_with_serde(value)
 
-    def encode_message(self, message: BaseMessage) -> ChatMessage:
-        """A message as an entry."""
-        entry = messages.to_entry(message, self._encode)
+    def encode_message(self, message: BaseMessage, *, names_itself: bool = True) -> ChatMessage:
+        """A message as an entry (of a session, unless told otherwise)."""
+        entry = messages.to_entry(message, self._encode, names_itself=names_itself)
         _check_text(entry)
         return entry
 
@@ -178,7 +183,7 @@ class Values:
         """Whether a message is still what it was. Nodes change messages in place, so that it is looked at closely."""
         if type(message) is kept.kind and vars(message) == kept.fields and messages.is_known(message):
             return True
-        if message.id != kept.entry.id:
+        if message.id != kept.name:
             return False
         return self.encode_message(message) == kept.entry
 

@@ -29,6 +29,7 @@ TRIES = 5
 T = TypeVar("T")
 
 Said: TypeAlias = tuple[tuple[int, Kept], ...]  # messages with their seqs
+Awaiting: TypeAlias = tuple[tuple[str, int, Object], ...]  # records of writes, and the checkpoint each waits for
 
 
 class Stale(Exception):
@@ -53,7 +54,7 @@ class View(msgspec.Struct, frozen=True):
     last_seq: int = 0
     point: Point | None = None
     writes: tuple[tuple[int, Object], ...] = ()  # of the point's tasks
-    awaiting: tuple[tuple[str, int, Object], ...] = ()  # of checkpoints that have not come yet
+    awaiting: Awaiting = ()  # of checkpoints that have not come yet
     loose: bool = False  # messages that are no checkpoint's stand behind the point
     contents: Contents = Contents()
 
@@ -244,6 +245,16 @@ class Reader:
             }
             changed = True
         return Contents(said, left, nodes, lists) if changed else known
+
+    async def loose(self, view: View) -> Said:
+        """The messages behind a view's checkpoint, which are no checkpoint's."""
+        if not view.loose:
+            return ()
+        after = view.point.seq if view.point else 0
+        state: SessionState = await self._call("state", view.session_id, kind="message", after=after)
+        if (state.life, state.version) != (view.life, view.version):
+            raise Stale
+        return tuple([(entry.seq or 0, self._values.kept(entry)) for entry in state.messages])
 
     async def _said(self, session_id: str, ref: Ref, log: Log | None) -> tuple[Said, frozenset[int]]:
         ranges: Ranges = ref["said"]

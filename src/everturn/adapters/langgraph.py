@@ -5,17 +5,18 @@ How a thread is stored is said in `_langgraph_log.py`; here it is LangGraph's in
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, TypeVar
 
-from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, SessionNotFound, Unsupported
+from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, SessionNotFound, Unsupported
 from everturn.adapters._faces import in_thread, require
 
 require("langgraph", (1, 2), "langgraph")
 require("langgraph-checkpoint", (4, 2), "langgraph")
 
-from langchain_core.runnables import RunnableConfig  # noqa: E402 - behind the check, whose message says what to do
+from langchain_core.messages import BaseMessage  # noqa: E402 - behind the check, whose message says what to do
+from langchain_core.runnables import RunnableConfig  # noqa: E402
 from langgraph.checkpoint.base import (  # noqa: E402
     WRITES_IDX_MAP,
     BaseCheckpointSaver,
@@ -421,6 +422,16 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         return await (in_thread(self._drive, coroutine) if self._is_blocking else coroutine)
 
 
+def to_langchain(history: Iterable[ChatMessage]) -> Sequence[BaseMessage]:
+    """Messages of a session as LangChain's, whoever wrote them: to begin a thread with a conversation begun elsewhere.
+
+    One that has no id is named after its place in the session. So named, in the thread of the same name, it is not
+    written again.
+    """
+    values = Values(None, ())
+    return [values.decode_message(message) for message in history]
+
+
 async def _next(tuples: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:
     return await anext(tuples, None)
 
@@ -462,4 +473,4 @@ def _rebuilt_from(log: Log, point: Point) -> list[Point]:
     return needed
 
 
-__all__ = ["EverturnSaver", "session_of", "thread_of"]
+__all__ = ["EverturnSaver", "session_of", "thread_of", "to_langchain"]
