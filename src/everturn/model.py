@@ -285,14 +285,19 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class ErasureReceipt(msgspec.Struct, frozen=True):
-    """What `erase` removed. `complete` is False while copies may remain in a log that a reader still needs:
-    erase again once it has gone."""
+    """What `erase` removed.
+
+    `complete`: nobody can read it any more. Else a reader, or a replica, still can: erase again once it has gone.
+    `remains`: where bytes of it may lie until something else removes them, each with what does (an engine's logs and
+    files, which everturn does not rewrite for one session); empty where there are none. Backups are nobody's here.
+    """
 
     session_id: str
     entries: int
     snapshots: int
     bytes: int
     complete: bool
+    remains: tuple[str, ...] = ()
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -212,9 +212,9 @@ def erase(
         words = f"{count(receipt.entries, 'entry', 'entries')}, {count(receipt.snapshots, 'snapshot')}"
         console().print(f"erased {clean(session)!r}: {words}, {size(receipt.bytes)}")
         if not receipt.complete:
-            console().print(
-                "not complete: copies may remain where a reader, a log or a replica holds them; erase again later"
-            )
+            console().print("not complete: a reader or a replica can still see it; erase again later")
+        for place in receipt.remains:
+            console().print(f"bytes may remain in {place}")
     raise typer.Exit(0 if receipt.complete else 1)
 
 

@@ -26,7 +26,8 @@ class Upkeep(Trims):
     async def erase(self, session_id: str) -> ErasureReceipt:
         """Physically remove the session and all that hangs on it. Cannot be undone. An absent one is no error.
 
-        `complete=False` if copies may remain in a log that some reader still needs: erase again when it has gone.
+        `complete=False` while a reader or a replica can still see it: erase again when it has gone. `remains` names
+        what the engine keeps beyond that, such as its own log, and what removes it.
         """
         checked_id(session_id)
         return await self.call(lambda _, by: self.backend.erase(session_id, by))

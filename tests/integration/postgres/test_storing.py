@@ -13,7 +13,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStoreBackendError, Record, Summary, ToolCall
-from everturn.testing.servers import wait_until
+from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.writers import Ledger, Writers, every_kind, turn, turns
 
 ODD = ["\0", "a\0b", "\u2028", "é\u0301", "\U0001f600", "'; DROP TABLE x; --", "%s", "\\", '"', "{}", "\x7f", "\ufffe"]
@@ -205,6 +205,29 @@ def test_erase_leaves_no_row_and_says_who_may_still_see(url: str, schema: str, b
         assert store.erase("a").complete
         for table in ("sessions", "entries", "jumps", "snapshots", "undo_steps", "changes"):
             assert beside.execute(f"SELECT count(*) FROM {schema}.{table}").fetchone() == (0,)
+
+
+def test_an_erased_text_is_in_the_files_until_what_the_receipt_says_removes_it(
+    server: PostgresServer, url: str, schema: str, beside: psycopg.Connection[Any]
+) -> None:
+    marker = "SECRETOFTHECUSTOMER"
+
+    def has_marker(folder: str) -> bool:
+        beside.execute("CHECKPOINT")
+        files = (path for path in (server.directory / "data" / folder).rglob("*") if path.is_file())
+        return any(marker.encode() in path.read_bytes() for path in files)
+
+    with everturn.open(url) as store:
+        store.add_messages("a", turn(marker))
+        receipt = store.erase("a")
+        assert receipt.complete
+        rows, log = receipt.remains
+        assert "until VACUUM" in rows
+        assert "WAL" in log
+        assert has_marker("base")
+        assert has_marker("pg_wal")
+        beside.execute(f"VACUUM {schema}.entries")
+        assert not has_marker("base")
 
 
 def test_expired_sessions_are_reaped_by_many_at_once(url: str, schema: str, beside: psycopg.Connection[Any]) -> None:

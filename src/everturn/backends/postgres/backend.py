@@ -28,6 +28,10 @@ REAP_EVERY = 64  # changes; each reaping step is bounded, so that writers pay fo
 STEP = 1000  # rows deleted in one transaction: a session's writers wait no longer than for that
 FOUND_AT_ONCE = 100
 PATIENCE = 0.5  # seconds that erase waits for readers to go
+LEFTOVERS = (
+    "dead rows in the files of the tables, here and on standbys, until VACUUM",
+    "the WAL and its archive, until they are recycled",
+)
 LAST = 2**62  # past every session number and seq
 
 
@@ -183,7 +187,7 @@ class PostgresBackend:
         while True:
             ((is_seen,),) = await self._ask("is_still_seen", (xid,), deadline)
             if not is_seen or time.monotonic() + 0.01 >= until:
-                return ErasureReceipt(session_id, entries, snapshots, size, complete=not is_seen)
+                return ErasureReceipt(session_id, entries, snapshots, size, not is_seen, LEFTOVERS)
             await self._pause(0.01)
 
     async def _pause(self, seconds: float) -> None:

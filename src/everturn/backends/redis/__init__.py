@@ -2,7 +2,8 @@
 
     __init__.py    this: URLs, options, clients that are given to us
     backend.py     the protocol's operations, written once for both faces
-    changes.py     a change as a call of a script; forks.py, upkeep.py the larger ones
+    changes.py     a change as a call of a script; forks.py, upkeep.py the larger ones; leftovers.py what
+                   erasing leaves to others
     looks.py       a session's facts and state; reads.py its entries; listing.py and verify.py across
                    sessions; roots.py the states to return to
     records.py     the stored form as values; names.py the names of keys

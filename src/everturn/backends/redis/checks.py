@@ -45,7 +45,7 @@ async def findings(sender: Sender, deadline: float) -> list[Finding]:
     answered = 0
     for node in masters:
         try:
-            answers = await _answers(sender, node, _share(deadline, len(masters)))
+            answers = await answers_of(sender, node, _share(deadline, len(masters)))
         except MemoryStoreBackendError as exc:
             silent = exc
             continue
@@ -62,14 +62,15 @@ def _share(deadline: float, count: int) -> float:
     return deadline if count == 1 else now + (deadline - now) / 2
 
 
-async def _answers(sender: Sender, node: Node, deadline: float) -> Answers:
+async def answers_of(sender: Sender, node: Node, deadline: float) -> Answers:
+    """What one server says of itself."""
     about, *settings = await sender.lines.exchange(node, QUESTIONS, deadline)
     return Answers({} if isinstance(about, Refusal) else _lines(about), *map(_value, settings))
 
 
 async def about(sender: Sender, node: Node, deadline: float) -> Mapping[str, str]:
     """INFO of one server; empty if it may not be read."""
-    return (await _answers(sender, node, deadline)).about
+    return (await answers_of(sender, node, deadline)).about
 
 
 def _lines(about: bytes) -> dict[str, str]:

@@ -6,10 +6,12 @@ head only ever moves to a snapshot, to an undo step, or on; so the deciding need
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from everturn.backend import Status
 from everturn.backends.redis import scripts
+from everturn.backends.redis.leftovers import files_of, keeper_of
 from everturn.backends.redis.looks import look
 from everturn.backends.redis.names import Keys
 from everturn.backends.redis.reads import changes
@@ -22,11 +24,13 @@ from everturn.backends.redis.records import (
     seq_of,
 )
 from everturn.backends.redis.roots import roots
-from everturn.backends.redis.sending import Sender
+from everturn.backends.redis.sending import Sender, call_of
+from everturn.backends.redis.wire import Command
 from everturn.model import Compaction, ErasureReceipt
 from everturn.rules import Range, Reach, clip, contains, merge, minus, reach
 
 STEP = 250  # entries deleted by one script: a millisecond or so
+PATIENCE = 0.5  # seconds that erase waits for replicas
 NOTHING = Compaction(0, 0, 0)
 
 
@@ -90,6 +94,14 @@ def _forgotten(
 
 
 async def erase(sender: Sender, keys: Keys, session_id: str, deadline: float) -> ErasureReceipt:
-    """Delete every part of the session, in one step; the server frees the memory behind the scenes."""
-    entries, snapshots, size = await sender.run(scripts.ERASE, keys, [], deadline)
-    return ErasureReceipt(session_id, entries, snapshots, int(size), complete=True)
+    """Delete every part of the session, in one step; the server frees the memory behind the scenes. Complete when every
+    replica that follows has done so, too: that is waited for, on the connection that erased."""
+    server = await keeper_of(sender, keys[0], deadline)
+    count = len(server.replicas)
+    commands: list[Command] = [call_of(scripts.ERASE, keys, ["w" if count else ""])]
+    if count:
+        commands.append(("WAIT", count, max(1, int(min(PATIENCE, (deadline - time.monotonic()) / 4) * 1000))))
+    removed, *reached = await sender.send(keys[0], commands, deadline, change=True, script=scripts.ERASE)
+    entries, snapshots, size = removed
+    complete = not count or reached[0] >= count
+    return ErasureReceipt(session_id, entries, snapshots, int(size), complete, tuple(files_of(server)))
