@@ -10,11 +10,12 @@ INSTALL = -m pip --disable-pip-version-check --no-input -qq install --no-compile
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try test lint bench clean
+.PHONY: help try test lint bench clean mutants wolf
 
 help:
 	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
 	@echo "make test    run the tests          (make test ARGS='-k rollback -x')"
+	@echo "make mutants run the contract on every broken store; make wolf on sound ones, 50 times"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
 	@echo "make clean   remove venvs, caches and builds"
@@ -26,6 +27,12 @@ try: $(VENV)/.core
 
 test: $(VENV)/.dev
 	@$(VENV)/bin/python -m pytest $(ARGS)
+
+mutants: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.mutants.matrix $(ARGS)
+
+wolf: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.mutants.wolf $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(VENV)/bin/python -m ruff check .

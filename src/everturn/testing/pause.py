@@ -58,7 +58,7 @@ def driver_call(function: Any) -> str | None:
         name = f"{kind.__name__}.{name}"
     if root in {"posix", "nt"}:
         return name if name in _OS_CALLS else None
-    if root == "_io":
+    if root in {"_io", "io"}:
         return name if name.rpartition(".")[2] in _IO_CALLS and not name.startswith(("StringIO", "BytesIO")) else None
     return name if root in _DRIVERS else None
 

@@ -200,5 +200,13 @@ class Loop:
             asyncio.set_event_loop(self._loop)
         return self._loop.run_until_complete(coroutine)
 
+    def close(self) -> None:
+        """End the loop, and the threads that it lent. Does nothing if there is none."""
+        if self._loop is not None:
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self._loop.close()
+            asyncio.set_event_loop(None)
+            self._loop = None
+
 
 __all__ = ["Loop", "Said", "Subject", "fault_of", "ids"]

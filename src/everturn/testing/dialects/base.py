@@ -160,6 +160,12 @@ class Dialect:
             self._handed = [self.message(said) for said in messages]
         return self._handed
 
+    def framework(self, module: str) -> Any:
+        """A framework's module, if the target's class derives from one of it; else None."""
+        root = module.partition(".")[0]
+        family = (kind.__module__.partition(".")[0] for kind in type(self._example).__mro__)
+        return import_module(module) if root in family else None
+
     def message(self, said: Said) -> Any:
         return Message(role=said.role, content=said.content, **said.fields)
 
@@ -233,11 +239,3 @@ def handle_of(snapshot: Any) -> Any:
 async def settled(result: Any) -> Any:
     """What a call returned, awaited if it must be."""
     return await result if inspect.isawaitable(result) else result
-
-
-def imported(module: str) -> Any:
-    """A framework's module, or None where it is not installed."""
-    try:
-        return import_module(module)
-    except ImportError:
-        return None

@@ -1,15 +1,16 @@
 """The shapes of frameworks whose stores append: LangChain, OpenAI Agents, LlamaIndex, Google ADK.
 
-Each framework is imported only to make its messages, and only where its own store is the target: a store of the same
-shape without the framework gets plain messages.
+A framework is imported only to make its messages, and only where the target derives from it: a store that merely has
+the same shape gets plain messages, or those that its factory makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, ClassVar
 
-from everturn.testing.dialects.base import Dialect, Message, Said, Seen, imported, seen, settled
+from everturn.testing.dialects.base import Dialect, Message, Said, Seen, seen, settled
 
 
 class LangChainDialect(Dialect):
@@ -22,11 +23,13 @@ class LangChainDialect(Dialect):
 
     @classmethod
     def fits(cls, example: Any) -> bool:
-        reads = hasattr(type(example), "messages") or "messages" in vars(example) or _has(example, "aget_messages")
+        # Looked for without being read: `messages` is a property that goes to the disk.
+        named = hasattr(type(example), "messages") or "messages" in getattr(example, "__dict__", ())
+        reads = named or _has(example, "aget_messages")
         return _has(example, "add_messages") and reads and not _has(example, "get_history")
 
     def message(self, said: Said) -> Any:
-        if (langchain := imported("langchain_core.messages")) is None:
+        if (langchain := self.framework("langchain_core.messages")) is None:
             return Message(type={"user": "human", "assistant": "ai"}.get(said.role, said.role), content=said.content)
         kinds: dict[str, Any] = {
             "user": langchain.HumanMessage,
@@ -103,7 +106,7 @@ class LlamaIndexDialect(Dialect):
         return super()._named(method)
 
     def message(self, said: Said) -> Any:
-        make = getattr(imported("llama_index.core.llms"), "ChatMessage", Message)
+        make = getattr(self.framework("llama_index.core.llms"), "ChatMessage", Message)
         return make(role=said.role, content=said.content)
 
     async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
@@ -140,9 +143,9 @@ class AdkDialect(Dialect):
 
     def message(self, said: Said) -> Any:
         author = "user" if said.role == "user" else "model"
-        if (events := imported("google.adk.events")) is None:
+        if (events := self.framework("google.adk.events")) is None:
             return Message(author=author, content=Message(parts=[Message(text=said.content)]), partial=None)
-        types = imported("google.genai.types")
+        types = import_module("google.genai.types")
         content = types.Content(role=author, parts=[types.Part(text=said.content)])
         return events.Event(author=author, content=content)
 

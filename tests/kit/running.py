@@ -1,0 +1,24 @@
+"""Runs clauses on a target in the tests of the kit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everturn.testing.choosing import chosen
+from everturn.testing.contract import CLAUSES
+from everturn.testing.results import ClauseResult, RunReport
+from everturn.testing.run import Run
+from everturn.testing.runner import Runner, run_all
+from everturn.testing.targets import parse
+
+
+def report(target: str, *names: str, seed: int = 1, budget: float = 30.0, known: Any = None, **how: Any) -> RunReport:
+    clauses = chosen(CLAUSES, names)
+    text = target if "://" in target else f"tests.{target}"
+    with Run(parse(text), seed=seed, quick=how.pop("quick", True)) as run:
+        return run_all(Runner(run, clauses, budget=budget, known=known, **how), clauses)
+
+
+def result(target: str, name: str, **how: Any) -> ClauseResult:
+    (found,) = report(target, name, **how).clauses
+    return found

@@ -1,0 +1,32 @@
+"""The clauses as a whole, and the page that is made from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from everturn.testing.clauses import Clause
+from everturn.testing.contract import CLAUSES
+from everturn.testing.contract.page import page
+
+PAGE = Path(__file__).parents[2] / "docs" / "contract.md"
+
+
+def test_the_page_is_in_step_with_the_clauses() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run: python -m everturn.testing.contract > docs/contract.md"
+
+
+def test_there_are_six_layers_and_at_least_sixty_clauses() -> None:
+    layers = Counter(clause.layer for clause in CLAUSES)
+    assert list(layers) == ["sequential", "concurrency", "persistence", "edge", "faults", "crash"]
+    assert len(CLAUSES) >= 60
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda clause: clause.id)
+def test_a_clause_is_one_sentence_with_an_incident(clause: Clause) -> None:
+    assert clause.promise.endswith(".")
+    assert clause.incident
+    assert clause.id == clause.id.lower()
+    assert "@" not in clause.id

@@ -1,0 +1,123 @@
+"""Shapes are recognised by what can be called, and all become the same few operations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from everturn.backend import drive
+from everturn.testing.dialects import Said, Seen, is_awaited, shape_of
+from everturn.testing.dialects.base import seen
+from everturn.testing.dialects.langgraph import new_id
+from everturn.testing.subject import Loop, Subject
+from everturn.testing.targets import offer_of
+from tests.mutants.sound import memory, shapes
+
+SHAPES = {
+    "lists": "add_messages/get_history",
+    "pairs": "save_context/load_memory",
+    "singles": "add_message/get_conversation",
+    "langchain": "LangChain BaseChatMessageHistory",
+    "agents": "OpenAI Agents Session",
+    "llamaindex": "LlamaIndex BaseChatStore",
+    "adk": "Google ADK BaseSessionService",
+    "langgraph": "LangGraph BaseCheckpointSaver",
+}
+
+
+@pytest.fixture
+def subject() -> Iterator[Callable[[Any, Path], Subject]]:
+    loop = Loop()
+    yield lambda factory, where: Subject(factory, offer_of(factory), where, {}, loop)
+    loop.close()
+
+
+@pytest.mark.parametrize("name", list(SHAPES))
+def test_every_shape_stores_and_reads(name: str, subject: Any, tmp_path: Path) -> None:
+    store = subject(getattr(shapes, name), tmp_path)
+    assert store.describe().shape == SHAPES[name]
+    turns = {"turn": 3, "pair": 2, "message": 1}[store.describe().unit]
+    said = [Said("user" if number % 2 == 0 else "assistant", f"m{number}") for number in range(turns)]
+    store.run(store.dialect.append("s", said))
+    found = store.run(store.dialect.read("s"))
+    assert [(one.role, one.content) for one in found] == [(one.role, one.content) for one in said]
+    store.run(store.dialect.clear("s"))
+    assert store.run(store.dialect.read("s")) == []
+    store.close()
+
+
+def test_what_is_callable_is_offered(subject: Any, tmp_path: Path) -> None:
+    operations = subject(shapes.lists, tmp_path).describe().operations
+    assert operations >= {"key", "expected_version", "undo", "trim", "save_snapshot", "rollback", "replace", "latest"}
+    assert "save_snapshot" not in subject(shapes.pairs, tmp_path).describe().operations
+
+
+def test_half_a_pair_of_snapshot_operations_is_not_offered(subject: Any) -> None:
+    class Half(memory.LockedLists):
+        def save_snapshot(self, session_id: str) -> str:
+            return "x"
+
+    def factory(where: Path) -> Half:
+        return Half()
+
+    assert "save_snapshot" not in subject(factory, Path()).describe().operations
+
+
+def test_a_parameter_that_names_the_session_is_no_key(subject: Any, tmp_path: Path) -> None:
+    """LlamaIndex calls the session `key`."""
+    assert "key" not in subject(shapes.llamaindex, tmp_path).describe().operations
+
+
+def test_an_awaited_store_is_known_by_its_append() -> None:
+    awaited, blocking = memory.AwaitedLists(), memory.LockedLists()
+    shape = shape_of(awaited)
+    assert shape is not None
+    assert is_awaited(awaited, shape)
+    assert not is_awaited(blocking, shape)
+
+
+def test_what_has_no_shape_has_none() -> None:
+    assert shape_of(object()) is None
+    assert shape_of(SimpleNamespace(add_messages=print)) is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"role": "user", "content": "hi"},
+        ("user", "hi"),
+        SimpleNamespace(role="user", content="hi"),
+        SimpleNamespace(type="human", content="hi"),
+        SimpleNamespace(role=SimpleNamespace(value="user"), content="hi"),
+    ],
+)
+def test_messages_of_every_form_are_read(raw: Any) -> None:
+    assert (seen(raw).role, seen(raw).content) == ("user", "hi")
+
+
+def test_fields_are_those_that_a_message_carries() -> None:
+    assert seen({"role": "user", "content": "x", "name": None}) == Seen("user", "x", {"name": None})
+
+
+def test_what_is_no_message_is_an_error() -> None:
+    with pytest.raises(TypeError, match="no role and content"):
+        seen(7)
+
+
+def test_checkpoint_ids_made_later_sort_later() -> None:
+    made = [new_id() for _ in range(500)]
+    assert made == sorted(made)
+    assert len(set(made)) == 500
+
+
+def test_an_operation_over_a_blocking_store_never_suspends(subject: Any, tmp_path: Path) -> None:
+    store = subject(shapes.lists, tmp_path)
+    coroutine: Coroutine[Any, Any, Any] = store.dialect.append("s", [Said("user", "x")])
+    drive(coroutine)  # raises if it suspends
+    with pytest.raises(RuntimeError):
+        drive(asyncio.sleep(0))
