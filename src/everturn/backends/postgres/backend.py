@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
-
 from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
+from everturn.backends import listings
 from everturn.backends.findings import Examination, Finding, say
-from everturn.backends.postgres import checks, examination, listing, moves, reads, requests, schema, statements, verify
+from everturn.backends.postgres import checks, examination, moves, reads, requests, schema, statements, verify
 from everturn.backends.postgres.batches import Batches
 from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
 from everturn.backends.postgres.requests import PlainAppend
@@ -137,18 +136,19 @@ class PostgresBackend:
         return reads.changes(await self._ask("changes", (self._namespace, session_id, limit, self._now()), deadline))
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        token = listing.token_of(page, order)
+        token = listings.token_of(page, order)
         if token.by_change and token.is_first:
             ((began,),) = await self._ask("began", (self._now(),), deadline)
-            token = msgspec.structs.replace(token, began=began)
+            token = listings.begun(token, began)
         name = "sessions_by_change" if token.by_change else "sessions_by_name"
-        parameters = (self._namespace, *listing.parameters(token, prefix, limit), self._now())
-        return listing.page_of(await self._ask(name, parameters, deadline), token, limit)
+        bounds = (prefix, listings.beyond(prefix), token.session_id, token.bound)
+        rows = await self._ask(name, (self._namespace, *bounds, limit, self._now()), deadline)
+        return listings.page_of(rows, token, limit)
 
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        pattern, before = listing.pattern_for(text), (LAST, LAST)
+        pattern, before = listings.pattern_for(text), (LAST, LAST)
         while True:
             parameters = (self._namespace, session_id, pattern, *before, FOUND_AT_ONCE, self._now())
             rows = await self._ask("find", parameters, deadline)

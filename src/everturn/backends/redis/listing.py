@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from everturn.backend import Order, Query
+from everturn.backends import listings
 from everturn.backends.redis import faults, scripts
 from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.lines import where
@@ -53,7 +53,7 @@ async def sessions(
         prefix.encode()
     except UnicodeEncodeError:
         raise InvalidInput("has a lone surrogate, which no id has", path="prefix") from None
-    token = _Token(past="") if page is None else _read_token(page)
+    token = _Token(past="") if page is None else listings.read(page, _Token)
     if token.past is not None:
         past = token.past.encode()
         ids = await _few(sender, names, prefix, deadline)
@@ -61,7 +61,7 @@ async def sessions(
             following = sorted((name for name in ids if name.encode() > past), key=str.encode)
             infos = await _infos(sender, names, following[:limit], now, deadline)
             more = len(following) > limit
-            return Page(infos, _write_token(_Token(past=following[limit - 1])) if more else None)
+            return Page(infos, listings.write(_Token(past=following[limit - 1])) if more else None)
         token = _Token()
     return await _many(sender, names, prefix, limit, token, now, deadline)
 
@@ -90,7 +90,7 @@ async def _many(
     infos = await _infos(sender, names, names_found[:limit], now, deadline)
     if token.master == DONE and len(found) <= limit:
         return Page(infos, None)
-    return Page(infos, _write_token(_Token(None, names_found[limit:], token.master, token.cursor)))
+    return Page(infos, listings.write(_Token(None, names_found[limit:], token.master, token.cursor)))
 
 
 async def _scan(sender: Sender, names: Names, prefix: str, token: _Token, deadline: float) -> tuple[_Token, list[str]]:
@@ -127,17 +127,6 @@ async def _infos(
     return tuple(found)
 
 
-def _write_token(token: _Token) -> str:
-    return urlsafe_b64encode(msgspec.json.encode(token)).decode()
-
-
-def _read_token(page: str) -> _Token:
-    try:
-        return msgspec.json.decode(urlsafe_b64decode(page.encode()), type=_Token)
-    except (ValueError, msgspec.MsgspecError):
-        raise InvalidInput("is not the `next` of a page in this order", path="page") from None
-
-
 async def find(
     sender: Sender,
     names: Names,
@@ -153,7 +142,7 @@ async def find(
             "Redis has no index to search all sessions by; name a session_id, or go through sessions() one by one, or "
             "use SQLite or PostgreSQL"
         )
-    needle = fold(msgspec.json.encode(text)[1:-1].decode()).encode()
+    needle = fold(listings.spelled(text)).encode()
     found = await collect(sender, names.keys(session_id), Query(session_id), now, deadline)
     for row in reversed(rows_of(found, None)):
         if needle in row[3].lower() and not take(session_id, row):

@@ -61,7 +61,7 @@ SELECT session_id, life, version, messages, last_seq, bytes,
        created_at, changed_at, ttl, expires_at, forked_from
   FROM sessions s
  WHERE namespace = :namespace AND ended = 0 AND session_id > :past AND session_id >= :prefix AND (:beyond IS NULL OR session_id < :beyond)
-   AND (expires_at IS NULL OR expires_at > :now) AND changed_at >= :since
+   AND (expires_at IS NULL OR expires_at > :now) AND changed_at >= :bound
  ORDER BY session_id LIMIT :limit
 
 -- sessions_by_change: a page with the latest changed first
@@ -70,7 +70,7 @@ SELECT session_id, life, version, messages, last_seq, bytes,
        (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
        created_at, changed_at, ttl, expires_at, forked_from
   FROM sessions s
- WHERE namespace = :namespace AND ended = 0 AND (changed_at, session_id) < (:before, :past)
+ WHERE namespace = :namespace AND ended = 0 AND (changed_at, session_id) < (:bound, :past)
    AND session_id >= :prefix AND (:beyond IS NULL OR session_id < :beyond)
    AND (expires_at IS NULL OR expires_at > :now)
  ORDER BY changed_at DESC, session_id DESC LIMIT :limit
