@@ -11,6 +11,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStoreBackendError
+from everturn.testing.servers import wait_until
 from tests.contract.speech import say, words
 
 
@@ -126,3 +127,24 @@ def test_whatever_writes_a_time_of_a_session_writes_its_step(
             change()
             assert beside.execute(wrong).fetchall() == []  # type: ignore[arg-type]  # the schema is the test's own
         assert beside.execute(f"SELECT count(*) FROM {schema}.sessions WHERE NOT ended").fetchone() == (9,)  # type: ignore[arg-type]
+
+
+def test_a_batch_looks_at_its_own_sessions_only(url: str, schema: str, beside: psycopg.Connection[Any]) -> None:
+    looked_at = f"""
+        SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables
+         WHERE schemaname = '{schema}' AND relname = 'sessions'
+    """
+
+    async def say_to(count: int) -> None:
+        async with await everturn.open_async(url) as store:
+            await asyncio.gather(*[store.save_context(f"s{number}", "1", "2") for number in range(count)])
+
+    def looks() -> int:
+        (found,) = beside.execute(looked_at).fetchone() or (0,)  # type: ignore[arg-type]
+        return int(found)
+
+    asyncio.run(say_to(3000))
+    before = looks()
+    asyncio.run(say_to(20))  # a server process says what it did when it ends, at the latest
+    wait_until(lambda: looks() > before, "the statistics arrive")
+    assert looks() - before < 1000

@@ -217,10 +217,12 @@ CREATE TYPE everturn.placed_v1 AS (
 
 -- The same for many different sessions, named in byte order, in one go: rows are written as sets, not one after the other.
 -- `p_owners` says for each body whose it is. Those that are no such change are made like any other.
+-- Sessions are found one by one, through an index, whatever the planner takes the table for: it keeps the plan it made
+-- when there were few, and a join of names would go over all sessions for each batch.
 CREATE FUNCTION everturn.append_many_v1(
     p_namespace text, p_session_ids text[], p_calls text[], p_counts text, p_sizes text, p_ttl double precision,
     p_bodies text[], p_checksums text, p_owners text, p_patience integer, p_now double precision
-) RETURNS SETOF everturn.placed_v1 LANGUAGE plpgsql AS $$
+) RETURNS SETOF everturn.placed_v1 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     at       double precision;
     places   bigint[];
@@ -234,9 +236,11 @@ BEGIN
       WHERE t.namespace = p_namespace AND t.session_id = ANY (p_session_ids) AND NOT t.ended
       ORDER BY t.session_id FOR UPDATE;
     at := everturn.now_v1(p_now);
-    WITH asked AS (
-        SELECT * FROM unnest(p_session_ids, p_calls, p_counts::bigint[], p_sizes::bigint[]) WITH ORDINALITY
-            AS a (session_id, call, count, size, place)
+    WITH asked AS MATERIALIZED (
+        SELECT a.*, (SELECT n.no FROM everturn.sessions n
+                      WHERE n.namespace = p_namespace AND n.session_id = a.session_id AND NOT n.ended) AS no
+          FROM unnest(p_session_ids, p_calls, p_counts::bigint[], p_sizes::bigint[]) WITH ORDINALITY
+               AS a (session_id, call, count, size, place)
     ), written AS (
         UPDATE everturn.sessions t
            SET version = t.version + 1, last_seq = t.last_seq + a.count, head = t.last_seq + a.count,
@@ -245,8 +249,7 @@ BEGIN
                changed_in = everturn.step_v1(greatest(at, t.changed_at)),
                expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
           FROM asked a
-         WHERE t.namespace = p_namespace AND t.session_id = a.session_id AND NOT t.ended AND t.head = t.last_seq
-           AND NOT everturn.is_over_v1(t.expires_at, at)
+         WHERE t.no = a.no AND t.head = t.last_seq AND NOT everturn.is_over_v1(t.expires_at, at)
         RETURNING a.place, a.call, a.count, t.head - a.count + 1 AS first, t.*
     ), turns AS (
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
