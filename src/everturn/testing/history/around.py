@@ -92,17 +92,18 @@ class _Naming:
     def _not_as_left(self, search: Search, read: Call) -> bool:
         units = search.units(read)
         missing, extra = _difference(search.model, [config.state for config in search.tried], units)
-        stale = False
         for unit in missing:
             kind = missing_kind(unit, read, self._last_seen)
-            stale = stale or kind == "stale"
             took = self._around(unit.begin, read)
             self._findings.add(kind, unit, partial(tell_missing, kind, unit, read, self._sights, took))
         for unit in extra:
             self._findings.add("resurrected", unit, partial(self._tell_extra, unit, read))
         if not missing and not extra:
             self._findings.add("non_prefix", read, lambda: self._tell_unexplained(units, read))
-        return not stale
+        # What only this read saw, or did not see, is no place to go on from.
+        differs = any(self._last_seen.get(unit, -1) > read.end for unit in missing)
+        stays = not extra or any(self._last_seen.get(unit, -1) > read.end for unit in extra)
+        return stays and not differs
 
     def _tell_extra(self, unit: Unit, read: Call) -> Finding:
         without = [
@@ -140,19 +141,17 @@ class _Naming:
 
 
 def _difference(model: Model, states: list[State], units: tuple[Unit, ...]) -> tuple[list[Unit], list[Unit]]:
-    """What every state has and these units do not; what they have and no state has."""
+    """What these units lack, and what they have too much, compared with the state that is most like them."""
     seen = set(units)
-    always: dict[Unit, None] | None = None
-    ever: set[Unit] = set()
+    nearest: tuple[list[Unit], list[Unit]] | None = None
     for state in states[:_STATES]:
-        node, lo, hi, _ = state
-        visible = dict.fromkeys(node.above(hi))
+        must = state.node.above(state.hi)
         if (unseen := model.unseen_in(state)) is not None:
-            visible[unseen] = None
-        always = visible if always is None else {unit: None for unit in always if unit in visible}
-        possible = node.above(lo)
-        if WILD in possible:
-            possible = [*possible, *units]
-        ever.update(possible)
-    missing = [unit for unit in always or () if unit not in seen and unit is not WILD]
-    return missing, [unit for unit in units if unit not in ever]
+            must.append(unseen)
+        may = set(state.node.above(state.lo))
+        missing = [unit for unit in must if unit not in seen and unit is not WILD]
+        extra = [unit for unit in units if unit not in may] if WILD not in may else []
+        # Of two that are as near, the one that lacks something: a loss is the simpler story.
+        if nearest is None or (len(missing + extra), len(extra)) < (len(nearest[0] + nearest[1]), len(nearest[1])):
+            nearest = missing, extra
+    return nearest or ([], [])

@@ -44,6 +44,7 @@ class Finding(msgspec.Struct, frozen=True, eq=False):
     before: tuple[Call, ...] = ()  # reads that saw the right thing, or the other order, before
     after: tuple[Call, ...] = ()  # reads that saw it afterwards
     cause: Cause = ""
+    foreign: tuple[str, ...] = ()  # ids in it that nobody wrote
 
     @property
     def calls(self) -> list[Call]:

@@ -80,10 +80,13 @@ def _find(found: dict[str, Session], session: Session) -> tuple[Findings, bool]:
     past = look(session, session.past_reads, elsewhere, findings)
     find_missing(session, sights, findings, blame)
     before = find_misordered(session, [*sights, *past], findings, blame)
-    find_forks(session, blame.cleared(sights), findings, blame)
-    if not past and not any(change.destructive for change in session.changes):
-        return findings, True
-    decided = judge_around(session, blame.cleared(sights), blame.cleared(past), before, findings, blame)
+    sights, past = blame.cleared(sights), blame.cleared(past)
+    decided = True
+    if past or any(change.destructive for change in session.changes):
+        decided = judge_around(session, sights, past, before, findings, blame)
+        if decided:
+            return findings, True
+    find_forks(session, sights, findings)
     return findings, decided
 
 

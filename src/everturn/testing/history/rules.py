@@ -125,14 +125,13 @@ def find_missing(session: Session, sights: list[Sight], findings: Findings, blam
             since = sorted(there.values())
 
 
-def find_forks(session: Session, sights: list[Sight], findings: Findings, blame: Blame) -> None:
+def find_forks(session: Session, sights: list[Sight], findings: Findings) -> None:
     """Reads in one gap of which neither continues the other."""
     for _, _, inside in _gaps(session, sights):
         longest = max(inside, key=lambda sight: len(sight.units))
         for sight in inside:
             if longest.units[: len(sight.units)] != sight.units:
                 findings.add("non_prefix", sight.read, partial(_tell_fork, sight, longest))
-                blame.reads.add(sight.read)
 
 
 def _tell_fork(sight: Sight, longest: Sight) -> Finding:
@@ -147,7 +146,10 @@ def _tell_fork(sight: Sight, longest: Sight) -> Finding:
 
 
 def _there_since(session: Session, start: int, end: int, inside: list[Sight]) -> dict[Unit, int]:
-    """When each unit was there at the latest: it was acknowledged in this gap, or a read in this gap had it."""
+    """When each unit of this gap was there at the latest: it was acknowledged, or a read in this gap had it.
+
+    Units that began before it are left to the search: one that comes and goes may have been lost, or back.
+    """
     units = session.units
     first = bisect_right(units, start, key=_begin)
     last = bisect_left(units, end, key=_begin)
@@ -155,7 +157,7 @@ def _there_since(session: Session, start: int, end: int, inside: list[Sight]) ->
     for sight in inside:
         when = sight.read.end
         for unit in sight.units:
-            if when < there.get(unit, NEVER):
+            if unit.begin > start and when < there.get(unit, NEVER):
                 there[unit] = when
     return there
 

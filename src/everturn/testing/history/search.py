@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain, combinations
+from typing import TypeAlias
 
 from everturn.testing.history.calls import NEVER, Call, Session, Unit
 from everturn.testing.history.order import Before
@@ -23,6 +24,8 @@ _AT_ONCE = 1_000
 _IN_ALL = 50_000
 _PER_CALL = 5
 _UNDER_WAY = 8  # calls of which each may have happened or not, after losing track
+
+Presents: TypeAlias = dict[Config, None]
 
 _USES = frozenset({"rollback", "read"})  # what uses a snapshot
 
@@ -59,7 +62,8 @@ class Search:
         unit_of = {call: unit for unit in units for call in unit.calls if call.outcome != "fail"}
         trims = any(change.f == "trim" for change in session.changes)
         self._choices = trims or session.unordered
-        self.model = Model(unit_of, unseen, named, trims=trims, exact=exact)
+        doubtful = [unit for unit in session.units if not unit.failed and not unit.acknowledged and unit not in seen]
+        self.model = Model(unit_of, unseen, named, doubtful=doubtful, trims=trims, exact=exact)
         # How often each snapshot is still to be used; one that never is need not be taken.
         self._uses = Counter(call.snapshot for call in (*session.changes, *self._units_of) if call.f in _USES)
         changes = [change for change in session.changes if change.f != "snapshot" or self._uses[change.snapshot]]
@@ -68,8 +72,9 @@ class Search:
         self._finished: set[Unit] = set()  # units whose call is over
         self._pending: dict[Call, None] = {}  # changes under way
         self._reading: dict[Call, tuple[Unit, ...]] = {}  # reads under way
-        self.configs: set[Config] = {self.model.start()}  # none: the track is lost
-        self.tried: set[Config] = set()
+        # Dicts, for sets have no order of their own: the same history must get the same verdict.
+        self.configs: Presents = {self.model.start(): None}  # none: the track is lost
+        self.tried: Presents = {}
         self.gave_up = False
 
     def stuck(self) -> Iterator[Call]:
@@ -111,9 +116,9 @@ class Search:
             units = self._units_of[call]
             written = {write for unit in units for write in unit.calls if write in self._pending}
             accepted = self.model.read(config, call, self.model.seen(units), config.snapshots)
-            self.configs = {accepted._replace(done=accepted.done | written)}
+            self.configs = {accepted._replace(done=accepted.done | written): None}
         else:
-            self.configs = set(self.model.apply(config, call)) or self.configs
+            self.configs = dict.fromkeys(self.model.apply(config, call)) or self.configs
         self._drop(call)
 
     # --- calls begin and end -----------------------------------------------------------------------------------
@@ -121,21 +126,21 @@ class Search:
     def _begin(self, call: Call) -> None:
         if call.f != "read":
             self._pending[call] = None
-            self.configs = {self.model.begin(config, call) for config in self.configs}
+            self.configs = {self.model.begin(config, call): None for config in self.configs}
         elif self.configs:
             self._reading[call] = self._units_of[call]
-            self.configs = {settled for config in self.configs for settled in self._settle(config)}
+            self.configs = {settled: None for config in self.configs for settled in self._settle(config)}
 
     def _end(self, call: Call) -> bool:
         if not self.configs or (call.f == "read" and call not in self._reading):
             self._drop(call)
             self._find_track()
             return True
-        reached = {config for config in self.configs if call in config.done}
+        reached: Presents = {config: None for config in self.configs if call in config.done}
         if len(reached) < len(self.configs):
             ahead = [config for config in self.configs if call not in config.done]
             straight = self._straight(ahead[0], call) if len(ahead) == 1 else None
-            reached |= {straight} if straight else self._explore(ahead, call)
+            reached |= {straight: None} if straight else self._explore(ahead, call)
         if not reached:
             return False
         self.configs = reached
@@ -158,11 +163,11 @@ class Search:
                 self._uses[gone.snapshot] -= 1
                 if not self._uses[gone.snapshot]:
                     unused.add(gone.snapshot)
-        self.configs = {_forget(config, over, unused) for config in self.configs}
+        self.configs = {_forget(config, over, unused): None for config in self.configs}
 
     def _lose_track(self) -> None:
         """Forget all that is known of the present."""
-        self.configs = set()
+        self.configs = {}
         self._reading.clear()
         self.model.forget_snapshots()
         # Calls that may never end may have happened or not, and been undone again.
@@ -175,7 +180,7 @@ class Search:
         pending = [call for call in self._pending if call.end != NEVER]
         if not self.configs and len(pending) <= _UNDER_WAY:
             happened = chain.from_iterable(combinations(pending, count) for count in range(len(pending) + 1))
-            self.configs = {self.model.unknown(self._pending, frozenset(calls)) for calls in happened}
+            self.configs = {self.model.unknown(self._pending, frozenset(calls)): None for calls in happened}
 
     # --- the calls under way take effect -----------------------------------------------------------------------
 
@@ -212,18 +217,18 @@ class Search:
             (config,) = settled
         return config if goal in config.done else None
 
-    def _explore(self, configs: list[Config], goal: Call) -> set[Config]:
+    def _explore(self, configs: list[Config], goal: Call) -> Presents:
         """Every present in which `goal` has just taken effect, from calls under way in any order."""
-        reached: set[Config] = set()
-        tried = self.tried = set(configs)
+        reached: Presents = {}
+        tried = self.tried = dict.fromkeys(configs)
         while configs:
             config = configs.pop()
             for call in self._possible(config, goal):
                 for after in self._apply(config, call):
                     if goal in after.done:
-                        reached.add(after)
+                        reached[after] = None
                     elif after not in tried:
-                        tried.add(after)
+                        tried[after] = None
                         configs.append(after)
             self._left -= 1
             if len(tried) + len(reached) > _AT_ONCE:

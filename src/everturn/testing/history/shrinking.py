@@ -33,8 +33,7 @@ def shrink(finding: Finding, around: list[Call], kinds: Kinds) -> list[Call]:
 def project(calls: list[Call], finding: Finding) -> list[Event]:
     """The events of these calls alone: reads have only what these calls wrote, or what the finding is about."""
     wrote = {value for call in calls for value in call.values if call.f in {"append", "replace"}}
-    if finding.cause == "unknown":
-        wrote.update(finding.values)
+    wrote.update(finding.foreign)
     events = [
         event
         if call.f != "read" or event.values is None

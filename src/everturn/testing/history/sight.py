@@ -83,7 +83,10 @@ class _Looking:
             unit = self._written.get(value)
             if unit is None:
                 other = self._elsewhere(value)
-                self._note("phantom", (value,), read, other, cause="elsewhere" if other else "unknown")
+                if other is None:
+                    self._note("phantom", (value,), read, cause="unknown", foreign=(value,))
+                else:
+                    self._note("phantom", (value,), read, other, cause="elsewhere")
             else:
                 places.setdefault(unit, []).append((place, unit.values.index(value)))
         units = []
@@ -113,7 +116,16 @@ class _Looking:
         elif found[-1][0] - first != size - 1:
             gap = next(place for (place, _), (then, _) in pairwise(found) if then != place + 1) + 1
             inside = self._written.get(read.values[gap])
-            self._note("torn", unit.values, read, unit, cause="inside", others=inside.calls if inside else ())
+            foreign = () if inside else (read.values[gap],)
+            self._note(
+                "torn",
+                unit.values,
+                read,
+                unit,
+                cause="inside",
+                others=inside.calls if inside else (),
+                foreign=foreign,
+            )
 
     def _note(
         self,
@@ -124,10 +136,12 @@ class _Looking:
         *,
         cause: Cause = "",
         others: tuple[Call, ...] = (),
+        foreign: tuple[str, ...] = (),
     ) -> None:
         wrote = (*unit.calls, *others) if unit else ()
         about = values if cause == "elsewhere" else unit or values
-        self._findings.add(kind, about, lambda: Finding(kind, values, read=read, wrote=wrote, cause=cause))
+        found = Finding(kind, values, read=read, wrote=wrote, cause=cause, foreign=foreign)
+        self._findings.add(kind, about, lambda: found)
 
 
 def _begin(unit: Unit) -> int:

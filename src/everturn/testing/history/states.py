@@ -12,7 +12,9 @@ states. Where a call leaves a choice, the model keeps the choice open instead of
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from everturn.testing.history.calls import NEVER, Call, Unit
@@ -67,12 +69,16 @@ class Node:
 
 
 class State(NamedTuple):
-    """What a read would see: the path above a floor between `lo` and `hi`, if there is no `dirt`."""
+    """What a read would see: the path above a floor between `lo` and `hi`, if there is no `dirt`.
+
+    `dirt` is the place of the latest unit among those that no read ever saw, `heap` how many messages they are.
+    """
 
     node: Node
     lo: int = 0
     hi: int = 0
     dirt: int | None = None
+    heap: int = 0
 
 
 # The snapshots that are known and still to be used, by name. Few, so looking through them is quick.
@@ -99,19 +105,29 @@ class Model:
     """What calls make of a state. `unseen` are the units that were acknowledged and that no read ever saw.
 
     When `exact`, each present knows what its snapshots keep. Otherwise it is left open until one is used, which
-    makes fewer presents and lets a little more pass.
+    makes fewer presents and lets a little more pass. `doubtful` are units that neither a read nor their caller saw:
+    they need not be there, and may be what a trim counted.
     """
 
     def __init__(
-        self, unit_of: dict[Call, Unit], unseen: set[Unit], snapshots: set[str], *, trims: bool, exact: bool
+        self,
+        unit_of: dict[Call, Unit],
+        unseen: set[Unit],
+        snapshots: set[str],
+        *,
+        doubtful: list[Unit],
+        trims: bool,
+        exact: bool,
     ) -> None:
         self.root = Node()
         self.unit_of = unit_of
         self.unseen = unseen
+        self._doubtful = [unit.begin for unit in doubtful]
+        self._doubt = list(accumulate((len(unit.values) for unit in doubtful), initial=0))
         self._trims = trims
         self._exact = exact
         self._dirt: dict[tuple[Node, int], Unit] = {}  # who it is; not part of a state, for reads cannot tell
-        self._kept: dict[str, set[State]] = {name: set() for name in snapshots}
+        self._kept: dict[str, dict[State, None]] = {name: {} for name in snapshots}
 
     def start(self) -> Config:
         return Config(State(self.root))
@@ -184,15 +200,16 @@ class Model:
                 return [Config(self._wild(), snapshots, done)]
 
     def _spoil(self, state: State, call: Call, place: int) -> State:
+        unit = self.unit_of[call]
         place = max(place, state.dirt or 0)
-        self._dirt[state.node, place] = self.unit_of[call]
-        return state._replace(dirt=place)
+        self._dirt[state.node, place] = unit
+        return state._replace(dirt=place, heap=state.heap + len(unit.values) if self._trims else 0)
 
     def _append(self, state: State, unit: Unit) -> list[State]:
-        node, lo, hi, dirt = state
+        node = state.node
         if unit in node.keyed:
             return [state]  # a retry of what is there, hidden or not
-        appended = State(node.child(unit), lo, hi, dirt)
+        appended = state._replace(node=node.child(unit))
         return [state, appended] if unit.retries and node.wild else [appended]
 
     def _trimmed(self, config: Config, call: Call) -> list[Config]:
@@ -200,11 +217,14 @@ class Model:
         state, snapshots, done, waiting = config
         done |= {call}
         depth = state.node.depth
-        after = [Config(_trim(state, call), snapshots, done, waiting)]
+        doubt = self._doubt[bisect_right(self._doubtful, call.end)]
+        after = [Config(_trim(state, call, doubt), snapshots, done, waiting)]
         for height in {place for _, place in waiting if place < depth}:
             below = frozenset(pair for pair in waiting if pair[1] <= height)
-            trimmed = _trim(state._replace(dirt=max(height, state.dirt or 0)), call)
-            after.append(Config(trimmed, snapshots, done | {call for call, _ in below}, waiting - below))
+            heap = state.heap + sum(len(call.values) for call, _ in below)
+            trimmed = _trim(state._replace(dirt=max(height, state.dirt or 0), heap=heap), call, doubt)
+            if trimmed.dirt is None:
+                after.append(Config(trimmed, snapshots, done | {call for call, _ in below}, waiting - below))
         return after
 
     def kept(self, snapshots: Snapshots, name: str) -> list[tuple[State, Snapshots]]:
@@ -219,7 +239,7 @@ class Model:
     def _keep(self, snapshots: Snapshots, name: str, state: State) -> Snapshots:
         if self._exact:
             return frozenset(pair for pair in snapshots if pair[0] != name) | {(name, state)}
-        self._kept.setdefault(name, set()).add(state)
+        self._kept.setdefault(name, {})[state] = None
         return snapshots
 
     def _wild(self) -> State:
@@ -236,7 +256,7 @@ class Model:
 
     def match(self, state: State, units: tuple[Unit, ...]) -> State | None:
         """The state, with what was open in it decided, if a read can see these units in it; otherwise None."""
-        node, lo, hi, dirt = state
+        node, lo, hi, dirt, _ = state
         if dirt is not None:
             return None
         floor = node.depth - len(units)
@@ -249,25 +269,25 @@ class Model:
         return state if lo == hi else State(node, floor, floor)
 
 
-def _trim(state: State, call: Call) -> State:
+def _trim(state: State, call: Call, doubt: int) -> State:
     """Hide all but a suffix. The last unit stays; what fits into the limit already is left alone.
 
     A trim may be planned on what it read and hide that a moment later: appends that overlap it stay, and the limit
-    holds for what was acknowledged before it began.
+    holds for what was acknowledged before it began. `doubt` is how many messages may be there that nobody saw.
     """
-    node, lo, hi, dirt = state
+    node, lo, hi, dirt, heap = state
     depth, limit = node.depth, call.invoke.limit
     if limit is not None and limit <= 0:
         return State(node, lo, depth)
+    if limit is not None and _fits(node, lo, limit - heap - doubt):
+        return state
     if dirt is not None:
         if dirt == depth:  # the unseen unit is the last one, and stays
-            return State(node, lo, depth, dirt)
+            return State(node, lo, depth, dirt, heap)
         lo = max(lo, dirt)  # a state in which it is not hidden leads nowhere that this one does not
     elif lo == depth:
         return state
     if limit is not None:
-        if dirt is None and _fits(node, lo, limit):
-            return state
         lo = max(lo, _least_floor(node, lo, limit, call.begin))
     return State(node, lo, max(hi, depth - 1, lo))
 
