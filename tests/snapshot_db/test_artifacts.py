@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -160,7 +162,7 @@ def test_golden_diff_exits_as_diff_does(
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_git_diff_shows_the_rows_that_changed(database: Make, tmp_path: Path) -> None:
+def test_git_diff_shows_the_rows_that_changed(database: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the two lines of docs/snapshot-db.md."""
     folder = tmp_path / "repository"
     folder.mkdir()
@@ -170,8 +172,14 @@ def test_git_diff_shows_the_rows_that_changed(database: Make, tmp_path: Path) ->
         return subprocess.run(["git", *identity, *args], cwd=folder, capture_output=True, text=True, check=True).stdout
 
     git("init", "-q")
-    (folder / ".gitattributes").write_text("*.sqlite diff=sqlite\n")
-    git("config", "diff.sqlite.textconv", f"{sys.executable} -m everturn.cli golden show")
+    page = (Path(__file__).parents[2] / "docs" / "snapshot-db.md").read_text("utf-8")
+    (lines,) = (
+        block
+        for block in re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        if "git config" in block
+    )
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    subprocess.run(["bash", "-ec", lines], cwd=folder, check=True)
     shutil.copy(database(SCRIPT), folder / "a.sqlite")
     git("add", ".")
     git("commit", "-qm", "one")

@@ -1,0 +1,58 @@
+"""The memory of a chat bot, in SQLite: what was said, and snapshots to go back to."""
+
+import sqlite3
+import time
+
+TABLES = """
+    DROP TABLE IF EXISTS messages;
+    DROP TABLE IF EXISTS snapshots;
+    CREATE TABLE messages (
+        id INTEGER PRIMARY KEY, session TEXT NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL, created_at REAL NOT NULL
+    );
+    CREATE TABLE snapshots (
+        id TEXT PRIMARY KEY, session TEXT NOT NULL, label TEXT, last_message INTEGER NOT NULL, created_at REAL NOT NULL
+    );
+"""
+
+
+class MemoryManager:
+    """One connection to one file."""
+
+    def __init__(self, path):
+        self.db = sqlite3.connect(path)
+        if not self.db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'messages'").fetchone():
+            self.db.executescript(TABLES)
+
+    def close(self):
+        self.db.close()
+
+    def say(self, session, role, text):
+        with self.db:
+            self._put([(None, session, role, text, time.time())])
+
+    def history(self, session):
+        rows = self.db.execute("SELECT role, text FROM messages WHERE session = ? ORDER BY id", (session,))
+        return rows.fetchall()
+
+    def save_snapshot(self, session, label=None):
+        with self.db:
+            (count,) = self.db.execute("SELECT count(*) FROM snapshots").fetchone()
+            (last,) = self.db.execute("SELECT max(id) FROM messages WHERE session = ?", (session,)).fetchone()
+            snapshot = f"snap-{count + 1}"
+            self.db.execute(
+                "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)", (snapshot, session, label, last or 0, time.time())
+            )
+        return snapshot
+
+    def rollback(self, session, snapshot):
+        """Forget what was said after the snapshot: make the tables anew, and put back what stays."""
+        query = "SELECT last_message FROM snapshots WHERE id = ? AND session = ?"
+        (last,) = self.db.execute(query, (snapshot, session)).fetchone()
+        stays = self.db.execute("SELECT * FROM messages WHERE session <> ? OR id <= ?", (session, last)).fetchall()
+        self.db.executescript(TABLES)
+        with self.db:
+            self._put(stays)
+
+    def _put(self, messages):
+        """The one place that writes messages: that was the point of the refactoring."""
+        self.db.executemany("INSERT INTO messages VALUES (?, ?, ?, ?, ?)", messages)
