@@ -9,15 +9,15 @@ import everturn
 from everturn.testing.engines import factory as of_url
 
 
-async def sqlite(where: Path, ttl: float | None = None, timeout: float | None = None) -> Any:
+async def sqlite(where: Path, ttl: float | None = None, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the kit calls it so
     return await everturn.open_async(f"sqlite:///{where}/memory.db", **given(ttl, timeout))
 
 
-async def redis(where: Path, redis_url: str, ttl: float | None = None, timeout: float | None = None) -> Any:
+async def redis(where: Path, redis_url: str, ttl: float | None = None, timeout: float | None = None) -> Any:  # noqa: ASYNC109
     return await everturn.open_async(redis_url, namespace=where.name, warnings="off", **given(ttl, timeout))
 
 
-async def postgres(where: Path, postgres_url: str, ttl: float | None = None, timeout: float | None = None) -> Any:
+async def postgres(where: Path, postgres_url: str, ttl: float | None = None, timeout: float | None = None) -> Any:  # noqa: ASYNC109
     return await everturn.open_async(postgres_url, namespace=where.name, **given(ttl, timeout))
 
 
