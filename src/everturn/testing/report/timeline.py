@@ -97,7 +97,7 @@ def _moment(x: int, bottom: int, after: int, number: int) -> Html:
 
 def _lane(worker: str, top: int, width: int) -> Html:
     y = top + _NAME + _BAR // 2
-    name = tag("text", named(_cut(worker, 14)), tag("title", named(worker)), x=_LEFT, y=y + 4, class_="worker")
+    name = tag("text", _cut(named(worker), 14), tag("title", named(worker)), x=_LEFT, y=y + 4, class_="worker")
     return tag("g", name, tag("path", d=f"M{_LEFT} {top - _GAP // 2} H{width - _LEFT}", class_="lane"))
 
 
@@ -118,7 +118,7 @@ def _call(bar: _Bar, places: dict[int, int], y: int, right: int, violation: Viol
         tag("path", d=f"M{until} {y + _BAR // 2} H{right}", class_="tail") if outcome == "info" else None,
         tag("rect", x=x, y=y, width=max(until - x, 6), height=_BAR, rx=4, class_="bar"),
         tag("text", _symbol(bar, outcome), x=x + 5, y=y + 13, class_="symbol"),
-        tag("text", named(_cut(words, bar.room)), x=x, y=y - 5, class_="words"),
+        tag("text", _cut(named(words), min(bar.room, 60)), x=x, y=y - 5, class_="words"),
         *_drawn_chips(bar, x, y + _BAR, about),
         class_=" ".join(filter(None, ["call", *marks])),
     )
@@ -127,7 +127,7 @@ def _call(bar: _Bar, places: dict[int, int], y: int, right: int, violation: Viol
 def _drawn_chips(bar: _Bar, x: int, y: int, about: dict[str, None]) -> Iterator[Node]:
     letters = min(max(bar.room - 2, 6), 24)
     for place, (kind, value) in enumerate(_chips(bar, about)):
-        text = named(_cut(value, letters))
+        text = _cut(named(value), letters)
         top = y + place * _CHIP + 3
         box = tag("rect", x=x, y=top, width=len(text) * _LETTER + 10, height=_CHIP - 3, rx=7)
         yield tag("g", tag("title", named(value)), box, tag("text", text, x=x + 5, y=top + 12), class_=f"chip {kind}")

@@ -36,7 +36,7 @@ def outcome(report: RunReport) -> str:
     counts = {status: sum(clause.status == status for clause in report.clauses) for status in MEANING}
     offered = len(report.clauses) - counts["not_offered"]
     if report.exit_code == 0:
-        known = f", {counts['known']} of them known not to" if counts["known"] else ""
+        known = f" but {counts['known']} known not to" if counts["known"] else ""
         return f"{_clauses(offered)} offered, all hold{known}." if offered else "Nothing was offered."
     parts = [f"{counts[status]} {MEANING[status]}" for status in ("fail", "untested") if counts[status]]
     parts += [f"{len(report.complaints)} complaints about the run"] if report.complaints else []

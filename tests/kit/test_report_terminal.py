@@ -1,0 +1,121 @@
+"""The report on a terminal and in a log: what a person needs to act, in 80 columns, whatever text is in it."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from everturn.testing.report import Progress, terminal
+from everturn.testing.results import RunReport
+from tests.kit.report_tools import clause, everything, report, violations
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def printed(of: RunReport, *, tty: bool = False, width: int = 80) -> str:
+    out = io.StringIO()
+    terminal(of, Console(file=out, width=width, force_terminal=tty, highlight=False, markup=False, emoji=False))
+    return out.getvalue()
+
+
+def test_a_failure_tells_the_promise_what_happened_the_incident_and_how_to_replay() -> None:
+    text = printed(report(clause("fail", 1, violations()["lost"], detail="1 of 240 turns")))
+    assert (
+        text.splitlines()[8:]
+        == [
+            "broken: sequential.fail-1",
+            "  promise   What is promised.",
+            "  happened  1 of 240 turns",
+            "            lost: a, b: acknowledged, and a later read does not have it. No read",
+            "            ever had it.",
+            "            0.000 ms w  append a, b: ok after 0.000 ms",
+            "            0.000 ms r  read: saw nothing",
+            "  incident  What it would have caused.",
+            "  replay    everturn check x",
+            "",
+            "1 clause offered: 1 broken.",
+        ]
+        or text.splitlines()
+    )
+
+
+def test_there_is_a_table_by_layer() -> None:
+    text = printed(report(clause("pass", 1), clause("pass", 2), clause("untested", 3)))
+    assert re.search(r"layer +\| untested \| holds \| seconds", text)
+    assert re.search(r"sequential \| +1 \| +2 \|", text)
+
+
+def test_when_all_is_well_one_line_says_so() -> None:
+    assert printed(report(clause("pass", 1), clause("pass", 2))).endswith("2 clauses offered, all hold.\n")
+    assert printed(report(clause("pass"), clause("known"))).endswith(
+        "2 clauses offered, all hold but 1 known not to.\n"
+    )
+    assert printed(report(clause("not_offered"))).endswith("Nothing was offered.\n")
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_it_fits_into_80_columns(tty: bool) -> None:
+    for line in COLOURS.sub("", printed(everything(), tty=tty)).splitlines():
+        assert cell_len(line) <= 80, line
+
+
+def test_a_log_is_plain_also_when_it_is_wide() -> None:
+    text = printed(everything(), width=10_000)
+    assert "\x1b" not in text
+    assert max(map(cell_len, text.splitlines())) <= 80
+    assert not re.search(r"[ \t]+$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_hostile_text_is_shown_and_not_obeyed(tty: bool) -> None:
+    text = COLOURS.sub("", printed(everything(), tty=tty))
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", text)
+    assert "U+001B" in text
+
+
+def test_only_the_first_stories_of_a_clause_are_told_here() -> None:
+    text = printed(report(clause("fail", 1, *violations().values())))
+    assert "... and 6 more; --html and --json have them" in text
+
+
+# --- while it runs -------------------------------------------------------------------------------------------------
+
+
+def watched(*, tty: bool) -> str:
+    out = io.StringIO()
+    clauses = everything().clauses
+    with Progress(Console(file=out, force_terminal=tty, width=80), total=len(clauses)) as progress:
+        for done in clauses:
+            progress.begin(done.id, done.layer)
+            progress.end(done)
+        progress.begin("crash.last", "crash")
+        progress.end(clause("pass"))
+    return out.getvalue()
+
+
+def test_in_a_log_each_layer_is_a_line_of_letters() -> None:
+    assert watched(tty=False) == "sequential   FFuk.-\ncrash        .\n"
+
+
+def test_on_a_terminal_failures_show_at_once_and_the_bar_goes_away() -> None:
+    text = COLOURS.sub("", watched(tty=True))
+    assert "broken: sequential.fail-1" in text
+    assert "untested: sequential.untested-1" in text
+    assert text.endswith("\x1b[2K")  # the line of the bar, erased
+
+
+def test_a_run_that_is_interrupted_leaves_the_terminal_as_it_was() -> None:
+    out = io.StringIO()
+
+    def interrupted() -> None:
+        with Progress(Console(file=out, force_terminal=True), total=3) as progress:
+            progress.begin("a", "sequential")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")  # the cursor shows again
