@@ -77,6 +77,20 @@ def test_an_earlier_version_is_extended_again_and_again(target: Place, beside: A
         assert_alike(beside, there, "a")
 
 
+def test_what_was_deleted_or_taken_back_in_the_source_goes_from_the_target(target: Place, beside: Any) -> None:
+    there = target.open()
+    say(beside, "a", "1", "2")
+    snapshot = beside.save_snapshot("a")
+    beside.clear("a")
+    everturn.copy(beside, there)
+    assert (there.info("a").snapshots, there.info("a").undo_steps) == (1, 1)
+    beside.delete_snapshot("a", snapshot)
+    beside.undo("a")
+    assert everturn.copy(beside, there).extended == 1
+    assert (there.info("a").snapshots, there.info("a").undo_steps) == (0, 0)
+    assert_alike(beside, there, "a")
+
+
 def test_what_the_target_has_reclaimed_does_not_come_back_and_is_not_missed(target: Place, beside: Any) -> None:
     there = target.open()
     say(beside, "a", "1")
@@ -259,6 +273,26 @@ def test_who_erases_it_in_the_last_moment_gets_it_anew(target: Place, beside: An
     assert (report.ok, report.verified) == (True, 1)
     assert_alike(beside, there, "a")
     assert there.verify().ok
+
+
+def test_who_puts_a_twin_in_its_place_in_the_last_moment_keeps_it(target: Place, beside: Any, steps: None) -> None:
+    """A twin: of the same life, at the same version, by another change."""
+    there = target.open()
+    say(beside, "a", "1")
+    with everturn.open("sqlite://") as elsewhere:
+        everturn.copy(beside, elsewhere)
+        say(elsewhere, "a", "the twin")
+        say(beside, "a", "2")
+        everturn.copy(beside, there)
+        say(beside, "a", *map(str, range(20)))
+
+        def swap() -> None:
+            there.erase("a")
+            everturn.copy(elsewhere, there)
+
+        report = everturn.copy(beside, meddled(there, swap))
+    assert "different ways" in report.conflicts[0][1]
+    assert [message.content for message in there.get_history("a")] == ["1", "the twin"]
 
 
 def test_an_answer_that_is_lost_is_found_again(target: Place, beside: Any, steps: None) -> None:
