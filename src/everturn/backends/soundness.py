@@ -1,0 +1,74 @@
+"""Says what is wrong with all that is stored of a session: bad checksums, gaps, pointers that point nowhere.
+
+Pure, and the same for every engine; how the parts are fetched, and what else an engine keeps, is its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from everturn import codec
+from everturn.errors import CorruptEntry
+from everturn.model import MESSAGE, Problem
+from everturn.rules import Jump, State, minus, reach
+
+
+class Stored(msgspec.Struct):
+    """A session without its entries, as it is stored."""
+
+    session_id: str
+    version: int
+    last_seq: int
+    jumps: Sequence[Jump]  # newest first
+    roots: Sequence[tuple[State, str]]  # the states it can return to, with what to call them
+    remembered: Sequence[State]  # those of earlier versions that can still be read
+    versions: Sequence[int]  # of the changes there are, in order
+
+
+def examine(stored: Stored, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, str], list[Problem]]:
+    """The kinds of the entries there are, by seq, and what is wrong. The rows are EntryRows, in order, or begin so."""
+    name = stored.session_id
+    kinds: dict[int, str] = {}
+    problems: list[Problem] = []
+    for seq, created_at, checksum, body, kind, *_ in rows:
+        kinds[seq] = kind
+        try:
+            codec.decode(name, kind, seq, created_at, checksum, body)
+        except CorruptEntry as exc:
+            problems.append(Problem(name, seq, str(exc)))
+    for seq, after in stored.jumps:
+        if not 0 <= after < seq <= stored.last_seq:
+            problems.append(Problem(name, seq, f"its jump leads to {after}, which is not before it"))
+    messages = [seq for seq, kind in kinds.items() if kind == MESSAGE]
+    for state, called in stored.roots:
+        problems += (Problem(name, None, f"{called}: {wrong}") for wrong in _wrong_with(state, stored, messages))
+    problems += _gaps(stored, kinds)
+    versions = list(stored.versions)
+    if not versions or versions != list(range(versions[0], stored.version + 1)):
+        problems.append(Problem(name, None, f"the change log does not lead to version {stored.version}"))
+    return kinds, problems
+
+
+def _wrong_with(state: State, stored: Stored, messages: list[int]) -> Iterator[str]:
+    """`messages` are the seqs of all there are, in order."""
+    if not 0 <= state.head <= stored.last_seq:
+        yield f"it points to entry {state.head}, but the log ends at {stored.last_seq}"
+        return
+    if not 0 <= state.cleared <= state.floor <= state.head or any(seq > state.floor for seq in state.kept):
+        yield f"it hides entries up to {state.cleared} and {state.floor}, which is not possible at {state.head}"
+    shown = reach([state], stored.jumps).whole
+    count = sum(bisect_right(messages, last) - bisect_left(messages, first) for first, last in shown)
+    if count != state.messages:
+        yield f"it shows {count} messages, but had {state.messages} when it was written"
+
+
+def _gaps(stored: Stored, kinds: dict[int, str]) -> Iterator[Problem]:
+    states = [state for state, _ in stored.roots]
+    must = reach([*states, *stored.remembered], stored.jumps).whole
+    for first, last in minus(must, [(seq, seq) for seq in kinds]):
+        what = "the entry is missing" if first == last else f"the entries from here to {last} are missing"
+        yield Problem(stored.session_id, first, what)
