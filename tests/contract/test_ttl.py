@@ -170,6 +170,16 @@ def test_set_ttl_gives_a_session_a_time_of_its_own(store: Any, clock: Clock) -> 
     assert (words(store, "a"), words(store, "b")) == ([], ["2"])
 
 
+def test_times_are_floats_whatever_they_were_given_as(brief: tuple[Any, Clock]) -> None:
+    store, _ = brief
+    say(store, "a", "1")
+    snapshot = store.save_snapshot("a")
+    info, (change, _) = store.info("a"), store.changes("a")
+    times = [info.created_at, info.changed_at, info.ttl, info.expires_at, store.state("a").ttl]
+    times += [snapshot.created_at, store.list_snapshots("a")[0].created_at, change.created_at]
+    assert {type(time) for time in times} == {float}
+
+
 def test_set_ttl_none_lets_it_live(brief: tuple[Any, Clock]) -> None:
     store, clock = brief
     say(store, "a", "1")

@@ -15,13 +15,18 @@ from everturn.rules import State
 BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
 
 
+# In JSON a float may look like an int: SessionInfo's times and TTL are read as what they are, and so is a snapshot's.
+_Facts = tuple[str, str, int, int, int, int, int, int, float, float, float | None, float | None, str | None]
+_Snapshot = tuple[str, str | None, int, int, float]
+
+
 class _About(msgspec.Struct, frozen=True):
     """The last row of read_v1."""
 
     status: str
-    facts: list[Any] | None = None
+    facts: _Facts | None = None
     state: tuple[int, int, int, tuple[int, ...], int] | None = None
-    snapshots: list[Any] | None = None
+    snapshots: list[_Snapshot] | None = None
     first_missing: int = 0
     cut: bool = False
 
