@@ -737,12 +737,15 @@ class Walk(RuleBasedStateMachine):
 
     @rule(namespace=st.sampled_from(NAMESPACES), limit=st.integers(1, 3), order=st.sampled_from([None, "recent"]))
     def page_through_sessions(self, namespace: str, limit: int, order: Any) -> None:
+        self.agree_on_pages(self.stores[namespace, 0], namespace, limit, order)
+
+    def agree_on_pages(self, store: MemoryStore, namespace: str, limit: int, order: Any) -> None:
         model = self.models[namespace]
         live = sorted((name for name in model.sessions if model.live(name)), key=str.encode)
         listed: list[everturn.SessionInfo] = []
         page = None
         while True:
-            found = self.stores[namespace, 0].sessions(limit=limit, page=page, order=order)
+            found = store.sessions(limit=limit, page=page, order=order)
             listed += found.sessions
             if (page := found.next) is None:
                 break
@@ -753,7 +756,7 @@ class Walk(RuleBasedStateMachine):
             times = [session.changed_at for session in listed[: len(live)]]
             assert times == sorted(times, reverse=True)
         with_prefix = [name for name in live if name.startswith("a")]
-        assert [session.session_id for session in self.stores[namespace, 1].sessions("a").sessions] == with_prefix
+        assert [session.session_id for session in store.sessions("a").sessions] == with_prefix
 
     @rule(place=places, which=numbers)
     def a_lost_row_is_noticed(self, place: tuple[str, str], which: int) -> None:

@@ -72,6 +72,8 @@ class Stored:
     kind: str
     body: bytes
     checksum: int
+    turn: int = 0
+    created_at: float = 0.0
 
 
 class Door(Protocol):

@@ -21,23 +21,27 @@ class PostgresDoor:
         self._beside = beside
 
     def _sql(self, statement: str, **values: Any) -> Any:
-        statement = statement.replace(":no", "(SELECT no FROM everturn.sessions WHERE session_id = %(name)s)")
+        it = "namespace = '' AND session_id = %(name)s AND NOT ended"
+        statement = statement.replace(":no", f"(SELECT no FROM everturn.sessions WHERE {it})")
         return self._beside.execute(statement, values)
 
     def entry(self, session_id: str, seq: int) -> Stored:
-        select = "SELECT kind, body, checksum FROM everturn.entries WHERE session = :no AND seq = %(seq)s"
-        kind, body, checksum = self._sql(select, name=session_id, seq=seq).fetchone()
-        return Stored(kind, body.encode(), checksum)
+        columns = "kind, body, checksum, turn, created_at"
+        select = f"SELECT {columns} FROM everturn.entries WHERE session = :no AND seq = %(seq)s"
+        kind, body, *rest = self._sql(select, name=session_id, seq=seq).fetchone()
+        return Stored(kind, body.encode(), *rest)
 
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
         """A `text` is UTF-8 without NUL; PostgreSQL itself refuses what is not."""
         body = entry.body.decode(errors="backslashreplace").replace("\0", "\\x00")
         self._sql(
             "INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)"
-            " VALUES (:no, %(seq)s, %(seq)s, 0, %(checksum)s, %(kind)s, %(body)s)"
+            " VALUES (:no, %(seq)s, %(turn)s, %(created_at)s, %(checksum)s, %(kind)s, %(body)s)"
             " ON CONFLICT (session, seq) DO UPDATE SET checksum = %(checksum)s, kind = %(kind)s, body = %(body)s",
             name=session_id,
             seq=seq,
+            turn=entry.turn,
+            created_at=entry.created_at,
             checksum=entry.checksum,
             kind=entry.kind,
             body=body,

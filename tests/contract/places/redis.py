@@ -31,15 +31,15 @@ class RedisDoor:
 
     def entry(self, session_id: str, seq: int) -> Stored:
         kind, value = self._log(session_id)[seq]
-        _, _, checksum, body = value.split(b" ", 3)
-        return Stored(kind.decode(), body, int(checksum))
+        turn, time, checksum, body = value.split(b" ", 3)
+        return Stored(kind.decode(), body, int(checksum), int(turn), int(time) / 1_000_000)
 
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
         """A stream's entries cannot be changed: it is written anew."""
         client, key = self._part(session_id, "log")
         log = self._log(session_id)
-        turn, time, *_ = log[seq][1].split(b" ", 3) if seq in log else (b"%d" % seq, b"0")
-        log[seq] = entry.kind.encode(), b"%s %s %d %s" % (turn, time, entry.checksum, entry.body)
+        facts = (entry.turn, round(entry.created_at * 1_000_000), entry.checksum)
+        log[seq] = entry.kind.encode(), b"%d %d %d %s" % (*facts, entry.body)
         with client.pipeline(transaction=True) as pipe:
             pipe.delete(key)
             for number, (kind, value) in sorted(log.items()):

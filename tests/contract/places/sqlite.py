@@ -75,6 +75,9 @@ class Beside:
         self._process.communicate(timeout=30)
 
 
+_IT = "namespace = '' AND session_id = ?1 AND ended = 0"
+
+
 class FileDoor:
     """See docs/storage.md."""
 
@@ -83,21 +86,20 @@ class FileDoor:
         self._beside = beside
 
     def _sql(self, statement: str, *values: Any) -> Any:
-        statement = statement.replace(":base", "(SELECT no << 32 FROM sessions WHERE session_id = ?1)")
+        statement = statement.replace(":base", f"(SELECT no << 32 FROM sessions WHERE {_IT})")
         return self._beside.sql(self._path, statement, *values)
 
     def entry(self, session_id: str, seq: int) -> Stored:
-        select = "SELECT kind, CAST(body AS BLOB), checksum FROM entries WHERE id = :base + ?2"
-        ((kind, body, checksum),) = self._sql(select, session_id, seq)
-        return Stored(kind, bytes.fromhex(body), checksum)
+        columns = "kind, CAST(body AS BLOB), checksum, turn, created_at"
+        ((kind, body, *rest),) = self._sql(f"SELECT {columns} FROM entries WHERE id = :base + ?2", session_id, seq)
+        return Stored(kind, bytes.fromhex(body), *rest)
 
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
         body = f"CAST(x'{entry.body.hex()}' AS TEXT)"
         self._sql(
-            "INSERT INTO entries (id, turn, kind, created_at, checksum, body)"
-            f" VALUES (:base + ?2, ?2, ?3, 0, ?4, {body})"
-            f" ON CONFLICT (id) DO UPDATE SET kind = ?3, checksum = ?4, body = {body}",
-            *(session_id, seq, entry.kind, entry.checksum),
+            "INSERT OR REPLACE INTO entries (id, turn, kind, created_at, checksum, body)"
+            f" VALUES (:base + ?2, ?3, ?4, ?5, ?6, {body})",
+            *(session_id, seq, entry.turn, entry.kind, entry.created_at, entry.checksum),
         )
 
     def drop_entry(self, session_id: str, seq: int) -> None:
@@ -107,14 +109,14 @@ class FileDoor:
         self._sql("DELETE FROM entries WHERE id >> 32 = :base >> 32", session_id)
 
     def drop_session(self, session_id: str) -> None:
-        self._sql("DELETE FROM sessions WHERE session_id = ?1", session_id)
+        self._sql(f"DELETE FROM sessions WHERE {_IT}", session_id)
 
     def drop_change(self, session_id: str, version: int) -> None:
         self._sql("DELETE FROM changes WHERE id = :base + ?2", session_id, version)
 
     def set_state(self, session_id: str, **fields: int) -> None:
         columns = ", ".join(f"{name} = {value:d}" for name, value in fields.items())
-        self._sql(f"UPDATE sessions SET {columns} WHERE session_id = ?1", session_id)
+        self._sql(f"UPDATE sessions SET {columns} WHERE {_IT}", session_id)
 
     def add_jump(self, session_id: str, seq: int, after: int) -> None:
         self._sql("INSERT OR REPLACE INTO jumps (id, after) VALUES (:base + ?2, ?3)", session_id, seq, after)

@@ -27,7 +27,7 @@ class ToyDoor:
 
     def entry(self, session_id: str, seq: int) -> Stored:
         entry = self._log(session_id)[seq]
-        return Stored(entry.kind, entry.body, entry.checksum)
+        return Stored(entry.kind, entry.body, entry.checksum, entry.turn, entry.created_at)
 
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
         log = self._log(session_id)

@@ -1,0 +1,149 @@
+"""Stores of several engines that act as one: every call is made on all of them, and what they say must be the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from everturn import (
+    Change,
+    Compaction,
+    ErasureReceipt,
+    MemoryStore,
+    MemoryStoreError,
+    Page,
+    Receipt,
+    SessionState,
+    Snapshot,
+    Unsupported,
+)
+
+NAMES: dict[type, tuple[str, ...]] = {Snapshot: ("id", "life"), Change: ("snapshot",), Page: ("next",)}
+OVER_ALL_SESSIONS = ("find", "sessions")  # what some engines cannot do
+
+
+@dataclass(frozen=True)
+class Said:
+    """A call that was made while the first of the engines was in the middle of another, and what it answered."""
+
+    chorus: Chorus
+    method: str
+    args: tuple[Any, ...]
+    named: dict[str, Any]
+    answer: Any
+
+
+@dataclass
+class Circle:
+    """The engines, and which of the random names they gave (lives, snapshots, pages) stand for the same thing."""
+
+    engines: Sequence[str]
+    _theirs: dict[tuple[int, str], str] = field(default_factory=dict)  # by engine and the name that the first one gave
+    _firsts: dict[tuple[int, str], str] = field(default_factory=dict)  # and the other way round
+    solo: bool = False
+    said: list[Said] = field(default_factory=list)
+
+    def translated(self, value: Any, engine: int) -> Any:
+        """What an engine is given where the first is given this."""
+        if isinstance(value, str):
+            return self._theirs.get((engine, value), value)
+        if isinstance(value, Snapshot):
+            return msgspec.structs.replace(value, id=self.translated(value.id, engine))
+        if isinstance(value, Receipt | SessionState):
+            return msgspec.structs.replace(value, life=self.translated(value.life, engine))
+        return value
+
+    def agree(self, first: Any, other: Any, engine: int) -> None:
+        """Raises AssertionError where the two differ in more than random names, which must stand for each other."""
+        assert type(first) is type(other), f"{other!r} of {self.engines[engine]} instead of {first!r}"
+        if isinstance(first, list | tuple):
+            assert len(first) == len(other), f"{other!r} of {self.engines[engine]} instead of {first!r}"
+            for one, another in zip(first, other, strict=True):
+                self.agree(one, another, engine)
+        elif isinstance(first, ErasureReceipt):
+            # How much of lives that expired was left to be removed is for each engine to say.
+            assert (first.session_id, first.complete) == (other.session_id, other.complete)
+        elif isinstance(first, msgspec.Struct):
+            names = NAMES.get(type(first), ("life",))
+            for name in first.__struct_fields__:
+                compare = self._stand_for_each_other if name in names else self.agree
+                compare(getattr(first, name), getattr(other, name), engine)
+        elif isinstance(first, MemoryStoreError):
+            for name, value in vars(first).items():
+                compare = self._stand_for_each_other if name == "snapshot" else self.agree
+                compare(value, vars(other)[name], engine)
+        else:
+            assert first == other, f"{other!r} of {self.engines[engine]} instead of {first!r}"
+
+    def _stand_for_each_other(self, first: str | None, other: str | None, engine: int) -> None:
+        if first is None or other is None or first == other:
+            assert first == other
+        else:
+            assert self._theirs.setdefault((engine, first), other) == other
+            assert self._firsts.setdefault((engine, other), first) == first
+
+
+class Chorus:
+    """Stores that are called as one. What the first of them says is the answer, once all have said the same."""
+
+    def __init__(self, circle: Circle, stores: Sequence[MemoryStore]) -> None:
+        self.circle = circle
+        self.stores = stores
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return partial(self._call, method)
+
+    def _call(self, method: str, *args: Any, **named: Any) -> Any:
+        answer = self._of_one(0, method, args, named)
+        if self.circle.solo:
+            self.circle.said.append(Said(self, method, args, named, answer))
+        else:
+            for engine in range(1, len(self.stores)):
+                self._compare(engine, method, args, named, answer)
+            self.circle.said.clear()
+        if isinstance(answer, MemoryStoreError):
+            raise answer
+        return answer
+
+    def _of_one(self, engine: int, method: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
+        args = [self.circle.translated(value, engine) for value in args]
+        named = {name: self.circle.translated(value, engine) for name, value in named.items()}
+        if (count := named.get("count_tokens")) is not None:
+            named["count_tokens"] = self._counting(engine, count)
+        try:
+            return getattr(self.stores[engine], method)(*args, **named)
+        except MemoryStoreError as error:
+            return error
+
+    def _compare(self, engine: int, method: str, args: Sequence[Any], named: dict[str, Any], answer: Any) -> None:
+        theirs = self._of_one(engine, method, args, named)
+        if method in OVER_ALL_SESSIONS and isinstance(theirs, Unsupported):
+            return
+        if isinstance(answer, Compaction) and not args:
+            return  # of all sessions: how much was left of those that expired is for each engine to say
+        if method == "find" and "session_id" not in named:
+            answer, theirs = (sorted(found, key=lambda match: match.session_id) for found in (answer, theirs))
+        self.circle.agree(answer, theirs, engine)
+
+    def _counting(self, engine: int, count: Callable[[Any], int]) -> Callable[[Any], int]:
+        """Others may work while a trim counts. What they do then to the first engine is done to each in its turn."""
+
+        def count_alone(message: Any) -> int:
+            self.circle.solo = True
+            try:
+                return count(message)
+            finally:
+                self.circle.solo = False
+
+        done_to_the_first = iter(self.circle.said)
+
+        def count_after_them(message: Any) -> int:
+            for said in done_to_the_first:
+                said.chorus._compare(engine, said.method, said.args, said.named, said.answer)
+            return count(message)
+
+        return count_after_them if engine else count_alone
