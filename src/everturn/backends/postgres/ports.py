@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -96,8 +97,8 @@ class BlockingPort:
         self._lender.close()
 
 
-class Given:
-    """Lends a connection we were given, or those of a pool. They keep their own time, and stay open after the store."""
+class _Client:
+    """A connection we were given, or a pool of them. It keeps its own time, and stays open after the store."""
 
     def __init__(self, client: Any, name: str) -> None:
         self._client = client
@@ -106,19 +107,40 @@ class Given:
         self._closed = False
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def take(self, deadline: float) -> Any:
+    def _check_open(self) -> None:
         if self._closed:
             raise faults.closed(self._name)
-        if not self._is_pool:
-            return _usable(self._client, self._known)
+
+    def _usable(self, connection: Any) -> Any:
+        """The connection, once it has learnt what we send."""
+        checked_connection(connection)
+        if connection not in self._known:
+            prepare(connection)
+            self._known.add(connection)
+        return connection
+
+    @contextmanager
+    def _in_time(self, deadline: float) -> Iterator[float]:
+        """How long a pool may be waited for."""
         from psycopg_pool import PoolTimeout
 
         try:
-            connection = self._client.getconn(timeout=max(0.0, deadline - time.monotonic()))
+            yield max(0.0, deadline - time.monotonic())
         except PoolTimeout as exc:
             raise faults.exhausted(self._name) from exc
+
+
+class Given(_Client):
+    """Lends what blocking client we were given."""
+
+    def take(self, deadline: float) -> Any:
+        self._check_open()
+        if not self._is_pool:
+            return self._usable(self._client)
+        with self._in_time(deadline) as seconds:
+            connection = self._client.getconn(timeout=seconds)
         try:
-            return _usable(connection, self._known)
+            return self._usable(connection)
         except BaseException:
             self._client.putconn(connection)
             raise
@@ -129,15 +151,6 @@ class Given:
 
     def close(self) -> None:
         self._closed = True
-
-
-def _usable(connection: Any, known: weakref.WeakSet[Any]) -> Any:
-    """The connection, once it has learnt what we send."""
-    checked_connection(connection)
-    if connection not in known:
-        prepare(connection)
-        known.add(connection)
-    return connection
 
 
 def checked_connection(connection: Any) -> None:
@@ -231,29 +244,17 @@ async def until_done(task: asyncio.Task[Any]) -> Any:
     return task.result()
 
 
-class AsyncGiven:
-    """Lends a connection we were given, or those of a pool; see Given."""
-
-    def __init__(self, client: Any, name: str) -> None:
-        self._client = client
-        self._is_pool = hasattr(client, "getconn")
-        self._name = name
-        self._closed = False
-        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+class AsyncGiven(_Client):
+    """Lends what client of an event loop we were given."""
 
     async def take(self, deadline: float) -> Any:
-        if self._closed:
-            raise faults.closed(self._name)
+        self._check_open()
         if not self._is_pool:
-            return _usable(self._client, self._known)
-        from psycopg_pool import PoolTimeout
-
+            return self._usable(self._client)
+        with self._in_time(deadline) as seconds:
+            connection = await self._client.getconn(timeout=seconds)
         try:
-            connection = await self._client.getconn(timeout=max(0.0, deadline - time.monotonic()))
-        except PoolTimeout as exc:
-            raise faults.exhausted(self._name) from exc
-        try:
-            return _usable(connection, self._known)
+            return self._usable(connection)
         except BaseException:
             await self._client.putconn(connection)
             raise
