@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from everturn import InvalidInput, Receipt, Record, SessionInfo, Unsupported, VersionConflict
-from everturn.adapters._langgraph_log import Log, Object, Point
+from everturn.adapters._langgraph_log import MESSAGES, Log, Object, Point
 from everturn.adapters._langgraph_puts import (
     INPUT,
     Composer,
@@ -230,7 +230,7 @@ class Threads:
                 self._shelf.forget(put.session_id)
                 view, is_fresh = await self._reader.look(put.session_id), True
             except InvalidInput as exc:
-                raise _named(put, exc) from exc
+                raise _named(put.thread, put.id, exc) from exc
             else:
                 self._shelf.put(_view_after(put, draft, receipt, awaiting))
                 return
@@ -242,7 +242,7 @@ class Threads:
         known = view.contents
         if base is not None:
             known = await self._reader.fill(view.session_id, base, known, _changing(put, base))
-        loose = await self._reader.loose(view)
+        loose = await self._reader.loose(view) if MESSAGES in put.checkpoint["channel_values"] else ()
         composer = Composer(self._values, put, base, known, first=view.last_seq + 1, directly=True, loose=loose)
         draft = self._draft(composer, put, view.awaiting)
         receipt = await self._call("append", put.session_id, draft.entries, expected_version=view.expected)
@@ -291,7 +291,10 @@ class Threads:
             except Unfaithful as exc:
                 raise refused(thread, checkpoint, channel, exc) from exc
         record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(checkpoint))
-        receipt: Receipt = await self._call("append", session_id, [record])
+        try:
+            receipt: Receipt = await self._call("append", session_id, [record])
+        except InvalidInput as exc:
+            raise _named(thread, checkpoint, exc) from exc
         seq, body = receipt.seqs[0], record.body
 
         def step(known: View) -> View:
@@ -424,10 +427,11 @@ def _conflict(put: Put, view: View) -> VersionConflict:
     )
 
 
-def _named(put: Put, exc: InvalidInput) -> InvalidInput:
+def _named(thread: str, checkpoint: str, exc: InvalidInput) -> InvalidInput:
+    """The store's own refusal (too long, too deep), with whose value it was."""
     if exc.path.startswith("thread "):
         return exc
-    return InvalidInput(str(exc).partition(": ")[2], path=f"thread {put.thread!r}, checkpoint {put.id!r}, {exc.path}")
+    return InvalidInput(str(exc).partition(": ")[2], path=f"thread {thread!r}, checkpoint {checkpoint!r}, {exc.path}")
 
 
 def unreadable(thread: str, checkpoint: str, channel: str, exc: Exception) -> Unsupported:

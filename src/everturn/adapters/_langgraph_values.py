@@ -104,7 +104,7 @@ class Values:
     def encode_message(self, message: BaseMessage, *, names_itself: bool = True) -> ChatMessage:
         """A message as an entry (of a session, unless told otherwise)."""
         entry = messages.to_entry(message, self._encode, names_itself=names_itself)
-        _check_text(entry)
+        _check_text(entry.to_dict())
         return entry
 
     def _encode_dataclass(self, value: Any) -> JSON:
@@ -311,11 +311,17 @@ def _checked(text: str) -> str:
     return text
 
 
-def _check_text(entry: ChatMessage) -> None:
-    """Whatever of a message did not go through `_encode`."""
-    for text in (entry.role, entry.name, entry.id, entry.tool_call_id, entry.text):
-        if text is not None:
-            _checked(text)
+def _check_text(node: JSON) -> None:
+    """Of what did not go through `_encode`."""
+    if type(node) is str:
+        _checked(node)
+    elif type(node) is list:
+        for item in node:
+            _check_text(item)
+    elif type(node) is dict:
+        for name, item in node.items():
+            _checked(name)
+            _check_text(item)
 
 
 def _compare(value: Any, restored: Any) -> None:

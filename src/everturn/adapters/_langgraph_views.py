@@ -14,7 +14,18 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from everturn import ChatMessage, CorruptEntry, InvalidInput, Receipt, SessionNotFound, SessionState
-from everturn.adapters._langgraph_log import CHECKPOINT, LEFT, Log, Missing, Object, Point, Ranges, Ref, seqs_in
+from everturn.adapters._langgraph_log import (
+    CHECKPOINT,
+    LEFT,
+    MESSAGES,
+    Log,
+    Missing,
+    Object,
+    Point,
+    Ranges,
+    Ref,
+    seqs_in,
+)
 from everturn.adapters._langgraph_values import Kept, Values
 from everturn.model import JSON
 
@@ -23,7 +34,7 @@ Call: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
 
 WINDOW = 128  # entries to read at first where nothing is known
 NEAR = 32  # entries between two that are better read together
-SESSIONS, MESSAGES = 256, 50_000  # remembered at most
+MOST_SESSIONS, MOST_MESSAGES = 256, 50_000  # remembered
 TRIES = 5
 
 T = TypeVar("T")
@@ -102,7 +113,7 @@ class Shelf:
         """Remember the input that a checkpoint is about to be put with: its first task passes it on."""
         with self._lock:
             self._inputs[checkpoint] = given
-            if len(self._inputs) > SESSIONS:
+            if len(self._inputs) > MOST_SESSIONS:
                 self._inputs.popitem(last=False)
 
     def input_of(self, checkpoint: str) -> JSON:
@@ -114,7 +125,7 @@ class Shelf:
         self._drop(view.session_id)
         self._views[view.session_id] = view
         self._messages += _size(view)
-        while len(self._views) > 1 and (len(self._views) > SESSIONS or self._messages > MESSAGES):
+        while len(self._views) > 1 and (len(self._views) > MOST_SESSIONS or self._messages > MOST_MESSAGES):
             self._drop(next(iter(self._views)))
 
     def _drop(self, session_id: str) -> None:
@@ -247,10 +258,12 @@ class Reader:
         return Contents(said, left, nodes, lists) if changed else known
 
     async def loose(self, view: View) -> Said:
-        """The messages behind a view's checkpoint, which are no checkpoint's."""
-        if not view.loose:
+        """The messages behind those of a view's checkpoint, which are no checkpoint's."""
+        ref = view.point.refs.get(MESSAGES) if view.point else None
+        known: Object = ref if isinstance(ref, dict) and "said" in ref else {"said": [], "closed": True}
+        if not (view.loose or "closed" in known) or not view.version:
             return ()
-        after = view.point.seq if view.point else 0
+        after = max([0, *(bounds[1] for bounds in known["said"] if len(bounds) == 2)])
         state: SessionState = await self._call("state", view.session_id, kind="message", after=after)
         if (state.life, state.version) != (view.life, view.version):
             raise Stale

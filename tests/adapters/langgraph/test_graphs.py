@@ -1,0 +1,30 @@
+"""Real graphs, run over everturn: they see what they see over LangGraph's own saver in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+
+from everturn.adapters.langgraph import EverturnSaver
+from tests.adapters.langgraph.conftest import Engine
+from tests.adapters.langgraph.scenarios import SCENES
+
+
+@pytest.mark.parametrize("name", list(SCENES))
+def test_a_graph_sees_what_it_would_see_in_memory(engine: Engine, name: str) -> None:
+    expected = SCENES[name](InMemorySaver())
+    with engine.open() as store:
+        assert SCENES[name](EverturnSaver(store)) == expected
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("name", list(SCENES))
+def test_a_graph_sees_the_same_where_nothing_is_remembered(store: Any, name: str) -> None:
+    class Forgetful(EverturnSaver):
+        async def _call(self, *args: Any, **kwargs: Any) -> Any:
+            self._shelf.__init__()  # type: ignore[misc]  # as if each call came from another process
+            return await super()._call(*args, **kwargs)
+
+    assert SCENES[name](Forgetful(store)) == SCENES[name](InMemorySaver())

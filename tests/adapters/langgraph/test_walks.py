@@ -1,0 +1,29 @@
+"""Any path through puts, forks, edits, writes, deletions and copies ends where a plain model does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from everturn import MemoryStore
+from everturn.adapters import _langgraph_log
+from tests.adapters.langgraph.conftest import Engine
+from tests.adapters.langgraph.walks import Walk
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_walk_ends_where_the_model_does(store: MemoryStore, seed: int) -> None:
+    Walk(store, seed).go(80)
+
+
+@pytest.mark.parametrize("seed", range(8, 12))
+def test_a_walk_over_many_keys(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(_langgraph_log, "FARTHEST", 10)
+    Walk(store, seed).go(80)
+
+
+@pytest.mark.parametrize("name", ["valkey", "postgres"])
+def test_a_walk_on_a_server(make_engine: Callable[[str], Engine], name: str) -> None:
+    with make_engine(name).open() as store:
+        Walk(store, 100).go(50)
