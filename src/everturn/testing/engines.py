@@ -62,7 +62,8 @@ def _redis(url: str) -> Any:
         given = _given(ttl=ttl, timeout=timeout, namespace=where.name, warnings="off")
         return everturn.open(f"{redis_url}?{query}", **given)
 
-    server.corrupt = _corrupt_redis  # type: ignore[attr-defined]
+    if url.startswith("redis:"):
+        server.corrupt = _corrupt_redis  # type: ignore[attr-defined]
     return server
 
 
@@ -98,6 +99,8 @@ def _in_namespace(url: str) -> Any:
 PRIVATE: dict[str, Callable[[str], Any]] = {
     "sqlite": _sqlite,
     "redis": _redis,
+    "redis+cluster": _redis,
+    "redis+sentinel": _redis,
     "postgresql": _postgres,
     "postgres": _postgres,
 }

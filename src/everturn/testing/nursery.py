@@ -7,6 +7,7 @@ starts no thread. When the kit is gone it ends, and every worker with it.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -22,7 +23,7 @@ def main(descriptor: int) -> None:
     """Import what the first message names, then fork and end workers as told, until the kit goes."""
     line = socket.socket(fileno=descriptor)
     pipe = Connection(os.dup(descriptor))
-    path, target = pipe.recv()
+    path, target, root = pipe.recv()
     sys.path[:0] = [entry for entry in path if entry not in sys.path]
     try:
         factory, offer = _imported(target)
@@ -49,6 +50,7 @@ def main(descriptor: int) -> None:
             pipe.send(_end(argument))
     for pid in children:
         _end(pid)
+    shutil.rmtree(root, ignore_errors=True)  # who made it may have been killed
 
 
 def _imported(target: Target) -> tuple[Any, Any]:

@@ -112,6 +112,15 @@ class Duel(msgspec.Struct, frozen=True):
     record: str | None = None
 
 
+class Cancel(msgspec.Struct, frozen=True):
+    """Run the lane as a task, and cancel it where it awaits for the n-th time."""
+
+    slot: str
+    lane: Lane
+    n: int
+    record: str | None = None
+
+
 class Limit(msgspec.Struct, frozen=True):
     """Set the process's own limit: how large a file may get, how many more files may be opened. None: as at first."""
 
@@ -154,7 +163,7 @@ class Resume(msgspec.Struct, frozen=True):
     """Go on after a pause."""
 
 
-Order: TypeAlias = Open | Close | Do | Duel | Limit | Fork | Power | Tell | Resume
+Order: TypeAlias = Open | Close | Do | Duel | Cancel | Limit | Fork | Power | Tell | Resume
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------

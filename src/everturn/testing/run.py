@@ -17,13 +17,20 @@ from typing import Any, Self
 
 from everturn.testing.orders import Close, Open, Opened, Tell
 from everturn.testing.proxy import FaultProxy
-from everturn.testing.servers import postgres_server, valkey_server
+from everturn.testing.servers import postgres_server, valkey_cluster, valkey_sentinel, valkey_server
 from everturn.testing.targets import Target, TargetError
 from everturn.testing.workers import Nursery, OrderFailed, StillBusy, WorkerDied
 
 LONGEST_CALL = 20.0  # seconds after which a call counts as one that never returns
 OPEN_PATIENCE = 60.0
 _ROOM = 2**30
+
+
+def _cluster() -> Any:
+    return valkey_cluster(masters=3, replicas=0)
+
+
+_FLEETS: dict[str, Any] = {"redis+cluster": _cluster, "redis+sentinel": valkey_sentinel}
 
 
 def _quick_disk() -> str | None:
@@ -50,7 +57,7 @@ class Run:
         try:
             self.root = Path(tempfile.mkdtemp(prefix="everturn-kit-", dir=_quick_disk()))
             self._stack.callback(shutil.rmtree, self.root, ignore_errors=True)
-            self.nursery = self._stack.enter_context(Nursery(target))
+            self.nursery = self._stack.enter_context(Nursery(target, self.root))
             self.offer = self.nursery.offer
             self._start_servers()
             self.opened = self._probe()
@@ -72,9 +79,12 @@ class Run:
         self._stack.close()
 
     def _start_servers(self) -> None:
-        starters: dict[str, Any] = {"redis_url": valkey_server, "postgres_url": postgres_server}
-        for option, start in starters.items():
+        for option, start in (("redis_url", valkey_server), ("postgres_url", postgres_server)):
             if option in self.offer.options:
+                fleet = _FLEETS.get((self.target.url or "").partition("://")[0])
+                if fleet is not None:  # its servers tell clients where they are: no proxy can come between
+                    self.urls[option] = self._stack.enter_context(fleet()).url
+                    continue
                 self.servers[option] = server = self._stack.enter_context(start())
                 self.proxies[option] = proxy = self._stack.enter_context(FaultProxy(server.url))
                 self.urls[option] = proxy.url
@@ -121,7 +131,7 @@ class Run:
             offered.add("twins")
         if self.offer.corrupt:
             offered.add("corrupt")
-        if self.urls:
+        if self.proxies:
             offered.add("server")
         if not self.target.use_server:
             offered.add("private")

@@ -24,6 +24,7 @@ import msgspec
 from everturn.testing.dialects.base import settled
 from everturn.testing.history import Recorder
 from everturn.testing.orders import (
+    Cancel,
     Close,
     Cut,
     Do,
@@ -93,6 +94,9 @@ class Worker:
                 return self._do(order)
             case Duel():
                 return self._duel(order)
+            case Cancel():
+                subject = self._subjects[order.slot]
+                return subject.run(self._cancel(subject, order))
             case Limit():
                 self._limit(order)
                 return Ready()
@@ -220,6 +224,19 @@ class Worker:
         if b is None:
             b = asyncio.ensure_future(self._taken(subject, order.b, order.record))
         return Dueled(a, await b, at, blocked)
+
+    async def _cancel(self, subject: Subject, order: Cancel) -> Done:
+        async def now() -> None:
+            task.cancel()  # as from outside: it takes effect where the coroutine awaits
+
+        async def lane() -> tuple[tuple[Outcome, ...], int]:
+            outcomes = await paced
+            return outcomes, paced.passed
+
+        paced = Paced(self._taken(subject, order.lane, order.record), order.n, now)
+        task = asyncio.ensure_future(lane())
+        outcomes, passed = await task
+        return Done((outcomes,), passed)
 
     def _duel_of_threads(self, order: Duel) -> Dueled:
         stopped, go_on = threading.Event(), threading.Event()

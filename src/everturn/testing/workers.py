@@ -97,25 +97,30 @@ class WorkerProcess:
 class Nursery:
     """The process that imported the target, and the workers forked from it. One per run."""
 
-    def __init__(self, target: Target) -> None:
-        """Start it and import the target. Raises TargetError if that fails."""
+    def __init__(self, target: Target, root: Path) -> None:
+        """Start it and import the target. Raises TargetError if that fails.
+
+        What target code prints goes to a log in `root`. If this process is killed, the nursery removes `root`.
+        """
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, (root / "target.log").open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-X", "faulthandler", "-m", "everturn.testing.nursery", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
         self._line = ours
         self._pipe = Connection(os.dup(ours.fileno()))
         self._idle: list[WorkerProcess] = []
         self._all: list[WorkerProcess] = []
         self._ended: dict[int, int] = {}
-        self.offer = self._import(target)
+        self.offer = self._import(target, root)
 
-    def _import(self, target: Target) -> Offer:
+    def _import(self, target: Target, root: Path) -> Offer:
         started = time.monotonic()
-        self._pipe.send(([str(Path.cwd()), *sys.path], target))
+        self._pipe.send(([str(Path.cwd()), *sys.path], target, str(root)))
         kind, answer = "failed", f"importing {target.module} took more than {IMPORT_PATIENCE:.0f} s"
         try:
             if self._pipe.poll(IMPORT_PATIENCE):

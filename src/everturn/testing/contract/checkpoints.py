@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from everturn.testing.clauses import Book
+from everturn.testing.clauses import Book, Untested
 from everturn.testing.kit import Kit
-from everturn.testing.orders import Step
+from everturn.testing.orders import Done, Step
 
 book = Book("sequential")
 
@@ -47,3 +47,29 @@ def checkpoint_lost_update(kit: Kit) -> None:
         "A reads, B reads, A puts, B puts: B was told nothing, and A's turn is gone",
         session=session,
     )
+
+
+@book.clause(
+    "checkpoints-are-all-kept",
+    "Checkpoints that several processes put into one thread at once can all be had by their ids, with their parents.",
+    incident="A row for each step of a thread: of two checkpoints of one step, the later takes the place of the other.",
+    needs=["checkpoints", "processes"],
+    weight=2,
+)
+def checkpoints_are_all_kept(kit: Kit) -> None:
+    stores = [kit.open(f"writer {number}") for number in range(1, 5)]
+    reader = kit.open("reader")
+    for _ in range(3 if kit.quick else 10):
+        session = kit.session()
+        for store in stores:
+            steps = (Step("append_knowing", session, (kit.turn(),)) for _ in range(4))
+            store.worker.send(store.order(*steps))
+        made = [one.value for store in stores for one in kit.report(store.worker, Done).lanes[0] if one.ok]
+        if len(made) < 4:
+            raise Untested(f"only {len(made)} of 16 puts were acknowledged")
+        for checkpoint_id, parent in made:
+            found = reader.call("checkpoint", session, checkpoint_id)
+            kit.check(
+                found is not None, f"checkpoint {checkpoint_id} was acknowledged and is not there", session=session
+            )
+            kit.check(found[1] == parent, f"the parent of {checkpoint_id} is {found[1]}, not {parent}", session=session)

@@ -8,7 +8,7 @@ from typing import Any
 
 from everturn.testing.clauses import Book, Untested
 from everturn.testing.kit import Instance, Kit
-from everturn.testing.orders import Cut, Done, Lane, Power, Step, Stop
+from everturn.testing.orders import Cancel, Cut, Done, Lane, Power, Step, Stop
 from everturn.testing.sweeps import FARTHEST, LEAST_POINTS, spread
 from everturn.testing.workers import WorkerDied
 
@@ -76,7 +76,7 @@ def _random_kills(kit: Kit, reader: Instance, prepare: Callable[[Instance, str],
     "killed-in-append",
     "A process killed at any driver call of an append leaves the turn whole or absent, and all others as they were.",
     incident="Two inserts without a transaction: after a crash the question is there and the answer is not.",
-    needs=["appends", "processes"],
+    needs=["processes"],
     weight=3,
 )
 def killed_in_append(kit: Kit) -> None:
@@ -84,10 +84,37 @@ def killed_in_append(kit: Kit) -> None:
 
 
 @book.clause(
+    "cancelled-in-append",
+    "A task cancelled at any await of an append leaves the turn whole or absent, and a store that works.",
+    incident="A user closes the tab: the request is cancelled between two awaits, and half of the turn is stored.",
+    needs=["tasks"],
+)
+def cancelled_in_append(kit: Kit) -> None:
+    store = kit.open()
+    cancelled = 0
+    for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
+        session = kit.session()
+        kit.replays[session] = f"{kit.clause.id}@{n}"
+        store.values(*(Step("append", session, (kit.turn(),)) for _ in range(2)))
+        lane = Lane(store.name, (Step("append", session, (kit.turn(),)),))
+        done = kit.ask(store.worker, Cancel(store.slot, lane, n, kit.record(store.worker)), Done)
+        store.values(Step("append", session, (kit.turn(),)), Step("read", session))
+        if done.stops < n:
+            break
+        cancelled += 1
+        if cancelled >= LEAST_POINTS and not kit.time_left():
+            break
+    kit.notes.append(f"cancelled at {cancelled} awaits")
+    if not cancelled:
+        raise Untested("it never awaits")
+    kit.judge(least=3)
+
+
+@book.clause(
     "killed-in-clear",
     "A process killed at any driver call of a clear leaves the session cleared, or as it was.",
     incident="Rows deleted one by one: after a crash the conversation begins in the middle.",
-    needs=["appends", "processes", "clear"],
+    needs=["processes", "clear"],
     weight=2,
 )
 def killed_in_clear(kit: Kit) -> None:
@@ -98,7 +125,7 @@ def killed_in_clear(kit: Kit) -> None:
     "killed-in-trim",
     "A process killed at any driver call of a trim leaves the session trimmed, or as it was.",
     incident="A trim that deletes all and inserts the rest: a crash in between, and everything is gone.",
-    needs=["appends", "processes", "trim"],
+    needs=["processes", "trim"],
     weight=2,
 )
 def killed_in_trim(kit: Kit) -> None:
@@ -109,7 +136,7 @@ def killed_in_trim(kit: Kit) -> None:
     "killed-in-snapshot",
     "A process killed at any driver call of taking a snapshot leaves the session as it was.",
     incident="A snapshot that moves the table out of the way first: after a crash there is no conversation.",
-    needs=["appends", "processes", "save_snapshot", "rollback"],
+    needs=["processes", "save_snapshot", "rollback"],
     weight=2,
 )
 def killed_in_snapshot(kit: Kit) -> None:
@@ -120,7 +147,7 @@ def killed_in_snapshot(kit: Kit) -> None:
     "killed-in-rollback",
     "A process killed at any driver call of a rollback leaves the session as it was or rolled back, and its snapshots.",
     incident="A rollback that drops the table and fills it again: a crash in between loses the past and the present.",
-    needs=["appends", "processes", "save_snapshot", "rollback"],
+    needs=["processes", "save_snapshot", "rollback"],
     weight=2,
 )
 def killed_in_rollback(kit: Kit) -> None:
@@ -136,7 +163,7 @@ def killed_in_rollback(kit: Kit) -> None:
     "killed-in-replace",
     "A process killed at any driver call of setting a session's messages leaves the old ones or the new ones.",
     incident="LlamaIndex SQLAlchemyChatStore.set_messages commits its delete first: a crash, and nothing is left.",
-    needs=["appends", "processes", "replace"],
+    needs=["processes", "replace"],
     weight=2,
 )
 def killed_in_replace(kit: Kit) -> None:
@@ -147,7 +174,7 @@ def killed_in_replace(kit: Kit) -> None:
     "killed-after-append",
     "A turn that was acknowledged is there though its process was killed in the same moment.",
     incident="A write-behind buffer of one second: what it held when the pod was evicted is gone, though acknowledged.",
-    needs=["appends", "processes"],
+    needs=["processes"],
     weight=2,
 )
 def killed_after_append(kit: Kit) -> None:
@@ -194,7 +221,7 @@ def random_kills(kit: Kit) -> None:
     "killed-while-opening",
     "A process killed at any driver call of opening the store leaves one that the next process can open.",
     incident="A migration applied in one transaction and recorded in another: after a crash it is applied again.",
-    needs=["appends", "processes"],
+    needs=["processes"],
     weight=2,
 )
 def killed_while_opening(kit: Kit) -> None:
@@ -230,7 +257,7 @@ def killed_while_opening(kit: Kit) -> None:
     "power-loss",
     "What was acknowledged is there after a power cut, at any sync of the disk; what was not is whole or absent.",
     incident="synchronous=NORMAL: a write-ahead log that is not synced loses acknowledged rows in 38 of 39 power cuts.",
-    needs=["appends", "processes", "vfs"],
+    needs=["processes", "vfs"],
     weight=3,
 )
 def power_loss(kit: Kit) -> None:
@@ -267,7 +294,7 @@ def power_loss(kit: Kit) -> None:
     "nothing-immortal",
     "A process killed at any driver call of an append leaves nothing that never expires.",
     incident="RPUSH and EXPIRE as two calls: a crash between them leaves a key that stays for ever.",
-    needs=["appends", "processes", "ttl"],
+    needs=["processes", "ttl"],
     weight=2,
 )
 def nothing_immortal(kit: Kit) -> None:

@@ -87,6 +87,12 @@ class LangGraphDialect(Dialect):
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
 
+    async def append_knowing(self, session: str, messages: Sequence[Said]) -> tuple[str, str | None]:
+        """Append, and say which checkpoint was made, and from which."""
+        latest = await self.get(session)
+        parent = latest.config["configurable"].get("checkpoint_id") if latest is not None else None
+        return await self.put(session, messages, latest), parent
+
     async def hold(self, session: str, holder: str) -> None:
         """Read as `holder`, and keep what was read for `put_held`: so that others can go in between."""
         self._held[holder] = await self.get(session)
