@@ -1,0 +1,50 @@
+"""Targets with servers: a private one behind a proxy, or the user's own, in a namespace and left as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from everturn.testing.contract import CLAUSES
+from everturn.testing.run import Run
+from everturn.testing.runner import Chosen, Runner, run_all
+from everturn.testing.servers import ValkeyServer, valkey_server
+from everturn.testing.targets import parse
+
+SOME = ("store-and-retrieve", "clear-all", "isolation-of-clear", "processes-lose-nothing", "backend-down", "garbage")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    with valkey_server() as server:
+        yield server
+
+
+def test_the_users_server_is_used_in_a_namespace_and_left_as_it_was(server: ValkeyServer) -> None:
+    server.command("SET", "mine", "untouched")
+    chosen = [Chosen(clause) for clause in CLAUSES if clause.id in SOME]
+    with Run(parse(server.url, use_server=True), seed=1, quick=True) as run:
+        report = run_all(Runner(run, chosen, budget=10), chosen)
+        assert not run.proxies
+    statuses = {clause.id: clause.status for clause in report.clauses}
+    assert statuses == {
+        "store-and-retrieve": "pass",
+        "clear-all": "not_offered",  # it would clear the user's sessions
+        "isolation-of-clear": "pass",
+        "processes-lose-nothing": "pass",
+        "backend-down": "not_offered",  # it would be down for everybody
+        "garbage": "not_offered",
+    }
+    assert server.command("KEYS", "*") == ["mine"]
+
+
+def test_a_private_server_is_gone_when_the_run_ends() -> None:
+    with Run(parse("redis://somewhere.example/3"), seed=1, quick=True) as run:
+        assert "somewhere" not in run.urls["redis_url"]
+        started = run.servers["redis_url"]
+        assert started.running
+        pid = started.pids[0]
+        assert run.offered >= {"server", "private", "corrupt", "redis_url"}
+    with pytest.raises(Exception, match="block"):
+        assert pid not in started.pids
