@@ -4,6 +4,7 @@
     backend.py      the protocol's operations, each one call of a function in the database
     requests.py     changes on the wire; batches.py puts those that wait into one statement
     reads.py        what the rows of a read mean; verify.py what is wrong with a session
+    moves.py        sessions in and out, for copies between engines
     ports.py        one statement out, its rows back: blocking or awaited
     connections.py  connections that keep to a deadline, and their pools
     direct.py       the plain append, below psycopg's cursors

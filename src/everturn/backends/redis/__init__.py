@@ -6,6 +6,7 @@
                    erasing leaves to others
     looks.py       a session's facts and state; reads.py its entries; listing.py and verify.py across
                    sessions; roots.py the states to return to
+    moves.py       sessions in and out, for copies between engines; staging.py where they are not yet seen
     records.py     the stored form as values; names.py the names of keys
     sending.py     the right node, scripts, replicas; topology.py which nodes there are
     lines.py       connections that block, loop_lines.py those of an event loop; address.py makes them

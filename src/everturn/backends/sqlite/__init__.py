@@ -5,6 +5,7 @@
     commit.py       group commit: who writes when; batch.py how
     changes.py      what a change does; forks.py, upkeep.py the larger ones
     reads.py        what a read does; listing.py and verify.py across sessions
+    moves.py        sessions in and out, for copies between engines
     connections.py  connections, locks, forks; errors.py SQLite's errors as ours
     schema.py       schema/*.sql, the stored form by version
 
