@@ -6,16 +6,20 @@ Debian keeps them in /usr/lib/postgresql; EVERTURN_OTHER_POSTGRES names more (pa
 from __future__ import annotations
 
 import os
+import random
 import re
 import subprocess
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import everturn
+from everturn import ChatMessage
 from everturn.testing.servers.postgres import postgres_program, postgres_server
-from tests.integration.postgres.test_agreement import Walk
+from tests.agreement.chorus import Chorus, Circle
 from tests.integration.postgres.test_opening import start_ten_at_once
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turns, without_keys
 
@@ -47,10 +51,34 @@ def old(request: pytest.FixtureRequest) -> Any:
 
 def test_it_agrees_with_sqlite_after_every_step(old: Any) -> None:
     with everturn.open("sqlite://") as sqlite, everturn.open(old.url, timeout=30, schema="walk") as postgres:
-        walk = Walk(7, (sqlite, postgres))
-        for _ in range(80):
-            walk.step()
+        stores: Any = Chorus(Circle(("sqlite", "postgres")), [sqlite, postgres])
+        for store in (sqlite, postgres):
+            store._engine.backend._clock = lambda: 1e9  # the same, so that times agree
+        chance = random.Random(7)
+        for number in range(120):
+            step(stores, chance, number)
+            stores.state("s")
         assert postgres.verify().ok
+
+
+def step(stores: Any, chance: random.Random, number: int) -> None:
+    """One change of any kind; what makes no sense is refused by both alike."""
+    snapshots = stores.list_snapshots("s")
+    history = stores.get_history("s")
+    said = [ChatMessage("user", f"{number}"), ChatMessage("assistant", "x" * number)]
+    changes: list[Callable[[], object]] = [
+        lambda: stores.add_messages("s", said, key=f"k{chance.randrange(20)}"),
+        lambda: stores.add_messages("s", said),
+        lambda: stores.save_snapshot("s", f"{number}"),
+        lambda: stores.rollback_to_snapshot("s", chance.choice(snapshots) if snapshots else "none"),
+        lambda: stores.undo("s"),
+        lambda: stores.trim("s", max_messages=chance.randrange(9)),
+        lambda: stores.clear("s"),
+        lambda: stores.replace("s", said, after=chance.choice(history).seq if history else 0),
+        lambda: stores.compact("s"),
+    ]
+    with suppress(everturn.MemoryStoreError):
+        chance.choice(changes)()
 
 
 @pytest.mark.parametrize("face", FACES)
