@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from everturn import ChatMessage, CorruptEntry, InvalidInput, Receipt, SessionNotFound, SessionState
+from everturn import ChatMessage, CorruptEntry, InvalidInput, Receipt, SessionInfo, SessionNotFound, SessionState
 from everturn.adapters._langgraph_log import (
     CHECKPOINT,
     LEFT,
@@ -150,7 +150,10 @@ class Reader:
         """The session as it is now. An absent one is at version 0."""
         known = self._shelf.get(session_id)
         if known is not None and known.version:
-            now: SessionState = await self._call("state", session_id, after=known.last_seq)
+            try:
+                now: SessionInfo = await self._call("info", session_id)
+            except SessionNotFound:
+                return self._remember(View(session_id))
             if (now.life, now.version) == (known.life, known.version):
                 return known
         key = known.point.key if known is not None and known.point is not None else None
