@@ -15,7 +15,7 @@ from everturn import CorruptEntry, codec, dossier
 from everturn.backend import Status, drive
 from everturn.dossier import ChangePart, EntryPart, Outline, Portion
 from everturn.engine.dossiers import Incomplete, Kinship, OtherPast, Scrutiny, judge
-from everturn.portable import Arrival, PortionRequest
+from everturn.portable import Arrival, PortionRequest, Staging
 from everturn.rules import State
 from tests.integration.copying.talks import HOSTILE, assert_alike, fill
 
@@ -91,6 +91,21 @@ def test_a_form_of_a_later_everturn_is_refused() -> None:
     line = dossier.encode(outline_at(1)).replace(b'"form":1', b'"form":2')
     with pytest.raises(msgspec.ValidationError, match="form"):
         dossier.decode(line)
+
+
+def test_what_is_too_long_for_a_file_is_refused_before_a_row_of_it_is_written() -> None:
+    """Else its rows would stand among those of the next session."""
+    entry = EntryPart(2**32, 2**32, "message", 0.0, 1, msgspec.Raw(b"{}"))
+    change = ChangePart(2**32, "clear", 0, 0, 0.0, b"", State())
+    with everturn.open("sqlite://") as store:
+        backend = store._engine.backend
+        for portion in (Portion((entry,)), Portion((), (change,))):
+            with pytest.raises(everturn.MemoryStoreBackendError, match="at most"):
+                drive(backend.stage(Staging("a", 1, portion), SOON))
+        for outline in (outline_at(2**32), msgspec.structs.replace(outline_at(1), last_seq=2**32)):
+            with pytest.raises(everturn.MemoryStoreBackendError, match="at most"):
+                drive(backend.restore(Arrival(outline, None), SOON))
+        assert store.verify().problems == ()
 
 
 # --- kinship ---------------------------------------------------------------------------------------------------------

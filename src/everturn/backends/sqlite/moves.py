@@ -172,9 +172,7 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
 
 def _place_for(db: Connection, arrival: Arrival, session: Session | None, now: float) -> _Place | None:
     """None: what was staged has gone."""
-    if max(arrival.outline.last_seq, arrival.outline.version) > LAST_SEQ:
-        text = f"SQLite has room for {LAST_SEQ:,} entries and changes in a session"
-        raise MemoryStoreBackendError(f"session {arrival.outline.session_id!r}: {text}", outcome="not_written")
+    _refuse_too_long(arrival.outline.last_seq, arrival.outline.version)
     if arrival.handle is not None:
         no = int(arrival.handle)
         staged = db.value(SQL["load_arriving"], (no, db.namespace, arrival.outline.session_id, now))
@@ -182,10 +180,18 @@ def _place_for(db: Connection, arrival: Arrival, session: Session | None, now: f
     return _Place(0, 0, 0) if session is None else _Place(session.no, session.bytes, session.last_seq)
 
 
+def _refuse_too_long(*numbers: int) -> None:
+    """A row's id has room for so much beside the session's number; more would make it another session's."""
+    if any(number > LAST_SEQ for number in numbers):
+        text = f"a session in SQLite has at most {LAST_SEQ:,} entries, and as many changes; fork it, and copy the fork"
+        raise MemoryStoreBackendError(text, outcome="not_written")
+
+
 def _write_rows(db: Connection, no: int, portion: Portion) -> int:
     """Write entries and changes under a session's number. Returns the bytes of the bodies."""
     base = no << 32
     size = 0
+    _refuse_too_long(*(part.seq for part in portion.entries[-1:]), *(part.version for part in portion.changes[-1:]))
     for entry in portion.entries:
         row = (base + entry.seq, entry.turn, entry.kind, entry.created_at, entry.checksum, entry.body)
         db.execute(SQL["insert_entry"], row)
