@@ -176,7 +176,7 @@ class Kit:
         try:
             return worker.report(patience)
         except StillBusy:
-            raise Untested(f"a call had not returned after {patience:.0f} s") from None
+            raise Untested(f"a call had not returned after {patience:.0f} s; it is at {worker.stack()}") from None
 
     # --- places and instances ----------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ No target code runs in this process. What the workers do is in worker.py.
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -80,6 +81,20 @@ class WorkerProcess:
         self.send(order)
         return self.report(patience)
 
+    def stack(self) -> str:
+        """Where a worker that does not report is: the innermost frames of its main thread. Ends it."""
+        log = self._nursery.log
+        before = log.stat().st_size if log.exists() else 0
+        self.usable = False
+        os.kill(self.pid, signal.SIGABRT)  # not yet reaped, so the id is still its own; faulthandler writes to the log
+        self._pipe.poll(2.0)
+        self._nursery.end(self.pid)
+        with log.open("rb") as file:
+            file.seek(before)
+            lines = file.read().decode(errors="replace").splitlines()
+        frames = [line.strip() for line in _after(lines, "Current thread") if line.startswith("  File")]
+        return "; ".join(frames[:3])
+
     def resume(self) -> None:
         self.send(Resume())
 
@@ -94,6 +109,11 @@ class WorkerProcess:
         return WorkerDied(self._nursery.end(self.pid))
 
 
+def _after(lines: list[str], start: str) -> list[str]:
+    first = next((number for number, line in enumerate(lines) if line.startswith(start)), len(lines))
+    return lines[first + 1 :]
+
+
 class Nursery:
     """The process that imported the target, and the workers forked from it. One per run."""
 
@@ -102,8 +122,9 @@ class Nursery:
 
         What target code prints goes to a log in `root`. If this process is killed, the nursery removes `root`.
         """
+        self.log = root / "target.log"
         ours, theirs = socket.socketpair()
-        with theirs, (root / "target.log").open("ab") as log:
+        with theirs, self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [sys.executable, "-X", "faulthandler", "-m", "everturn.testing.nursery", str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
@@ -149,9 +170,13 @@ class Nursery:
                 return self._idle.pop(index)
         ours, theirs = socket.socketpair()
         with theirs:
-            self._pipe.send(("fork", watched))
-            socket.send_fds(self._line, [b"f"], [theirs.fileno()])
-            pid: int = self._pipe.recv()
+            try:
+                self._pipe.send(("fork", watched))
+                socket.send_fds(self._line, [b"f"], [theirs.fileno()])
+                pid: int = self._pipe.recv()
+            except (EOFError, OSError) as exc:
+                ours.close()
+                raise TargetError("the process that workers are forked from has died; was it killed?") from exc
         worker = WorkerProcess(self, pid, Connection(ours.detach()), watched=watched)
         self._all.append(worker)
         return worker
@@ -166,8 +191,11 @@ class Nursery:
     def end(self, pid: int) -> int:
         """Kill and reap the process of a worker. Returns its status, also when asked again."""
         if pid not in self._ended:
-            self._pipe.send(("end", pid))
-            self._ended[pid] = self._pipe.recv()
+            try:
+                self._pipe.send(("end", pid))
+                self._ended[pid] = self._pipe.recv()
+            except (EOFError, OSError):
+                self._ended[pid] = -signal.SIGKILL  # it has gone with the nursery
         return self._ended[pid]
 
     def close(self) -> None:
