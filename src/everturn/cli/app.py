@@ -48,9 +48,9 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        import apsw
+        from everturn.backends.sqlite.checks import library
 
-        typer.echo(f"everturn {version('everturn')} (SQLite {apsw.sqlite_lib_version()})")
+        typer.echo(f"everturn {version('everturn')} (SQLite {library()})")
         raise typer.Exit
 
 

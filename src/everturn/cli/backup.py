@@ -13,8 +13,6 @@ from everturn.cli.output import console
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 from everturn.words import count, size
 
-PAGES = 2000  # copied at a time: the bar moves, and Ctrl-C is heard
-
 
 def backup(
     url: URL,
@@ -32,6 +30,10 @@ def backup(
       everturn backup sqlite:///memory.db backup-2026-11-15.db
       everturn backup sqlite:///memory.db latest.db --force
     """
+    from rich.progress import Progress
+
+    from everturn.backends.sqlite.backup import copy_pages
+
     source = file_of(as_url(url))
     if source is None:
         raise Unsupported("backup is for SQLite files; use the server's own tools, or everturn copy")
@@ -41,7 +43,9 @@ def backup(
         pass  # says what is wrong with it, and brings its schema up to date
     part = file.with_name(f"{file.name}.part")
     try:
-        _copy(source, part)
+        with Progress(transient=True, disable=not os.isatty(1)) as bar:
+            task = bar.add_task("copying", total=None)
+            copy_pages(source, part, lambda done, total: bar.update(task, completed=done, total=total))
         with opened(f"sqlite:///{part}") as copied:
             report = copied.verify()
         if not report.ok and not anyway:
@@ -57,28 +61,3 @@ def backup(
     told = f"{count(report.sessions, 'session')}, {count(report.entries, 'entry', 'entries')}"
     sound = "verified" if report.ok else f"with {count(len(report.problems), 'problem')}"
     console().print(f"{file}: {told}, {size(file.stat().st_size)}, {sound}")
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy every page as of one moment."""
-    import apsw
-    from rich.progress import Progress
-
-    there = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
-    there.set_busy_timeout(30_000)
-    # A read transaction, held: the pages copied are those of this moment, so that writers cannot make it start anew.
-    there.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
-    target.unlink(missing_ok=True)
-    here = apsw.Connection(str(target))
-    try:
-        with (
-            here.backup("main", there, "main") as pages,
-            Progress(transient=True, disable=not os.isatty(1)) as progress,
-        ):
-            task = progress.add_task("copying", total=None)
-            while not pages.done:
-                pages.step(PAGES)
-                progress.update(task, total=pages.page_count, completed=pages.page_count - pages.remaining)
-    finally:
-        here.close()
-        there.close()

@@ -40,6 +40,11 @@ class Answers(msgspec.Struct, frozen=True):
     mode: int
 
 
+def library() -> str:
+    """The version of SQLite that everturn uses."""
+    return apsw.sqlite_lib_version()
+
+
 def examine(db: Connection, path: str) -> Examination:
     """What is so, and what is wrong with it."""
     answers = _answers(db, path)
