@@ -99,13 +99,12 @@ def test_the_history_of_a_broken_clause_is_saved_and_can_be_judged_again(tmp_pat
 
 
 def test_the_same_seed_writes_the_same(tmp_path: Path) -> None:
-    stories = []
-    for seed in (5, 5):
-        found = result(
-            "kit.stores:reads_then_writes", "append-append", seed=seed, histories=tmp_path / str(len(stories))
-        )
-        stories.append(found.violations[0].values)
-    assert stories[0] == stories[1]
+    written = []
+    for number in range(2):
+        result("kit.stores:reads_then_writes", "append-append", seed=5, histories=tmp_path / str(number))
+        events = load(tmp_path / str(number) / "append-append.jsonl")
+        written.append([(one.session, one.values) for one in events if one.f == "append" and one.worker == "reader"])
+    assert written[0][:20] == written[1][:20]
 
 
 def test_target_code_does_not_run_in_this_process() -> None:

@@ -24,7 +24,9 @@ _STDLIB = sysconfig.get_path("stdlib")
 _PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 # Modules whose C functions reach outside the process.
-_DRIVERS = ("sqlite3", "_sqlite3", "apsw", "_socket", "_ssl", "psycopg", "psycopg_binary", "psycopg_c", "_io", "fcntl")
+_DRIVERS = ("sqlite3", "_sqlite3", "apsw", "_socket", "_ssl", "select", "psycopg_binary", "psycopg_c", "_io", "fcntl")
+# psycopg's C part is compiled in a way that shows no calls; these are where its Python part enters it.
+_PSYCOPG_CALLS = frozenset({"execute", "executemany", "fetchone", "fetchall", "commit", "rollback", "wait"})
 _IO_CALLS = frozenset(
     {"open", "read", "readall", "readline", "readlines", "write", "writelines", "flush", "close", "truncate"}
 )
@@ -101,11 +103,15 @@ class Trap:
             at_stop(self._n, name)
 
     def _profile(self, frame: FrameType, event: str, arg: Any) -> None:
-        if self._at_stop is None or event != "c_call":
+        if self._at_stop is None:
             return
-        name = driver_call(arg)
-        if name is not None and not frame.f_code.co_filename.startswith(_OURS):
-            self._pass(name)
+        code = frame.f_code
+        if event == "c_call":
+            name = driver_call(arg)
+            if name is not None and not code.co_filename.startswith(_OURS):
+                self._pass(name)
+        elif event == "call" and code.co_name in _PSYCOPG_CALLS and _is_psycopg(code.co_filename):
+            self._pass(f"psycopg {code.co_name}")
 
     # --- instructions ------------------------------------------------------------------------------------------------
 
@@ -125,6 +131,11 @@ class Trap:
             code = frame.f_code
             self._pass(f"{code.co_name} line {frame.f_lineno}")
         return self._trace
+
+
+@cache
+def _is_psycopg(filename: str) -> bool:
+    return Path(filename).parent.name == "psycopg"
 
 
 def _is_target(filename: str) -> bool:
