@@ -107,6 +107,16 @@ def test_a_fork_carries_only_what_is_shown(store: Any) -> None:
     assert store.verify("b").entries == 1
 
 
+def test_a_key_that_the_target_knows_for_something_else_is_refused_as_such(store: Any) -> None:
+    say(store, "a", "1")
+    store.fork("a", "b", key="of the fork")
+    say(store, "b", "2", key="of a turn")
+    with pytest.raises(InvalidInput, match=r"^key: was used before in session 'b' with other content"):
+        store.fork("a", "b", key="of a turn")
+    assert store.fork("a", "b", key="of the fork").replayed
+    assert words(store, "b") == ["1", "2"]
+
+
 def test_a_fork_into_a_session_that_exists_is_refused(store: Any) -> None:
     say(store, "a", "1")
     say(store, "b", "2")

@@ -282,7 +282,7 @@ class Changes(Caller):
         outcome = await self.call(
             lambda retry, by: self.backend.fork(msgspec.structs.replace(request, retry=retry), by)
         )
-        if outcome.status is Status.EXISTS:
+        if outcome.status in (Status.EXISTS, Status.KEY_REUSED):
             refuse(outcome, new_session_id)
         if outcome.status not in _DONE:
             refuse(outcome, session_id, expected=version, named=checked_at(at))

@@ -23,7 +23,7 @@ def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
     """Apply all of the change or nothing. See Backend.change for the order of the checks."""
     session = load(db, request.session_id, now)
     if session is not None and (request.retry or request.key is not None):
-        replay = _recall(db, session, request)
+        replay = recall(db, session, request)
         if replay is not None:
             return replay
     if not _as_expected(session, request):
@@ -50,7 +50,7 @@ def _refusal(status: Status, session: Session | None) -> ChangeOutcome:
 # --- what was done before --------------------------------------------------------------------------------------------
 
 
-def _recall(db: Connection, session: Session, request: ChangeRequest) -> ChangeOutcome | None:
+def recall(db: Connection, session: Session, request: ChangeRequest) -> ChangeOutcome | None:
     """The first receipt of this call or key; None if neither is known."""
     low, high = session.span
     if request.retry:

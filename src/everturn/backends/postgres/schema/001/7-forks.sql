@@ -11,7 +11,6 @@ DECLARE
     was     everturn.sessions;
     s       everturn.sessions;
     p       everturn.plan_v1;
-    c       everturn.changes;
     o       everturn.outcome_v1;
     at      double precision;
     path    int8multirange;
@@ -28,13 +27,10 @@ BEGIN
         at := everturn.now_v1(p_now);
         was := t;
         IF t.no IS NOT NULL AND NOT everturn.is_over_v1(t.expires_at, at) THEN
-            SELECT * INTO c FROM everturn.changes g
-             WHERE g.session = t.no AND g.version = 1 AND (g.call = r.call OR g.key = r.key);
-            o.life := t.life;
-            o.version := CASE WHEN FOUND AND c.key IS NOT DISTINCT FROM r.key THEN c.version ELSE t.version END;
-            o.status := CASE WHEN NOT FOUND THEN 'exists'
-                             WHEN c.call <> r.call AND c.content IS DISTINCT FROM r.content THEN 'key_reused'
-                             ELSE 'replayed' END;
+            o := everturn.recall_v1(t, r);
+            IF o.status IS NULL THEN
+                o := ('exists', t.life, t.version, 0, 0, 0, NULL, NULL, NULL, NULL)::everturn.outcome_v1;
+            END IF;
             RETURN o;
         END IF;
         SELECT * INTO s FROM everturn.sessions n
