@@ -78,16 +78,13 @@ def settle(files: Iterable[Path]) -> None:
         subprocess.run([sys.executable, "-c", _EMPTY_WAL, *databases], check=True, timeout=60)  # noqa: S603 - our own script
 
 
-def overwrite(files: Sequence[Path], words: bytes) -> bool:
-    """Put garbage of the same length in place of the words, wherever they are. False if they are nowhere.
-
-    0xFF is no part of any UTF-8 text, so whoever decodes what is stored must notice.
-    """
+def overwrite(files: Sequence[Path], words: bytes, byte: bytes) -> bool:
+    """Put so many of a byte in place of the words, wherever they are. False if they are nowhere."""
     settle(files)
     found = False
     for path in files:
         if path.exists() and words in (content := path.read_bytes()):
-            path.write_bytes(content.replace(words, b"\xff" * len(words)))
+            path.write_bytes(content.replace(words, byte * len(words)))
             found = True
     return found
 

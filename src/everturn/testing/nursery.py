@@ -6,6 +6,8 @@ starts no thread. When the kit is gone it ends, and every worker with it.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import shutil
 import signal
@@ -45,6 +47,11 @@ def main(descriptor: int) -> None:
             os.close(handle)
             children.add(pid)
             pipe.send(pid)
+        elif verb == "import":
+            for name in argument:
+                with contextlib.suppress(Exception):  # what a worker imported on the way may need more than a name
+                    importlib.import_module(name)
+            pipe.send(None)
         elif verb == "end":
             children.discard(argument)
             pipe.send(_end(argument))

@@ -159,11 +159,15 @@ class Tell(msgspec.Struct, frozen=True):
     options: Mapping[str, Any] = {}
 
 
+class Modules(msgspec.Struct, frozen=True):
+    """Say which modules were imported since the process began."""
+
+
 class Resume(msgspec.Struct, frozen=True):
     """Go on after a pause."""
 
 
-Order: TypeAlias = Open | Close | Do | Duel | Cancel | Limit | Fork | Power | Tell | Resume
+Order: TypeAlias = Open | Close | Do | Duel | Cancel | Limit | Fork | Power | Tell | Modules | Resume
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------
@@ -208,6 +212,12 @@ class Cut(msgspec.Struct, frozen=True):
     lost: bool
 
 
+class Loaded(msgspec.Struct, frozen=True):
+    """Modules, by name, in the order of their import."""
+
+    names: tuple[str, ...]
+
+
 class Failed(msgspec.Struct, frozen=True):
     """The order could not be carried out. `hopeless`: no order of this kind ever will (an object with no shape)."""
 
@@ -219,4 +229,4 @@ class Ready(msgspec.Struct, frozen=True):
     """Done, and there is nothing to say."""
 
 
-Report: TypeAlias = Opened | Paused | Done | Dueled | Cut | Failed | Ready
+Report: TypeAlias = Opened | Paused | Done | Dueled | Cut | Loaded | Failed | Ready

@@ -43,6 +43,6 @@ def main() -> None:
     sys.path[:0] = [entry for entry in path if entry not in sys.path]
     factory = load(target)
     subject = Subject(factory, offer_of(factory), Path(opening.where), opening.options, Loop())
-    outcomes = tuple(subject.run(subject.take(step)) for step in steps)
+    outcomes = tuple(map(subject.taken, steps))
     subject.close()
     Path(answer).write_bytes(pickle.dumps(outcomes))

@@ -15,13 +15,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from everturn.testing.orders import Close, Open, Opened, Tell
+from everturn.testing.dialects import Said
+from everturn.testing.orders import Close, Do, Lane, Loaded, Modules, Open, Opened, Report, Step, Tell
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import postgres_server, valkey_cluster, valkey_sentinel, valkey_server
 from everturn.testing.targets import Target, TargetError
-from everturn.testing.workers import Nursery, OrderFailed, StillBusy, WorkerDied
+from everturn.testing.workers import Nursery, OrderFailed, StillBusy, WorkerDied, WorkerProcess
 
-LONGEST_CALL = 20.0  # seconds after which a call counts as one that never returns
+LONGEST_CALL = 30.0  # seconds after which a call counts as one that never returns
 OPEN_PATIENCE = 60.0
 _ROOM = 2**30
 
@@ -97,6 +98,7 @@ class Run:
         try:
             opened = worker.ask(Open("probe", str(place), self.urls), OPEN_PATIENCE)
             self.open_seconds = time.monotonic() - began
+            self._warm_up(worker, opened)
             worker.ask(Close("probe"), OPEN_PATIENCE)
         except OrderFailed as exc:
             raise TargetError(
@@ -110,6 +112,17 @@ class Run:
             self.nursery.rest(worker)
         assert isinstance(opened, Opened)  # noqa: S101 - the worker's protocol
         return opened
+
+    def _warm_up(self, worker: WorkerProcess, opened: Report) -> None:
+        """Use the instance once, whatever comes of it, and import in the nursery what that imported."""
+        if isinstance(opened, Opened):
+            size = {"turn": 2, "pair": 2, "message": 1}[opened.unit]
+            said = tuple(Said(("user", "assistant")[number % 2], f"warm-up {number}") for number in range(size))
+            lane = Lane("probe", (Step("append", "warm-up", (said,)), Step("read", "warm-up")))
+            worker.ask(Do("probe", (lane,)), OPEN_PATIENCE)
+            loaded = worker.ask(Modules(), OPEN_PATIENCE)
+            if isinstance(loaded, Loaded):
+                self.nursery.preload(loaded.names)
 
     def _offered(self) -> frozenset[str]:
         offered = set(self.opened.operations) | set(self.offer.options)

@@ -118,6 +118,12 @@ class Subject:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._loop.run(coroutine) if self._awaited else drive(coroutine)
 
+    def taken(self, step: Step, recorder: Recorder | None = None) -> Outcome:
+        """Take one step from here to its end. The awaited twin of a blocking store needs a loop for itself."""
+        if step.op == "append_awaited":
+            return self._loop.run(self.take(step, recorder))
+        return self.run(self.take(step, recorder))
+
     async def take(self, step: Step, recorder: Recorder | None = None) -> Outcome:
         """Take one step, and record it. What the target raises, whatever it is, becomes the outcome."""
         began = time.monotonic()

@@ -10,6 +10,7 @@ import inspect
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -35,6 +36,8 @@ from everturn.testing.orders import (
     Fork,
     Lane,
     Limit,
+    Loaded,
+    Modules,
     Open,
     Order,
     Outcome,
@@ -63,6 +66,7 @@ class Worker:
         self._loop = Loop()
         self._trap = Trap()
         self._recorders = _Recorders()
+        self._first_modules = frozenset(sys.modules)
         self._first_limits = {what: resource.getrlimit(number) for what, number in _LIMITS.items()}
 
     def serve(self, *, watched: bool) -> None:
@@ -104,6 +108,8 @@ class Worker:
                 return self._fork(order)
             case Power():
                 return self._power(order)
+            case Modules():
+                return Loaded(tuple(name for name in sys.modules if name not in self._first_modules))
             case Tell():
                 self._tell(order)
                 return Ready()
@@ -114,7 +120,7 @@ class Worker:
         if order.value is not None:
             soft = order.value
             if order.what == "nofile":
-                soft += 1 + max(int(entry.name) for entry in Path("/dev/fd").iterdir())
+                soft += 1 + max(filter(_is_open, [int(entry.name) for entry in Path("/dev/fd").iterdir()]))
         resource.setrlimit(_LIMITS[order.what], (soft, hard))
 
     def _tell(self, order: Tell) -> None:
@@ -160,7 +166,7 @@ class Worker:
 
     def _run(self, subject: Subject, lane: Lane, record: str | None) -> tuple[Outcome, ...]:
         recorder = self._recorders.of(record, lane.who)
-        return tuple(subject.run(subject.take(step, recorder)) for step in lane.steps)
+        return tuple(subject.taken(step, recorder) for step in lane.steps)
 
     async def _taken(self, subject: Subject, lane: Lane, record: str | None) -> tuple[Outcome, ...]:
         recorder = self._recorders.of(record, lane.who)
@@ -343,6 +349,15 @@ class _Thread(threading.Thread):
         if self._error is not None:
             raise self._error
         return self._result
+
+
+def _is_open(descriptor: int) -> bool:
+    """Whether it is open now: the one that the list was read by is in the list, and is not."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 class _Recorders:

@@ -188,6 +188,11 @@ class Nursery:
         else:
             worker.end()
 
+    def preload(self, names: tuple[str, ...]) -> None:
+        """Import what opening and using the target imported, so that no later worker has to."""
+        self._pipe.send(("import", names))
+        self._pipe.recv()
+
     def end(self, pid: int) -> int:
         """Kill and reap the process of a worker. Returns its status, also when asked again."""
         if pid not in self._ended:

@@ -187,7 +187,7 @@ def killed_after_append(kit: Kit) -> None:
         if not _died(kit, store):
             raise Untested("the process could not be killed")
         reader.take(Step("read", session))
-    kit.judge(least=15)
+    kit.judge(least=8)
 
 
 @book.clause(

@@ -264,7 +264,7 @@ def no_file_handles(kit: Kit) -> None:
     except OrderFailed:
         pass  # it said so
     if beside is not None:
-        read = beside.take(Step("read", session))
+        read = beside.take_unrecorded(Step("read", session))  # there is no handle for a record either
         kit.check(
             not (read.ok and read.value == []), "opened without file handles, a session of three turns read as empty"
         )
@@ -302,20 +302,27 @@ def file_locked(kit: Kit) -> None:
     needs=["processes", "files|corrupt"],
 )
 def garbage(kit: Kit) -> None:
+    if kit.offers("corrupt"):
+        _overwritten(kit, b"")
+        return
+    # The first is no UTF-8, the second is, and ends whatever JSON string it is in.
+    for byte in (b"\xff", b'"'):
+        _overwritten(kit, byte)
+
+
+def _overwritten(kit: Kit, byte: bytes) -> None:
     session, marker = kit.session(), "a marker that is overwritten later: 0123456789abcdef"
-    store = kit.open()
+    place = kit.place()
+    store = kit.open(at=place)
     store.append(session, kit.turn())
     turn = kit.turn()
-    marked = (Said(turn[0].role, marker), *turn[1:])
-    store.append(session, marked)
+    store.append(session, (Said(turn[0].role, marker), *turn[1:]))
     store.append(session, kit.turn())
     before = len(store.read(session))
-    place = store.place
     store.close()
     if kit.offers("corrupt"):
-        worker = kit.worker()
-        kit.ask(worker, Tell("corrupt", str(place), session, kit.target.urls), Ready)
-    elif not backdoor.overwrite(_files(place), marker.encode()):
+        kit.ask(kit.worker(), Tell("corrupt", str(place), session, kit.target.urls), Ready)
+    elif not backdoor.overwrite(_files(place), marker.encode(), byte):
         raise Untested("the words are not found in the store's files as they are; give the factory a `corrupt`")
     later = kit.open_or_none("later", at=place)
     if later is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everturn.testing.clauses import Book
+from everturn.testing.clauses import Book, NotOffered
 from everturn.testing.dialects import Said
 from everturn.testing.kit import Instance, Kit
 from everturn.testing.orders import Step
@@ -161,7 +161,9 @@ def empty_turn(kit: Kit) -> None:
 def twins(kit: Kit) -> None:
     store, session, turns = begun(kit)
     awaited = kit.turn()
-    store.call("append_awaited", session, awaited)
+    outcome = store.take(Step("append_awaited", session, (awaited,)))
+    if outcome.fault is not None:
+        raise NotOffered(f"the awaited twin is there and refuses: {outcome.fault}")
     kit.same(store.read(session), [*turns, awaited], "one turn was stored by each face", session=session)
 
 

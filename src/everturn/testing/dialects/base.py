@@ -7,7 +7,6 @@ The operations are written once for both faces, as everturn's engine is: over a 
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
@@ -196,10 +195,10 @@ class Dialect:
         self._handed.clear()
 
     async def append_awaited(self, session: str, messages: Sequence[Said]) -> None:
-        """Append by the awaited twin of the blocking method, in a loop: what is driven here has none."""
+        """Append by the awaited twin of the blocking method. Run in a loop (Subject.taken), which it may need."""
         twin = copy(self)
         twin.awaited = True
-        asyncio.run(twin.append(session, messages))
+        await twin.append(session, messages)
 
     async def clear(self, session: str) -> None:
         await self.call(session, next(name for name in self.clears_with if self._has(name)))
