@@ -66,8 +66,8 @@ def is_known(message: object) -> bool:
 def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False) -> ChatMessage:
     """The message as an entry. `from_entry` gives an equal one, if `decode` is the inverse of `encode`.
 
-    `names_itself`: it will stand in a session, where a message without an id is named after its seq; if it has none, it
-    has to say so.
+    `names_itself`: where it is read, a message without an id gets one (see `from_entry`); if it has none, it has to say
+    so.
     """
     kind = type(message)
     fields = dict(vars(message))  # at one moment: a graph that goes on may give it an id meanwhile
@@ -92,14 +92,17 @@ def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False
     return _with_metadata(entry, {OWN: own}) if own else entry
 
 
-def from_entry(entry: ChatMessage, decode: Decode) -> tuple[type[BaseMessage], Fields]:
-    """The class and the fields of the message an entry stands for, whoever wrote it. See `whole` first."""
+def from_entry(entry: ChatMessage, decode: Decode, *, unnamed: str | None = None) -> tuple[type[BaseMessage], Fields]:
+    """The class and the fields of the message an entry stands for, whoever wrote it. See `whole` first.
+
+    `unnamed`: the id of one that has none, and does not say that it shall have none.
+    """
     own = entry.metadata.get(OWN)
     if not isinstance(own, dict):
         kind = ROLES.get(_ALIASES.get(entry.role, entry.role), langchain.ChatMessage)
-        return kind, _implied(kind, entry)
+        return kind, _implied(kind, entry, unnamed)
     kind = _OTHERS[own["class"]][0] if "class" in own else ROLES[entry.role]
-    fields = _implied(kind, entry)
+    fields = _implied(kind, entry, unnamed)
     fields.update((name, decode(value)) for name, value in own.items() if name != "class")
     return kind, fields
 
@@ -139,12 +142,12 @@ _NOTHING = object()
 _defaults: dict[type[BaseMessage], Fields] = {}
 
 
-def _implied(kind: type[BaseMessage], entry: ChatMessage) -> Fields:
+def _implied(kind: type[BaseMessage], entry: ChatMessage, unnamed: str | None = None) -> Fields:
     """The fields that the entry alone tells."""
     fields = (_defaults.get(kind) or _learn(kind)).copy()
     fields["content"] = entry.content if entry.content is not None else ""
     fields["name"] = entry.name
-    fields["id"] = entry.id if entry.id is not None or entry.seq is None else f"everturn-{entry.seq}"
+    fields["id"] = entry.id if entry.id is not None else unnamed
     if entry.tool_calls and "tool_calls" in fields:
         fields["tool_calls"] = [_langchain_call(call) for call in entry.tool_calls]
     if "tool_call_id" in fields:

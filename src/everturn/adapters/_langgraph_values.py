@@ -166,8 +166,10 @@ class Values:
         """The same, to be compared with or built from again and again."""
         if messages.whole(entry) is not None:
             return Kept(entry)
+        # A graph tells messages apart by their ids; in a session a seq is as good, and stays the same.
+        unnamed = None if entry.seq is None else f"everturn-{entry.seq}"
         try:
-            kind, fields = messages.from_entry(entry, self._decode)
+            kind, fields = messages.from_entry(entry, self._decode, unnamed=unnamed)
         except KeyError as exc:
             raise Unfaithful(f"LangChain's message class {exc} is not in the version installed here") from exc
         return Kept(entry, kind, fields, messages.mutable(fields))
