@@ -6,8 +6,11 @@ They cannot be in the venv itself: syrupy and pytest-snapshot kill each other's 
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
+import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -32,21 +35,29 @@ def folder(name: str) -> Path | None:
     if not requirements:
         return None
     where = Path(sys.prefix) / "everturn-peers" / "+".join(requirements)
-    if not (where / ".done").exists():
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "-qq", "install"]
-        done = subprocess.run(
-            [*command, "--no-deps", "--no-compile", "--upgrade", "--target", str(where), *requirements],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        if done.returncode:
-            pytest.skip(
-                f"pip cannot install {', '.join(requirements)} (no network?), so this was not tried: {done.stderr}"
-            )
-        (where / ".done").touch()
+    if not where.exists():
+        with tempfile.TemporaryDirectory(dir=sys.prefix) as made:
+            _install(requirements, Path(made) / "set")
+            where.parent.mkdir(exist_ok=True)
+            with suppress(OSError):  # another worker was first: its set is as good
+                (Path(made) / "set").rename(where)
     return where
+
+
+def _install(requirements: tuple[str, ...], where: Path) -> None:
+    # Pytester moves HOME into the project under test, and what pip asks about the machine leaves files there.
+    home = pwd.getpwuid(os.getuid()).pw_dir
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "-qq", "install"]
+    done = subprocess.run(
+        [*command, "--no-deps", "--no-compile", "--target", str(where), *requirements],
+        env=os.environ | {"HOME": home},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    if done.returncode:
+        pytest.skip(f"pip cannot install {', '.join(requirements)} (no network?), so this was not tried: {done.stderr}")
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from everturn.testing.dialects import Said
-from everturn.testing.orders import Close, Do, Lane, Loaded, Modules, Open, Opened, Report, Step, Tell
+from everturn.testing.orders import Close, Loaded, Modules, Open, Opened, Tell
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import postgres_server, valkey_cluster, valkey_sentinel, valkey_server
 from everturn.testing.targets import Target, TargetError
@@ -98,7 +97,7 @@ class Run:
         try:
             opened = worker.ask(Open("probe", str(place), self.urls), OPEN_PATIENCE)
             self.open_seconds = time.monotonic() - began
-            self._warm_up(worker, opened)
+            self._preload(worker)
             worker.ask(Close("probe"), OPEN_PATIENCE)
         except OrderFailed as exc:
             raise TargetError(
@@ -113,16 +112,11 @@ class Run:
         assert isinstance(opened, Opened)  # noqa: S101 - the worker's protocol
         return opened
 
-    def _warm_up(self, worker: WorkerProcess, opened: Report) -> None:
-        """Use the instance once, whatever comes of it, and import in the nursery what that imported."""
-        if isinstance(opened, Opened):
-            size = {"turn": 2, "pair": 2, "message": 1}[opened.unit]
-            said = tuple(Said(("user", "assistant")[number % 2], f"warm-up {number}") for number in range(size))
-            lane = Lane("probe", (Step("append", "warm-up", (said,)), Step("read", "warm-up")))
-            worker.ask(Do("probe", (lane,)), OPEN_PATIENCE)
-            loaded = worker.ask(Modules(), OPEN_PATIENCE)
-            if isinstance(loaded, Loaded):
-                self.nursery.preload(loaded.names)
+    def _preload(self, worker: WorkerProcess) -> None:
+        """Import in the nursery what opening the store imported: no other worker need do it again."""
+        loaded = worker.ask(Modules(), OPEN_PATIENCE)
+        if isinstance(loaded, Loaded):
+            self.nursery.preload(loaded.names)
 
     def _offered(self) -> frozenset[str]:
         offered = set(self.opened.operations) | set(self.offer.options)
