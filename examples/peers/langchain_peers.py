@@ -1,0 +1,42 @@
+"""LangChain's chat message histories, as targets: everturn check examples.peers.langchain_peers:sql."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+import warnings
+from pathlib import Path
+from typing import Any
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the package announces its own end on import
+    from langchain_community.chat_message_histories import FileChatMessageHistory, SQLChatMessageHistory
+    from langchain_community.chat_message_histories import RedisChatMessageHistory as CommunityRedis
+
+import psycopg
+from langchain_postgres import PostgresChatMessageHistory
+from sqlalchemy import create_engine
+
+
+def file(where: Path, session_id: str) -> Any:
+    """FileChatMessageHistory: a JSON file per session. Which file is the caller's business; here it is a digest."""
+    return FileChatMessageHistory(str(where / f"{hashlib.sha256(session_id.encode()).hexdigest()}.json"))
+
+
+def sql(where: Path, session_id: str) -> Any:
+    """SQLChatMessageHistory over SQLite."""
+    return SQLChatMessageHistory(session_id, connection=create_engine(f"sqlite:///{where}/langchain.db"))
+
+
+def redis(where: Path, session_id: str, redis_url: str, ttl: float | None = None) -> Any:
+    """RedisChatMessageHistory of langchain-community."""
+    seconds = None if ttl is None else int(ttl)
+    return CommunityRedis(session_id, url=redis_url, key_prefix=f"{where.name}:", ttl=seconds)
+
+
+def postgres(where: Path, session_id: str, postgres_url: str) -> Any:
+    """PostgresChatMessageHistory of langchain-postgres. Its session ids are UUIDs: here, made from the name."""
+    connection = psycopg.connect(postgres_url)
+    PostgresChatMessageHistory.create_tables(connection, where.name)
+    name = str(uuid.uuid5(uuid.NAMESPACE_OID, session_id))
+    return PostgresChatMessageHistory(where.name, name, sync_connection=connection)
