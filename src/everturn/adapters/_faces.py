@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ParamSpec, TypeVar
 
@@ -18,9 +18,7 @@ class Awaited:
     """The methods of a store, awaited. A blocking store works in a thread, so that the event loop goes on."""
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
-        if not isinstance(store, MemoryStore | AsyncMemoryStore):
-            raise InvalidInput(f"is a store of everturn.open or open_async, not {type(store).__name__}", path="store")
-        self._store = store
+        self._store = checked_store(store)
 
     async def __call__(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method. A cancelled caller waits until what it sent has settled, as with an asynchronous store."""
@@ -28,6 +26,50 @@ class Awaited:
         if isinstance(self._store, AsyncMemoryStore):
             return await call(*args, **kwargs)
         return await in_thread(call, *args, **kwargs)
+
+
+class Both:
+    """For a framework whose methods are there twice, blocking and awaited: each is written once, as a coroutine.
+
+    Over a `MemoryStore` such a coroutine never suspends: `drive` runs it here, `run` in a thread. Over an
+    `AsyncMemoryStore` there is only `run`.
+    """
+
+    def __init__(self, store: MemoryStore | AsyncMemoryStore, adapter: str) -> None:
+        self.store = checked_store(store)
+        self._adapter = adapter
+        self._is_blocking = isinstance(store, MemoryStore)
+
+    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the store."""
+        answer = getattr(self.store, method)(*args, **kwargs)
+        return answer if self._is_blocking else await answer
+
+    def drive(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run to the end. Raises Unsupported over an asynchronous store, which needs its event loop."""
+        if not self._is_blocking:
+            coroutine.close()
+            raise Unsupported(
+                f"this {self._adapter} is over an AsyncMemoryStore: use its async methods, "
+                "or everturn.open for the blocking ones"
+            )
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+        raise AssertionError("a blocking store suspended")  # pragma: no cover
+
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await it; a blocking store does its work in a thread, so that the loop goes on."""
+        return await (in_thread(self.drive, coroutine) if self._is_blocking else coroutine)
+
+
+def checked_store(store: MemoryStore | AsyncMemoryStore) -> MemoryStore | AsyncMemoryStore:
+    """The store. Raises InvalidInput if it is none."""
+    if not isinstance(store, MemoryStore | AsyncMemoryStore):
+        raise InvalidInput(f"is a store of everturn.open or open_async, not {type(store).__name__}", path="store")
+    return store
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

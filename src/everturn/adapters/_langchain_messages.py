@@ -63,6 +63,21 @@ def is_known(message: object) -> bool:
     )
 
 
+def without_extra(message: BaseMessage) -> BaseMessage | None:
+    """The message without fields that its class does not have, if that is one of LangChain's own; else None."""
+    if type(message) not in _ROLE_OF or message.__pydantic_private__:
+        return None
+    fields = {name: value for name, value in vars(message).items() if name in type(message).model_fields}
+    return build(type(message), fields, ())
+
+
+def with_extra(message: BaseMessage, extra: Fields) -> BaseMessage:
+    """The same message (it is yours), with fields that its class does not have."""
+    object.__setattr__(message, "__pydantic_extra__", extra)
+    message.__pydantic_fields_set__.update(extra)
+    return message
+
+
 def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False) -> ChatMessage:
     """The message as an entry. `from_entry` gives an equal one, if `decode` is the inverse of `encode`.
 

@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage
 
 from everturn import ChatMessage, InvalidInput, Record
 from everturn.adapters._langchain_messages import equal
+from everturn.adapters._langchain_values import MARK, Unfaithful
 from everturn.adapters._langgraph_log import (
     CHECKPOINT,
     LEFT,
@@ -26,7 +27,7 @@ from everturn.adapters._langgraph_log import (
     seqs_in,
     written,
 )
-from everturn.adapters._langgraph_values import MARK, Kept, Unfaithful, Values
+from everturn.adapters._langgraph_values import Kept, Values
 from everturn.adapters._langgraph_views import Contents, Said
 from everturn.model import JSON, Entry
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from everturn import InvalidInput, Receipt, Record, SessionInfo, Unsupported, VersionConflict
+from everturn.adapters._langchain_values import Unfaithful
 from everturn.adapters._langgraph_log import MESSAGES, Log, Object, Point
 from everturn.adapters._langgraph_puts import (
     INPUT,
@@ -23,7 +24,7 @@ from everturn.adapters._langgraph_puts import (
     without,
     writes_record,
 )
-from everturn.adapters._langgraph_values import Unfaithful, Values
+from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import TRIES, Awaiting, Call, Contents, Reader, Shelf, Stale, View, lost
 from everturn.model import JSON, Entry
 

@@ -1,16 +1,14 @@
 """Channel values as JSON and back, faithfully or not at all. Knows no store.
 
-JSON's own types stand as they are, so that a store can be read by people. Everything else is an object with a "!",
-which says what it is. Nothing is restored but what is allowed by name: no pickle, no import of what a file asks for.
+What a message may hold is in `_langchain_values.py`; here is what only a graph's channels hold, and classes of the
+caller's. Nothing is restored but what is allowed by name: no pickle, no import of what a file asks for.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from base64 import b64decode, b64encode
 from collections.abc import Collection
-from enum import Enum
 from importlib import import_module
 from typing import Any
 
@@ -25,14 +23,11 @@ from langgraph.types import Send
 
 from everturn import ChatMessage
 from everturn.adapters import _langchain_messages as messages
+from everturn.adapters import _langchain_values as langchain
+from everturn.adapters._langchain_values import MARK, Unfaithful, base_of, checked
 from everturn.model import JSON
 
-MARK = "!"
 Name = tuple[str, ...]  # module and class
-
-
-class Unfaithful(ValueError):
-    """A value that would not come back as it is, or has not. The text says what and why; its reader knows where."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -49,7 +44,7 @@ class Kept(msgspec.Struct, frozen=True):
         return self.entry.id if self.kind is None else self.fields["id"]
 
 
-class Values:
+class Values(langchain.Values):
     """Encodes and decodes. With a `serde` of the caller's, everything goes through that, and nothing is readable."""
 
     def __init__(self, serde: SerializerProtocol | None, allow: Collection[Name | type]) -> None:
@@ -71,24 +66,8 @@ class Values:
         """The same, whatever the serializer: for what is looked for, a checkpoint's metadata."""
         return self._encode(value)
 
-    def _encode(self, value: Any) -> JSON:
+    def _encode_other(self, value: Any) -> JSON:
         kind = type(value)
-        if kind is str:
-            return _checked(value)
-        if messages.is_json(value) and kind is not list and kind is not dict:
-            return value
-        if kind is list:
-            return [self._encode(item) for item in value]
-        if kind is dict:
-            if MARK not in value and all(type(name) is str for name in value):
-                return {_checked(name): self._encode(item) for name, item in value.items()}
-            return {MARK: "dict", "of": [[self._encode(name), self._encode(item)] for name, item in value.items()]}
-        if kind in _COLLECTIONS:
-            return {MARK: kind.__name__, "of": [self._encode(item) for item in value]}
-        if kind is int:
-            return {MARK: "int", "of": str(value)}
-        if isinstance(value, BaseMessage) and messages.is_known(value):
-            return {MARK: "message", "of": self.encode_message(value, names_itself=False).to_dict()}
         if kind is _DeltaSnapshot:
             return {MARK: "snapshot", "of": self._encode(value.value)}
         if kind is Send:
@@ -97,13 +76,13 @@ class Values:
             return repr(value)  # what LangGraph keeps of an error
         if _is_plain(kind):
             return self._encode_dataclass(value)
-        if base := _base_of(value):
+        if base := base_of(value):
             return self._encode(base(value))
         return self._encode_with_serde(value)
 
     def encode_message(self, message: BaseMessage, *, names_itself: bool = True) -> ChatMessage:
         """A message as an entry (of a session, unless told otherwise)."""
-        entry = messages.to_entry(message, self._encode, names_itself=names_itself)
+        entry = super().encode_message(message, names_itself=names_itself)
         _check_text(entry.to_dict())
         return entry
 
@@ -125,28 +104,10 @@ class Values:
 
     # --- out ---------------------------------------------------------------------------------------------------------
 
-    def decode(self, node: JSON) -> Any:
-        """The value. Raises Unfaithful if what it needs is not here, or not allowed."""
-        return self._decode(node)
-
-    def _decode(self, node: JSON) -> Any:
-        kind = type(node)
-        if kind is list:
-            return [self._decode(item) for item in node]
-        if kind is not dict:
-            return node
-        if MARK not in node:
-            return {name: self._decode(item) for name, item in node.items()}
-        what, of = node[MARK], node["of"]
+    def _decode_other(self, what: str, of: JSON) -> Any:
         match what:
-            case "message":
-                return self.decode_message(ChatMessage.from_dict(of))
             case "serde":
                 return self._decode_with_serde(of[0], b64decode(of[1]))
-            case "dict":
-                return {self._decode(name): self._decode(item) for name, item in of}
-            case "int":
-                return int(of)
             case "snapshot":
                 return _DeltaSnapshot(self._decode(of))
             case "send":
@@ -154,8 +115,6 @@ class Values:
                 return Send(name, argument) if timeout is None else Send(name, argument, timeout=timeout)
             case "object":
                 return self._decode_object(*of)
-        if made := _BY_NAME.get(what):
-            return made(self._decode(item) for item in of)
         raise Unfaithful(f"{what!r} is a form this version does not know; it was written by a newer everturn")
 
     def decode_message(self, entry: ChatMessage) -> BaseMessage:
@@ -167,11 +126,7 @@ class Values:
         if messages.whole(entry) is not None:
             return Kept(entry)
         # A graph tells messages apart by their ids; in a session a seq is as good, and stays the same.
-        unnamed = None if entry.seq is None else f"everturn-{entry.seq}"
-        try:
-            kind, fields = messages.from_entry(entry, self._decode, unnamed=unnamed)
-        except KeyError as exc:
-            raise Unfaithful(f"LangChain's message class {exc} is not in the version installed here") from exc
+        kind, fields = self._fields(entry, None if entry.seq is None else f"everturn-{entry.seq}")
         return Kept(entry, kind, fields, messages.mutable(fields))
 
     def thawed(self, kept: Kept) -> BaseMessage:
@@ -208,10 +163,6 @@ class Values:
             raise
         except Exception as exc:  # a serializer of the caller's may raise anything
             raise Unfaithful(f"{type(exc).__name__}: {exc}") from exc
-
-
-_COLLECTIONS = (tuple, set, frozenset)
-_BY_NAME = {kind.__name__: kind for kind in _COLLECTIONS}
 
 
 class StrictSerializer(jsonplus.JsonPlusSerializer):
@@ -294,35 +245,19 @@ def _is_plain(made: Any) -> bool:
     return isinstance(made, type) and dataclasses.is_dataclass(made)
 
 
-def _base_of(value: Any) -> type | None:
-    """The type of JSON's that a value of a subclass is equal to (a `defaultdict`, LangChain's `message.text`)."""
-    bases: tuple[type[Any], ...] = (str, int, float, list, dict)
-    if isinstance(value, Enum) or type(value) in bases:
-        return None
-    return next((base for base in bases if isinstance(value, base) and value == base(value)), None)
-
-
 # --- faithfulness ----------------------------------------------------------------------------------------------------
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-def _checked(text: str) -> str:
-    if not text.isascii() and (found := _SURROGATE.search(text)):
-        raise Unfaithful(f"the lone surrogate U+{ord(found[0]):04X} at {found.start()} cannot be stored")
-    return text
 
 
 def _check_text(node: JSON) -> None:
     """Of what did not go through `_encode`."""
     if type(node) is str:
-        _checked(node)
+        checked(node)
     elif type(node) is list:
         for item in node:
             _check_text(item)
     elif type(node) is dict:
         for name, item in node.items():
-            _checked(name)
+            checked(name)
             _check_text(item)
 
 

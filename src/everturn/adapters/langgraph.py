@@ -5,12 +5,12 @@ How a thread is stored is said in `_langgraph_log.py`; here it is LangGraph's in
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, TypeVar
+from typing import Any
 
-from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, SessionNotFound, Unsupported
-from everturn.adapters._faces import in_thread, require
+from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, SessionNotFound
+from everturn.adapters._faces import Both, require
 
 require("langgraph", (1, 2), "langgraph")
 require("langgraph-checkpoint", (4, 2), "langgraph")
@@ -29,6 +29,7 @@ from langgraph.checkpoint.base import (  # noqa: E402
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol  # noqa: E402
 
+from everturn.adapters._langchain_values import Unfaithful  # noqa: E402
 from everturn.adapters._langgraph_log import Log, Point  # noqa: E402
 from everturn.adapters._langgraph_names import (  # noqa: E402
     SEPARATOR,
@@ -41,10 +42,9 @@ from everturn.adapters._langgraph_names import (  # noqa: E402
 )
 from everturn.adapters._langgraph_puts import Put  # noqa: E402
 from everturn.adapters._langgraph_threads import Found, OnConflict, Threads, unreadable  # noqa: E402
-from everturn.adapters._langgraph_values import Name, Unfaithful, Values  # noqa: E402
+from everturn.adapters._langgraph_values import Name, Values  # noqa: E402
 from everturn.adapters._langgraph_views import Shelf  # noqa: E402
 
-T = TypeVar("T")
 OWN = ("versions", "seen", "meta", "refs")  # of a stored checkpoint; the rest of its state is as it was put
 REPLAYING = "__pregel_replay_state"  # LangGraph's word that a subgraph goes back with its parent
 
@@ -67,14 +67,12 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         allow: Collection[Name | type] = (),
         on_conflict: OnConflict = "raise",
     ) -> None:
-        if not isinstance(store, MemoryStore | AsyncMemoryStore):
-            raise InvalidInput(f"is a store that everturn.open gave, not {type(store).__name__}", path="store")
+        self._faces = Both(store, "EverturnSaver")
         if on_conflict not in ("raise", "last_wins"):
             raise InvalidInput(f"is 'raise' or 'last_wins', not {on_conflict!r}", path="on_conflict")
         super().__init__(serde=serde)
         self.store = store
         self.on_conflict: OnConflict = on_conflict
-        self._is_blocking = isinstance(store, MemoryStore)
         self._shelf = Shelf()
         self._beginnings = Beginnings()
         self._use(Values(None if serde is None else self.serde, allow))
@@ -85,8 +83,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self._threads = Threads(self._call, values, self._shelf, WRITES_IDX_MAP)
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        answer = getattr(self.store, name)(*args, **kwargs)
-        return answer if self._is_blocking else await answer
+        return await self._faces.call(name, *args, **kwargs)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> EverturnSaver:
         """The same checkpointer, which may restore more classes. LangGraph calls it in its strict mode."""
@@ -104,11 +101,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the config names, or the latest; None if there is none."""
-        return await self._run(self._get_tuple(config))
+        return await self._faces.run(self._get_tuple(config))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See `aget_tuple`."""
-        return self._drive(self._get_tuple(config))
+        return self._faces.drive(self._get_tuple(config))
 
     async def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, namespace, checkpoint = address(config)
@@ -163,7 +160,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         `filter`: with these values in their metadata; `before`: whose id is smaller than the config's.
         """
         tuples = self._list(config, filter, before, limit)
-        while (found := await self._run(_next(tuples))) is not None:
+        while (found := await self._faces.run(_next(tuples))) is not None:
             yield found
 
     def list(
@@ -176,7 +173,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     ) -> Iterator[CheckpointTuple]:
         """See `alist`."""
         tuples = self._list(config, filter, before, limit)
-        while (found := self._drive(_next(tuples))) is not None:
+        while (found := self._faces.drive(_next(tuples))) is not None:
             yield found
 
     async def _list(
@@ -220,13 +217,13 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to channels on the way to a checkpoint, since each was last stored whole."""
-        return await self._run(self._history(config, channels))
+        return await self._faces.run(self._history(config, channels))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """See `aget_delta_channel_history`."""
-        return self._drive(self._history(config, channels))
+        return self._faces.drive(self._history(config, channels))
 
     async def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         if not channels:
@@ -257,7 +254,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         Raises VersionConflict if another run has written to the thread meanwhile (unless the last may win), and
         InvalidInput, naming thread, checkpoint and channel, if a value would not come back as it is.
         """
-        return await self._run(self._put(config, checkpoint, metadata, new_versions))
+        return await self._faces.run(self._put(config, checkpoint, metadata, new_versions))
 
     def put(
         self,
@@ -267,7 +264,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """See `aput`."""
-        return self._drive(self._put(config, checkpoint, metadata, new_versions))
+        return self._faces.drive(self._put(config, checkpoint, metadata, new_versions))
 
     async def _put(
         self,
@@ -306,13 +303,13 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     ) -> None:
         """Store what a task wrote, for its checkpoint: one turn. What it wrote before under the same index stays, but
         errors, interrupts and the like are replaced."""
-        await self._run(self._put_writes(config, writes, task_id, task_path))
+        await self._faces.run(self._put_writes(config, writes, task_id, task_path))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See `aput_writes`."""
-        self._drive(self._put_writes(config, writes, task_id, task_path))
+        self._faces.drive(self._put_writes(config, writes, task_id, task_path))
 
     async def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -328,11 +325,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Erase a thread: its subgraphs, then itself. An absent one is no error."""
-        await self._run(self._delete_thread(thread_id))
+        await self._faces.run(self._delete_thread(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
         """See `adelete_thread`."""
-        self._drive(self._delete_thread(thread_id))
+        self._faces.drive(self._delete_thread(thread_id))
 
     async def _delete_thread(self, thread_id: str) -> None:
         await self._threads.erase([*await self._subgraphs(thread_id), session_of(thread_id, "")])
@@ -343,11 +340,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, their writes and what was said only in them: in one step for each session."""
-        await self._run(self._delete_for_runs(run_ids))
+        await self._faces.run(self._delete_for_runs(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See `adelete_for_runs`."""
-        self._drive(self._delete_for_runs(run_ids))
+        self._faces.drive(self._delete_for_runs(run_ids))
 
     async def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
         unwanted = frozenset(map(str, run_ids))
@@ -362,11 +359,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
         Raises InvalidInput if the new thread exists. An absent source is no error.
         """
-        await self._run(self._copy_thread(source_thread_id, target_thread_id))
+        await self._faces.run(self._copy_thread(source_thread_id, target_thread_id))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See `acopy_thread`."""
-        self._drive(self._copy_thread(source_thread_id, target_thread_id))
+        self._faces.drive(self._copy_thread(source_thread_id, target_thread_id))
 
     async def _copy_thread(self, source: str, target: str) -> None:
         target_session = session_of(target, "")
@@ -384,11 +381,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all checkpoints but the latest of each namespace (and those it is rebuilt from), or "delete" all."""
-        await self._run(self._prune(thread_ids, strategy))
+        await self._faces.run(self._prune(thread_ids, strategy))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See `aprune`."""
-        self._drive(self._prune(thread_ids, strategy))
+        self._faces.drive(self._prune(thread_ids, strategy))
 
     async def _prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         if strategy not in ("keep_latest", "delete"):
@@ -399,27 +396,6 @@ class EverturnSaver(BaseCheckpointSaver[int]):
                 continue
             for session_id in [*await self._subgraphs(thread_id), session_of(thread_id, "")]:
                 await self._threads.keep_only(session_id, _latest)
-
-    # --- faces -------------------------------------------------------------------------------------------------------
-
-    def _drive(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to the end a coroutine that never suspends, because its store does not."""
-        if not self._is_blocking:
-            coroutine.close()
-            raise Unsupported(
-                "this EverturnSaver is over an AsyncMemoryStore: use its async methods (graph.ainvoke, ...), "
-                "or everturn.open for the blocking ones"
-            )
-        try:
-            coroutine.send(None)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
-        raise AssertionError("a blocking store suspended")  # pragma: no cover
-
-    async def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Await it; a blocking store does its work in a thread, so that the loop goes on."""
-        return await (in_thread(self._drive, coroutine) if self._is_blocking else coroutine)
 
 
 def to_langchain(history: Iterable[ChatMessage]) -> Sequence[BaseMessage]:

@@ -1,0 +1,40 @@
+"""What tests of every adapter do alike: run the contract kit on it, and import it without its framework."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+WITHOUT = """
+import importlib, importlib.metadata as metadata, sys
+found = {found!r}
+def version(name):
+    if name not in found:
+        raise metadata.PackageNotFoundError(name)
+    return found[name]
+metadata.version = version
+importlib.import_module({module!r})
+"""
+
+
+def check(target: str, report: Path, *options: str) -> Any:
+    """The report of `everturn check --quick` on `tests.adapters.<target>`, of which every clause held."""
+    script = "from everturn.cli import main; main()"
+    words = ["check", f"tests.adapters.{target}", "--quick", "--json", str(report), *options]
+    command = [sys.executable, "-c", script, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(report.read_text())
+
+
+def refusal(module: str, found: dict[str, str]) -> str:
+    """What importing an adapter says where the frameworks that are installed are these, by name and version."""
+    script = WITHOUT.format(found=found, module=module)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    return done.stderr
