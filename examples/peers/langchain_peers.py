@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import uuid
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +25,27 @@ def file(where: Path, session_id: str) -> Any:
     return FileChatMessageHistory(str(where / f"{hashlib.sha256(session_id.encode()).hexdigest()}.json"))
 
 
-def sql(where: Path, session_id: str) -> Any:
+@contextmanager
+def sql(where: Path, session_id: str) -> Iterator[Any]:
     """SQLChatMessageHistory over SQLite."""
-    return SQLChatMessageHistory(session_id, connection=create_engine(f"sqlite:///{where}/langchain.db"))
+    engine = create_engine(f"sqlite:///{where}/langchain.db")
+    yield SQLChatMessageHistory(session_id, connection=engine)
+    engine.dispose()
 
 
-def redis(where: Path, session_id: str, redis_url: str, ttl: float | None = None) -> Any:
+@contextmanager
+def redis(where: Path, session_id: str, redis_url: str, ttl: float | None = None) -> Iterator[Any]:
     """RedisChatMessageHistory of langchain-community."""
     seconds = None if ttl is None else int(ttl)
-    return CommunityRedis(session_id, url=redis_url, key_prefix=f"{where.name}:", ttl=seconds)
+    history = CommunityRedis(session_id, url=redis_url, key_prefix=f"{where.name}:", ttl=seconds)
+    yield history
+    history.redis_client.close()
 
 
-def postgres(where: Path, session_id: str, postgres_url: str) -> Any:
+@contextmanager
+def postgres(where: Path, session_id: str, postgres_url: str) -> Iterator[Any]:
     """PostgresChatMessageHistory of langchain-postgres. Its session ids are UUIDs: here, made from the name."""
-    connection = psycopg.connect(postgres_url)
-    PostgresChatMessageHistory.create_tables(connection, where.name)
-    name = str(uuid.uuid5(uuid.NAMESPACE_OID, session_id))
-    return PostgresChatMessageHistory(where.name, name, sync_connection=connection)
+    with psycopg.connect(postgres_url) as connection:
+        PostgresChatMessageHistory.create_tables(connection, where.name)
+        name = str(uuid.uuid5(uuid.NAMESPACE_OID, session_id))
+        yield PostgresChatMessageHistory(where.name, name, sync_connection=connection)

@@ -74,6 +74,29 @@ async def in_an_awaited_block(where: Path) -> Any:
 in_an_awaited_block.processes = False  # type: ignore[attr-defined]
 
 
+class NeverAwaits:
+    """Awaited by its shape only: no call is ever at an await. One message at a time."""
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, list[Any]] = {}
+
+    async def add_message(self, session_id: str, role: str, content: str) -> None:
+        self.sessions.setdefault(session_id, []).append((role, content))
+
+    async def get_conversation(self, session_id: str) -> list[Any]:
+        return list(self.sessions.get(session_id, []))
+
+    async def clear(self, session_id: str) -> None:
+        self.sessions.pop(session_id, None)
+
+
+def never_awaits(where: Path) -> NeverAwaits:
+    return NeverAwaits()
+
+
+never_awaits.processes = False  # type: ignore[attr-defined]
+
+
 def shapeless(where: Path) -> object:
     return object()
 

@@ -81,6 +81,43 @@ def test_an_awaited_store_is_known_by_its_append() -> None:
     assert not is_awaited(blocking, shape)
 
 
+class NamesSessionsItself(shapes.Adk):
+    async def create_session(self, *, app_name: str, user_id: str, session_id: str) -> Any:
+        return SimpleNamespace(id=session_id.strip() or "generated", events=[])
+
+
+def test_an_adk_service_that_gives_a_session_another_name_has_refused_the_first(subject: Any, tmp_path: Path) -> None:
+    store = subject(lambda where: NamesSessionsItself(shapes.Core(where)), tmp_path)
+    store.run(store.dialect.append("s", [Said("user", "x")]))
+    for name in ("", "s "):
+        with pytest.raises(ValueError, match="named the session"):
+            store.run(store.dialect.append(name, [Said("user", "x")]))
+    store.close()
+
+
+def test_an_adk_event_is_made_after_its_session_was_read(subject: Any, tmp_path: Path) -> None:
+    """As in a run of an agent. An event carries its time: an older one than the session's would go before it."""
+    done: list[str] = []
+
+    class Watched(shapes.Adk):
+        async def get_session(self, **names: Any) -> Any:
+            done.append("read")
+            return await super().get_session(**names)
+
+    def factory(where: Path) -> Watched:
+        return Watched(shapes.Core(where))
+
+    def message(role: str, content: str) -> Any:
+        done.append("made")
+        return SimpleNamespace(author=role, content=SimpleNamespace(parts=[SimpleNamespace(text=content)]))
+
+    factory.message = message  # type: ignore[attr-defined]
+    store = subject(factory, tmp_path)
+    store.run(store.dialect.append("s", [Said("user", "x")]))
+    assert done == ["read", "made"]
+    store.close()
+
+
 def test_what_has_no_shape_has_none() -> None:
     assert shape_of(object()) is None
     assert shape_of(SimpleNamespace(add_messages=print)) is None

@@ -40,6 +40,11 @@ def test_what_could_not_be_shown_is_untested_and_breaks_the_run() -> None:
     assert whole.exit_code == 1
 
 
+def test_a_store_that_never_awaits_is_tested_all_the_same() -> None:
+    found = report("kit.stores:never_awaits", "append-append", "clear-clear", "cancelled-in-append")
+    assert [one.status for one in found.clauses] == ["pass", "pass", "not_offered"]
+
+
 def test_a_store_that_raises_where_it_should_work_fails() -> None:
     found = result("kit.stores:refusing", "order")
     assert found.status == "fail"

@@ -79,14 +79,14 @@ class Sweep:
         seen = self._sweep(prepare, after, by)
         if self.mode == "threads" and not seen:
             self._sweep(prepare, after, "opcodes")
+        elif self.mode == "tasks" and not seen and self._kit.only is None:
+            for _ in range(LEAST_POINTS):  # a call that never awaits cannot be stopped, and may still follow another
+                self._meeting(prepare, after, 1, by)
 
     def _sweep(self, prepare: Prepare, after: After, by: Stops) -> int:
         seen = 0
         for n in self._numbers(by):
-            meeting = prepare(self.reader)
-            self._kit.replays[meeting.session] = f"{self._kit.clause.id}@{n}"
-            at, outcomes = self._meet(meeting, n, by)
-            after(self.reader, meeting.session, list(zip(meeting.stopped + meeting.passing, outcomes, strict=True)))
+            at = self._meeting(prepare, after, n, by)
             if at is None:
                 if n <= self._end:
                     self._end = n - 1
@@ -97,6 +97,14 @@ class Sweep:
                 self._left_out += 1
                 break
         return seen
+
+    def _meeting(self, prepare: Prepare, after: After, n: int, by: Stops) -> str | None:
+        """One meeting, on a session of its own. Returns what the call was about to do when it was stopped, or None."""
+        meeting = prepare(self.reader)
+        self._kit.replays[meeting.session] = f"{self._kit.clause.id}@{n}"
+        at, outcomes = self._meet(meeting, n, by)
+        after(self.reader, meeting.session, list(zip(meeting.stopped + meeting.passing, outcomes, strict=True)))
+        return at
 
     def _numbers(self, by: Stops) -> Iterator[int]:
         """The points to stop at, as long as the call has so many.

@@ -154,10 +154,13 @@ class AdkDialect(Dialect):
         return service, await settled(service.get_session(session_id=session, **self.of))
 
     async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
-        (event,) = self.made(messages)
         service, found = await self._session(session)
         if found is None:
             found = await settled(service.create_session(session_id=session, **self.of))
+            if getattr(found, "id", session) != session:  # an empty id asks for a new one: so the name was refused
+                raise ValueError(f"the service named the session {found.id!r}, not {session!r}")
+        # Made now, as in a run of an agent: an event carries the time at which it was made.
+        (event,) = self.made(messages)
         await settled(service.append_event(found, event, **options))
 
     async def read_raw(self, session: str) -> Any:
