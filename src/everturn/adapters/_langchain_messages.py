@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from math import isfinite
 from typing import Any, TypeAlias
 
 from langchain_core import messages as langchain
 from langchain_core.messages import BaseMessage
 
 from everturn import ChatMessage
+from everturn.adapters._values import assembled, equal, is_json
 
 OWN = "langchain"  # the key in a message's metadata under which the rest stands
 
@@ -134,21 +134,11 @@ def mutable(fields: Fields) -> tuple[str, ...]:
 
 
 def build(kind: type[BaseMessage], fields: Fields, changing: Iterable[str]) -> BaseMessage:
-    """A message with these fields, of which those `changing` are `mutable`: nothing in it is shared with them.
-
-    The fields are those of a message that was checked when it was made: checking them again would take most of the
-    time that loading a thread takes.
-    """
-    message = kind.__new__(kind)
-    put = object.__setattr__
+    """A message with these fields, of which those `changing` are `mutable`: nothing in it is shared with them."""
     own = fields.copy()
     for name in changing:
         own[name] = _copy(own[name])
-    put(message, "__dict__", own)
-    put(message, "__pydantic_fields_set__", set(fields))
-    put(message, "__pydantic_extra__", {})
-    put(message, "__pydantic_private__", None)
-    return message
+    return assembled(kind, own, {})
 
 
 # --- what an entry implies -------------------------------------------------------------------------------------------
@@ -216,33 +206,8 @@ def _langchain_call(call: Any) -> dict[str, Any]:
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-def is_json(value: Any) -> bool:
-    """Whether a value is made of nothing but JSON's own types, which come back as they went in."""
-    kind = type(value)
-    if kind is str or value is None or kind is bool:
-        return True
-    if kind is int:
-        return bool(-(2**63) <= value < 2**64)
-    if kind is float:
-        return isfinite(value)
-    if kind is list:
-        return all(map(is_json, value))
-    return kind is dict and all(type(name) is str and is_json(item) for name, item in value.items())
-
-
 def _is_content(content: Any) -> bool:
     return type(content) is str or (type(content) is list and is_json(content))
-
-
-def equal(implied: Any, value: Any) -> bool:
-    """Equal, and of the same types all the way down: 1 is not True here, nor 1.0."""
-    if type(implied) is not type(value):
-        return False
-    if type(value) is list:
-        return len(implied) == len(value) and all(map(equal, implied, value))
-    if type(value) is dict:
-        return list(implied) == list(value) and all(equal(implied[name], item) for name, item in value.items())
-    return bool(implied == value)
 
 
 def _text(value: Any) -> str | None:

@@ -10,8 +10,6 @@ import msgspec
 from langchain_core.messages import BaseMessage
 
 from everturn import ChatMessage, InvalidInput, Record
-from everturn.adapters._langchain_messages import equal
-from everturn.adapters._langchain_values import MARK, Unfaithful
 from everturn.adapters._langgraph_log import (
     CHECKPOINT,
     LEFT,
@@ -29,6 +27,7 @@ from everturn.adapters._langgraph_log import (
 )
 from everturn.adapters._langgraph_values import Kept, Values
 from everturn.adapters._langgraph_views import Contents, Said
+from everturn.adapters._values import MARK, Unfaithful, equal
 from everturn.model import JSON, Entry
 
 INPUT = "__start__"  # the channel that a run's input comes in

@@ -11,7 +11,6 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from everturn import InvalidInput, Receipt, Record, SessionInfo, Unsupported, VersionConflict
-from everturn.adapters._langchain_values import Unfaithful
 from everturn.adapters._langgraph_log import MESSAGES, Log, Object, Point
 from everturn.adapters._langgraph_puts import (
     INPUT,
@@ -26,6 +25,7 @@ from everturn.adapters._langgraph_puts import (
 )
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import TRIES, Awaiting, Call, Contents, Reader, Shelf, Stale, View, lost
+from everturn.adapters._values import Unfaithful
 from everturn.model import JSON, Entry
 
 OnConflict: TypeAlias = Literal["raise", "last_wins"]

@@ -1,7 +1,7 @@
 """Channel values as JSON and back, faithfully or not at all. Knows no store.
 
-What a message may hold is in `_langchain_values.py`; here is what only a graph's channels hold, and classes of the
-caller's. Nothing is restored but what is allowed by name: no pickle, no import of what a file asks for.
+What a message may hold is in `_values.py` and `_langchain_values.py`; here is what only a graph's channels hold, and
+classes of the caller's. Nothing is restored but what is allowed by name: no pickle, no import of what a file asks for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from langgraph.types import Send
 from everturn import ChatMessage
 from everturn.adapters import _langchain_messages as messages
 from everturn.adapters import _langchain_values as langchain
-from everturn.adapters._langchain_values import MARK, Unfaithful, base_of, checked
+from everturn.adapters._values import MARK, Unfaithful, checked, short
 from everturn.model import JSON
 
 Name = tuple[str, ...]  # module and class
@@ -76,8 +76,9 @@ class Values(langchain.Values):
             return repr(value)  # what LangGraph keeps of an error
         if _is_plain(kind):
             return self._encode_dataclass(value)
-        if base := base_of(value):
-            return self._encode(base(value))
+        return super()._encode_other(value)
+
+    def _encode_unknown(self, value: Any) -> JSON:
         return self._encode_with_serde(value)
 
     def encode_message(self, message: BaseMessage, *, names_itself: bool = True) -> ChatMessage:
@@ -115,7 +116,7 @@ class Values(langchain.Values):
                 return Send(name, argument) if timeout is None else Send(name, argument, timeout=timeout)
             case "object":
                 return self._decode_object(*of)
-        raise Unfaithful(f"{what!r} is a form this version does not know; it was written by a newer everturn")
+        return super()._decode_other(what, of)
 
     def decode_message(self, entry: ChatMessage) -> BaseMessage:
         """The message an entry stands for, whoever wrote it."""
@@ -265,7 +266,7 @@ def _compare(value: Any, restored: Any) -> None:
     """Raises Unfaithful unless the two are the same."""
     if not _same(value, restored):
         raise Unfaithful(
-            f"{type(value).__qualname__} would come back as something else ({_short(value)} as {_short(restored)})"
+            f"{type(value).__qualname__} would come back as something else ({short(value)} as {short(restored)})"
         )
 
 
@@ -280,8 +281,3 @@ def _same(value: Any, restored: Any) -> bool:
         return bool(value == restored) or repr(value) == repr(restored)  # NaN is not equal to itself
     except (TypeError, ValueError):
         return repr(value) == repr(restored)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

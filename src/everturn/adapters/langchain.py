@@ -15,7 +15,8 @@ require("langchain-core", (1, 0), "langchain")
 from langchain_core.chat_history import BaseChatMessageHistory  # noqa: E402 - behind the check, which says what to do
 from langchain_core.messages import BaseMessage  # noqa: E402
 
-from everturn.adapters._langchain_values import Unfaithful, Values  # noqa: E402
+from everturn.adapters._langchain_values import Values  # noqa: E402
+from everturn.adapters._values import Unfaithful  # noqa: E402
 
 _values = Values()
 

@@ -29,7 +29,6 @@ from langgraph.checkpoint.base import (  # noqa: E402
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol  # noqa: E402
 
-from everturn.adapters._langchain_values import Unfaithful  # noqa: E402
 from everturn.adapters._langgraph_log import Log, Point  # noqa: E402
 from everturn.adapters._langgraph_names import (  # noqa: E402
     SEPARATOR,
@@ -44,6 +43,7 @@ from everturn.adapters._langgraph_puts import Put  # noqa: E402
 from everturn.adapters._langgraph_threads import Found, OnConflict, Threads, unreadable  # noqa: E402
 from everturn.adapters._langgraph_values import Name, Values  # noqa: E402
 from everturn.adapters._langgraph_views import Shelf  # noqa: E402
+from everturn.adapters._values import Unfaithful  # noqa: E402
 
 OWN = ("versions", "seen", "meta", "refs")  # of a stored checkpoint; the rest of its state is as it was put
 REPLAYING = "__pregel_replay_state"  # LangGraph's word that a subgraph goes back with its parent

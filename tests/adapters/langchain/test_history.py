@@ -233,7 +233,7 @@ def test_blocking_methods_over_an_async_store_say_what_to_use() -> None:
 def test_a_message_of_a_class_that_is_not_here_is_an_error_that_names_it() -> None:
     with everturn.open("sqlite://") as store:
         store.add_messages("s", [ChatMessage("user", "x", metadata={"langchain": {"class": "FutureMessage"}})])
-        store.add_messages("t", [ChatMessage("user", "x", metadata={"langchain": {"whole": {"!": "new", "of": 1}}})])
+        store.add_messages("t", [ChatMessage("user", "x", metadata={"langchain": {"whole": {"!": "serde", "of": []}}})])
         with pytest.raises(Unsupported, match=r"message 1 of session 's'.*FutureMessage"):
             EverturnChatMessageHistory("s", store).messages  # noqa: B018
         with pytest.raises(Unsupported, match=r"message 1 of session 't'.*to_langchain"):

@@ -25,8 +25,8 @@ from langgraph.types import Command, Interrupt, Send
 from pydantic import BaseModel
 
 from everturn import ChatMessage, InvalidInput, MemoryStore, Unsupported
-from everturn.adapters._langchain_values import Unfaithful
 from everturn.adapters._langgraph_values import Values
+from everturn.adapters._values import Unfaithful
 from everturn.adapters.langgraph import EverturnSaver
 
 

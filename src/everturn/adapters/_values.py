@@ -1,0 +1,159 @@
+"""Python's values as JSON and back, faithfully or not at all. Knows no store and no framework.
+
+JSON's own types stand as they are, so that a store can be read by people. Everything else is an object with a "!",
+which says what it is. A framework adds what it has beside these. No pickle, no import of what a file asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from enum import Enum
+from math import isfinite
+from typing import Any, TypeVar
+
+from everturn.model import JSON
+
+MARK = "!"
+M = TypeVar("M")
+
+
+class Unfaithful(ValueError):
+    """A value that would not come back as it is, or has not. The text says what and why; its reader knows where."""
+
+
+class Values:
+    """Encodes and decodes. A framework that has values of its own adds them where this class knows no more."""
+
+    def encode(self, value: Any) -> JSON:
+        """The value as JSON. Raises Unfaithful if `decode` would not give it back."""
+        return self._encode(value)
+
+    def _encode(self, value: Any) -> JSON:
+        kind = type(value)
+        if kind is str:
+            return checked(value)
+        if is_json(value) and kind is not list and kind is not dict:
+            return value
+        if kind is list:
+            return [self._encode(item) for item in value]
+        if kind is dict:
+            if MARK not in value and all(type(name) is str for name in value):
+                return {checked(name): self._encode(item) for name, item in value.items()}
+            return {MARK: "dict", "of": [[self._encode(name), self._encode(item)] for name, item in value.items()]}
+        if kind in _COLLECTIONS:
+            return {MARK: kind.__name__, "of": [self._encode(item) for item in value]}
+        if kind is int:
+            return {MARK: "int", "of": str(value)}
+        if kind is bytes:
+            if value.isascii():  # an image in base64, most of the time
+                return {MARK: "ascii", "of": value.decode("ascii")}
+            return {MARK: "bytes", "of": b64encode(value).decode("ascii")}
+        return self._encode_other(value)
+
+    def _encode_other(self, value: Any) -> JSON:
+        if base := base_of(value):
+            return self._encode(base(value))
+        return self._encode_unknown(value)
+
+    def _encode_unknown(self, value: Any) -> JSON:
+        raise Unfaithful(f"{type(value).__qualname__} {short(value)} cannot be stored as JSON and come back as it is")
+
+    def decode(self, node: JSON) -> Any:
+        """The value. Raises Unfaithful if what it needs is not here, or not allowed."""
+        return self._decode(node)
+
+    def _decode(self, node: JSON) -> Any:
+        kind = type(node)
+        if kind is list:
+            return [self._decode(item) for item in node]
+        if kind is not dict:
+            return node
+        if MARK not in node:
+            return {name: self._decode(item) for name, item in node.items()}
+        what, of = node[MARK], node["of"]
+        match what:
+            case "dict":
+                return {self._decode(name): self._decode(item) for name, item in of}
+            case "int":
+                return int(of)
+            case "ascii":
+                return of.encode("ascii")
+            case "bytes":
+                return b64decode(of)
+        if made := _BY_NAME.get(what):
+            return made(self._decode(item) for item in of)
+        return self._decode_other(what, of)
+
+    def _decode_other(self, what: str, of: JSON) -> Any:  # noqa: ARG002 - what a framework's own values are made from
+        raise Unfaithful(f"{what!r} is a form this version does not know; it was written by a newer everturn")
+
+
+_COLLECTIONS = (tuple, set, frozenset)
+_BY_NAME = {kind.__name__: kind for kind in _COLLECTIONS}
+
+
+def assembled(kind: type[M], fields: dict[str, Any], extra: dict[str, Any] | None) -> M:
+    """A Pydantic model that holds these fields, as they are: they were checked when it was first made.
+
+    Checking them again would take most of the time that loading a history takes, and some checks change what they see.
+    """
+    model = kind.__new__(kind)
+    put = object.__setattr__
+    put(model, "__dict__", fields)
+    put(model, "__pydantic_fields_set__", set(fields))
+    put(model, "__pydantic_extra__", extra)
+    put(model, "__pydantic_private__", None)
+    return model
+
+
+# --- faithfulness ----------------------------------------------------------------------------------------------------
+
+
+def is_json(value: Any) -> bool:
+    """Whether a value is made of nothing but JSON's own types, which come back as they went in."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if kind is int:
+        return bool(-(2**63) <= value < 2**64)
+    if kind is float:
+        return isfinite(value)
+    if kind is list:
+        return all(map(is_json, value))
+    return kind is dict and all(type(name) is str and is_json(item) for name, item in value.items())
+
+
+def equal(implied: Any, value: Any) -> bool:
+    """Equal, and of the same types all the way down: 1 is not True here, nor 1.0."""
+    if type(implied) is not type(value):
+        return False
+    if type(value) is list:
+        return len(implied) == len(value) and all(map(equal, implied, value))
+    if type(value) is dict:
+        return list(implied) == list(value) and all(equal(implied[name], item) for name, item in value.items())
+    return bool(implied == value)
+
+
+def base_of(value: Any) -> type | None:
+    """The type of JSON's that a value of a subclass is equal to (a `defaultdict`, LangChain's `message.text`)."""
+    bases: tuple[type[Any], ...] = (str, int, float, list, dict)
+    if isinstance(value, Enum) or type(value) in bases:
+        return None
+    return next((base for base in bases if isinstance(value, base) and value == base(value)), None)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def checked(text: str) -> str:
+    """The text, if it can be stored. Raises Unfaithful."""
+    if not text.isascii() and (found := _SURROGATE.search(text)):
+        raise Unfaithful(f"the lone surrogate U+{ord(found[0]):04X} at {found.start()} cannot be stored")
+    return text
+
+
+def short(value: Any) -> str:
+    """As much of a value as fits into an error."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
