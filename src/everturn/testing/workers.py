@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from everturn.testing.orders import Failed, Order, Report, Resume
+from everturn.testing.orders import Failed, Order, Paused, Report, Resume
 from everturn.testing.targets import Offer, Target, TargetError
 
 IMPORT_PATIENCE = 120.0
@@ -51,6 +51,12 @@ class WorkerProcess:
         self._pipe = pipe
         self.watched = watched
         self.usable = True
+        self._owed = 0  # reports: one for each order
+
+    @property
+    def idle(self) -> bool:
+        """Whether it can be given to somebody else: all that it was told to do is done and reported."""
+        return self.usable and not self._owed
 
     def send(self, order: Order) -> None:
         """Give an order without waiting. Raises WorkerDied."""
@@ -58,6 +64,7 @@ class WorkerProcess:
             self._pipe.send(order)
         except OSError as exc:
             raise self._died() from exc
+        self._owed += not isinstance(order, Resume)
 
     def poll(self, seconds: float) -> bool:
         """Whether a report (or the worker's end) comes within this time."""
@@ -72,6 +79,7 @@ class WorkerProcess:
             report: Report = self._pipe.recv()
         except (EOFError, OSError) as exc:
             raise self._died() from exc
+        self._owed -= not isinstance(report, Paused)  # which is not yet the end of it
         if isinstance(report, Failed):
             raise OrderFailed(report)
         return report
@@ -182,8 +190,8 @@ class Nursery:
         return worker
 
     def rest(self, worker: WorkerProcess) -> None:
-        """Take a worker back that holds nothing; one that cannot be used again is ended."""
-        if worker.usable:
+        """Take a worker back that holds nothing; one that cannot be used again, or is still at work, is ended."""
+        if worker.idle:
             self._idle.append(worker)
         else:
             worker.end()
