@@ -37,6 +37,8 @@ from everturn.testing.workers import OrderFailed, StillBusy, WorkerDied, WorkerP
 
 T = TypeVar("T", bound=Report)
 ENOUGH = 20  # acknowledged operations, below which a history shows nothing
+# For promises that nothing is lost: whether turns are whole, fresh and in order is promised by other clauses.
+NO_LOSS: tuple[ViolationKind, ...] = ("lost", "duplicate", "phantom", "resurrected")
 _SHOWN_EVENTS = 40
 
 

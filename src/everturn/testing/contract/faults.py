@@ -13,7 +13,7 @@ from typing import Any
 from everturn.testing import backdoor
 from everturn.testing.clauses import Book, NotOffered, Untested
 from everturn.testing.dialects import Said
-from everturn.testing.kit import Instance, Kit
+from everturn.testing.kit import NO_LOSS, Instance, Kit
 from everturn.testing.orders import Do, Done, Lane, Outcome, Ready, SideBySide, Step, Tell
 from everturn.testing.workers import OrderFailed
 
@@ -178,7 +178,7 @@ def connections_cut(kit: Kit) -> None:
             for store in stores:
                 kit.report(store.worker, Done)
         kit.open("later", **given(kit)).take(Step("read", session))
-    kit.judge(least=3)
+    kit.judge(*NO_LOSS, least=3)
 
 
 @book.clause(
