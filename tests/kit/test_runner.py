@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from everturn.testing.choosing import BadChoice, chosen, read_ledger
-from everturn.testing.contract import CLAUSES
+from everturn.testing.contract import CLAUSES, edge
 from everturn.testing.history import judge, load
 from tests.kit.running import report, result
 
@@ -43,6 +43,13 @@ def test_what_could_not_be_shown_is_untested_and_breaks_the_run() -> None:
 def test_a_store_that_never_awaits_is_tested_all_the_same() -> None:
     found = report("kit.stores:never_awaits", "append-append", "clear-clear", "cancelled-in-append")
     assert [one.status for one in found.clauses] == ["pass", "pass", "not_offered"]
+
+
+def test_a_long_history_leaves_time_for_the_clauses_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "gives_up", lambda _: 0.0)
+    found = result(SOUND, "long-history")
+    assert found.status == "untested"
+    assert "could be stored in the time" in found.detail
 
 
 def test_a_store_that_raises_where_it_should_work_fails() -> None:
