@@ -25,11 +25,11 @@ from everturn.adapters._langgraph_puts import (
 )
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import TRIES, Awaiting, Call, Contents, Reader, Shelf, Stale, View, lost
+from everturn.adapters._reclaiming import reclaim
 from everturn.adapters._values import Unfaithful
 from everturn.model import JSON, Entry
 
 OnConflict: TypeAlias = Literal["raise", "last_wins"]
-UNDO_STEPS = 10  # how many a session keeps
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -325,19 +325,8 @@ class Threads:
                 receipt = await self._call("replace", session_id, entries, after=0, expected_version=expected)
             except VersionConflict:
                 continue
-            await self._reclaim(session_id, receipt)
+            await reclaim(self._call, receipt, after=receipt.seqs[-1], mark=_MARK)
             return
-
-    async def _reclaim(self, session_id: str, receipt: Receipt) -> None:
-        """Give back the bytes of what was removed: push it out of undo's reach, by changes that change nothing."""
-        last = receipt.seqs[-1]
-        try:
-            for step in range(UNDO_STEPS):
-                entries: list[Entry] = [] if step % 2 else [_MARK]
-                receipt = await self._call("replace", session_id, entries, after=last, expected_version=receipt)
-        except VersionConflict:
-            pass  # the thread is in use: a later compact will find it out of reach
-        await self._call("compact", session_id)
 
     async def erase(self, session_ids: Collection[str]) -> None:
         """Physically remove sessions, in this order."""

@@ -1,0 +1,169 @@
+"""A key of LlamaIndex's as a session: reads and changes, each change one atomic step. Written once for both faces.
+
+Whether a message is in the queue of LlamaIndex's `Memory` or archived is said by the entry itself, or by a record that
+stands behind it and names the last archived seq: so archiving rewrites nothing, and rollback takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from llama_index.core.llms import ChatMessage as Message
+from llama_index.core.storage.chat_store.base_db import MessageStatus
+
+from everturn import ChatMessage, InvalidInput, Record, SessionInfo, SessionState, Unsupported, VersionConflict
+from everturn.adapters import _llama_messages as messages
+from everturn.adapters._faces import Both
+from everturn.adapters._reclaiming import reclaim
+from everturn.adapters._values import Unfaithful
+from everturn.model import Entry
+
+ARCHIVE = "llama.archived"  # the kind of the record; its body is the last archived seq
+_MARK = Record("llama.mark", None)
+
+
+class Sessions:
+    """What both of LlamaIndex's interfaces are made of. The coroutines never suspend over a blocking store."""
+
+    def __init__(self, faces: Both) -> None:
+        self._call = faces.call
+
+    async def read(self, key: str) -> list[Message]:
+        """All messages, in order; none if there is no such session."""
+        history: list[ChatMessage] = await self._call("get_history", key)
+        return [_decoded(key, entry) for entry in history]
+
+    async def read_status(self, key: str, status: MessageStatus | None) -> list[Message]:
+        """Those in the queue, or those archived."""
+        if status is None:
+            return await self.read(key)
+        wanted = status is MessageStatus.ARCHIVED
+        state: SessionState = await self._call("state", key)
+        old = _archived(state)
+        return [_decoded(key, entry) for entry in state.messages if (entry.seq in old) is wanted]
+
+    async def add(self, key: str, added: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
+        """Append as one turn: all or none. No messages change nothing."""
+        if turn := _encoded(added, status):
+            await self._call("add_messages", key, turn)
+
+    async def set(self, key: str, wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
+        """In one undoable step, make these the history."""
+        await self._call("replace", key, _encoded(wanted, status), after=0)
+
+    async def archive_oldest(self, key: str, number: int) -> list[Message]:
+        """Archive the oldest of the queue, in one step, and return them."""
+        while True:
+            state: SessionState = await self._call("state", key)
+            old = _archived(state)
+            oldest = [entry for entry in state.messages if entry.seq not in old][: max(number, 0)]
+            if not oldest:
+                return []
+            try:
+                await self._call("append", key, [Record(ARCHIVE, oldest[-1].seq)], expected_version=state)
+            except VersionConflict:
+                continue  # someone was quicker: look again
+            return [_decoded(key, entry) for entry in oldest]
+
+    async def remove_all(self, key: str) -> list[Message] | None:
+        """Erase the session; what was in it, or None if there was none."""
+        state: SessionState = await self._call("state", key)
+        if not state.version:
+            return None
+        removed = [_decoded(key, entry) for entry in state.messages]
+        await self._call("erase", key)
+        return removed
+
+    async def remove_at(self, key: str, index: int) -> Message | None:
+        """Remove the message at an index (from the end, if negative) in one step; None if there is none."""
+
+        def at_index(state: SessionState) -> Sequence[ChatMessage]:
+            found = state.messages
+            return [found[index]] if -len(found) <= index < len(found) else ()
+
+        return next(iter(await self.remove(key, at_index)), None)
+
+    async def remove_oldest(self, key: str, number: int) -> list[Message]:
+        """Remove the oldest of the queue in one step, and return them."""
+        return await self.remove(key, lambda state: _with_status(state, MessageStatus.ACTIVE)[: max(number, 0)])
+
+    async def remove_status(self, key: str, status: MessageStatus) -> None:
+        """Remove those in the queue, or those archived, in one step."""
+        await self.remove(key, lambda state: _with_status(state, status))
+
+    async def remove(self, key: str, choose: Callable[[SessionState], Sequence[ChatMessage]]) -> list[Message]:
+        """Remove what `choose` says, in one step, and return it; then give back its bytes.
+
+        The store has no step that takes one entry out of the middle. So the step is a replace of what stands behind the
+        first of them, which is refused, and made anew, if anyone has changed the session since it was read.
+        """
+        while True:
+            state: SessionState = await self._call("state", key)
+            gone = choose(state)
+            if not gone:
+                return []
+            removed = [_decoded(key, entry) for entry in gone]
+            before, rest = _without(state, {entry.seq for entry in gone})
+            try:
+                receipt = await self._call("replace", key, rest, after=before, expected_version=state)
+            except VersionConflict:
+                continue  # someone was quicker: look again
+            last = receipt.seqs[-1] if receipt.seqs else before
+            await reclaim(self._call, receipt, after=last, mark=_MARK)
+            return removed
+
+    async def keys(self) -> list[str]:
+        """The ids of all sessions."""
+        found: list[SessionInfo] = []
+        page = None
+        while True:
+            portion = await self._call("sessions", limit=500, page=page)
+            found += portion.sessions
+            if (page := portion.next) is None:
+                return list(dict.fromkeys(session.session_id for session in found))
+
+
+def _with_status(state: SessionState, status: MessageStatus) -> list[ChatMessage]:
+    old, wanted = _archived(state), status is MessageStatus.ARCHIVED
+    return [entry for entry in state.messages if (entry.seq in old) is wanted]
+
+
+def _archived(state: SessionState) -> Collection[int | None]:
+    """The seqs of the archived messages."""
+    last = max((entry.body for entry in state.records if entry.kind == ARCHIVE), default=0)
+    return {entry.seq for entry in state.messages if (entry.seq or 0) <= last or messages.status_of(entry) is not None}
+
+
+def _without(state: SessionState, gone: Collection[int | None]) -> tuple[int, list[Entry]]:
+    """The seq of the last entry that stays where it is, and those that come behind it.
+
+    These get new seqs, which no record names: those that are archived say it themselves; the record is for the others.
+    """
+    place = next(place for place, entry in enumerate(state.entries) if entry.seq in gone)
+    stay, move = state.entries[:place], state.entries[place:]
+    old = _archived(state)
+    last = max((entry.seq or 0 for entry in stay if entry.seq in old), default=0)
+    rest: list[Entry] = [Record(ARCHIVE, last)] if last else []
+    for entry in move:
+        if entry.seq in gone or (isinstance(entry, Record) and entry.kind == ARCHIVE):
+            continue
+        rest.append(messages.archived(entry) if isinstance(entry, ChatMessage) and entry.seq in old else entry)
+    return (stay[-1].seq or 0) if stay else 0, rest
+
+
+def _encoded(wanted: Iterable[Message], status: MessageStatus) -> list[ChatMessage]:
+    said = messages.ARCHIVED if status is MessageStatus.ARCHIVED else None
+    turn = []
+    for index, message in enumerate(wanted):
+        try:
+            turn.append(messages.to_entry(message, said))
+        except Unfaithful as exc:
+            raise InvalidInput(str(exc), path=f"messages[{index}]") from exc
+    return turn
+
+
+def _decoded(key: str, entry: ChatMessage) -> Message:
+    try:
+        return messages.from_entry(entry)
+    except Unfaithful as exc:
+        raise Unsupported(f"message {entry.seq} of session {key!r} cannot be read: {exc}") from exc

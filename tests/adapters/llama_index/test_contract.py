@@ -1,0 +1,16 @@
+"""The contract kit, pointed at the adapter: every clause that a chat store can offer, kills and faults included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.adapters.checking import check
+
+
+def test_the_contract_holds_on_sqlite(tmp_path: Path) -> None:
+    assert check("llama_index.target:on_sqlite", tmp_path / "report.json")
+
+
+def test_the_contract_holds_on_a_server(tmp_path: Path) -> None:
+    """What a server makes different; the rest is the adapter's own, and the same."""
+    assert check("llama_index.target:on_valkey", tmp_path / "report.json", "--layers", "concurrency,faults,crash")
