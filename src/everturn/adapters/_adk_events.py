@@ -288,13 +288,13 @@ def _mould(kind: type[BaseModel]) -> Callable[[Fields], Any]:
 def _learn(kind: type[BaseModel]) -> Callable[[Fields], Any]:
     """A maker of models of this class from fields; the others have the values they have in a model without any."""
     example = kind()
-    constants = {name: value for name, value in vars(example).items() if type(value) in _SIMPLE}
-    fresh = {name: _factory(value) for name, value in vars(example).items() if name not in constants}
+    defaults = vars(example)
+    fresh = {name: _factory(value) for name, value in defaults.items() if type(value) not in _SIMPLE}
     put = object.__setattr__
 
     def make(fields: Fields) -> Any:
         made = kind.__new__(kind)
-        own = constants | fields
+        own = defaults | fields
         for name, new in fresh.items():
             if name not in fields:
                 own[name] = new()

@@ -46,9 +46,7 @@ class Shared(msgspec.Struct, frozen=True):
 
         Not sure is no: so many changes have come since that it is too old to be merged; or the state was erased.
         """
-        if event in self.merged or seen.life not in ("", self.place.life):
-            return False
-        return self.forgotten <= seen.seq
+        return event not in self.merged and seen.life == self.place.life and self.forgotten <= seen.seq
 
 
 class Delta(msgspec.Struct, frozen=True):
@@ -103,6 +101,19 @@ def _shared(state: SessionState) -> Shared:
         if "event" in record.body:
             merged[record.body["event"]] = record.seq or 0
     return Shared(state.session_id, Place(state.life, state.last_seq), values, merged, forgotten)
+
+
+async def begin(call: Call, session_id: str) -> Place:
+    """The beginning of a shared log that was not there when it was looked for: now it is.
+
+    So that an event can tell which life of it it changes: one that was erased is not begun again by old events.
+    The answer is the same however often it is asked, as an event that is appended again has to be.
+    """
+    try:
+        receipt: Receipt = await call("append", session_id, [Record(STATE, {"delta": {}})], expected_version=0)
+    except VersionConflict:
+        return Place((await read(call, session_id)).place.life)
+    return Place(receipt.life)
 
 
 async def merge(call: Call, session_id: str, event: str, delta: dict[str, Any]) -> Place:

@@ -7,16 +7,16 @@ on either face of a store.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from time import time
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import msgspec
 
 from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, Record, VersionConflict
-from everturn.adapters._faces import in_thread, require
+from everturn.adapters._faces import Both, require
 from everturn.model import Entry, SessionState
 
 require("google-adk", (2, 10), "google-adk")
@@ -34,9 +34,8 @@ from google.adk.sessions.session import Session  # noqa: E402
 
 from everturn.adapters._adk_events import STATE, to_entries, to_events  # noqa: E402
 from everturn.adapters._adk_names import names_of, prefix_of, session_of, state_of  # noqa: E402
-from everturn.adapters._adk_state import APP, TEMP, USER, Delta, Place, Shared, delta_of, merge, read  # noqa: E402
+from everturn.adapters._adk_state import APP, TEMP, USER, Delta, Place, Shared, begin, delta_of, merge, read  # noqa: E402
 
-T = TypeVar("T")
 NEAR = 64  # entries looked at first for the latest few
 
 
@@ -59,10 +58,8 @@ class EverturnSessionService(BaseSessionService):
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
-        if not isinstance(store, MemoryStore | AsyncMemoryStore):
-            raise InvalidInput(f"is a store of everturn.open or open_async, not {type(store).__name__}", path="store")
-        self.store = store
-        self._is_blocking = isinstance(store, MemoryStore)
+        self._faces = Both(store, "EverturnSessionService")
+        self._run, self._call = self._faces.run, self._faces.call
         self._holders: dict[tuple[int, int], tuple[asyncio.Lock, int]] = {}
 
     # --- ADK's interface ---------------------------------------------------------------------------------------------
@@ -76,7 +73,7 @@ class EverturnSessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """Create a session, with its state in one step. Raises AlreadyExistsError, and nothing is changed."""
-        name = (session_id or "").strip() or str(uuid4())
+        name = str(uuid4()) if session_id is None else session_id
         return await self._run(self._create(app_name, user_id, name, delta_of(state or {}, "state")))
 
     async def get_session(
@@ -91,7 +88,7 @@ class EverturnSessionService(BaseSessionService):
 
         Brings `app:` and `user:` changes of its latest events to where they are shared, if their writer could not.
         """
-        return await self._run(self._get(app_name, user_id, session_id.strip(), config or GetSessionConfig()))
+        return await self._run(self._get(app_name, user_id, session_id, config or GetSessionConfig()))
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of an app, or of one user of it, with their state, without events; latest changed last."""
@@ -99,7 +96,7 @@ class EverturnSessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Erase a session: physically, with all that hangs on it. `app:` and `user:` state stay. Absent is no error."""
-        await self._run(self._call("erase", session_of(app_name, user_id, session_id.strip())))
+        await self._run(self._call("erase", session_of(app_name, user_id, session_id)))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The `user:` state of a user of an app, without the prefix."""
@@ -130,17 +127,9 @@ class EverturnSessionService(BaseSessionService):
     @staticmethod
     def everturn_session(*, app_name: str, user_id: str, session_id: str) -> str:
         """The everturn session of an ADK session: for the store's snapshots, rollback, undo, TTL and fork."""
-        return session_of(app_name, user_id, session_id.strip())
+        return session_of(app_name, user_id, session_id)
 
     # --- how ---------------------------------------------------------------------------------------------------------
-
-    async def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        answer = getattr(self.store, method)(*args, **kwargs)
-        return answer if self._is_blocking else await answer
-
-    async def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await it. Over a blocking store it works in a thread, so that the event loop goes on."""
-        return await (in_thread(_driven, work) if self._is_blocking else work)
 
     @asynccontextmanager
     async def _alone(self, session: Session) -> AsyncIterator[None]:
@@ -159,15 +148,18 @@ class EverturnSessionService(BaseSessionService):
     async def _create(self, app: str, user: str, name: str, delta: Delta) -> Session:
         session_id = session_of(app, user, name)
         app_state, user_state = await self._shared(app, user)
-        first = _state_record(f"created {uuid4()}", delta, app_state.place, user_state.place)
+        seen = await self._begun(app, user, delta, app_state.place, user_state.place)
+        now = time()
+        first = _state_record(f"created {uuid4()}", delta, *seen)
+        first.body["created_at"] = now
         try:
             receipt: Receipt = await self._call("append", session_id, [first], expected_version=0)
         except VersionConflict as exc:
             raise AlreadyExistsError(f"Session with id {name} already exists.") from exc
-        mark = Mark(receipt.life, receipt.version, app_state.place, user_state.place)
+        mark = Mark(receipt.life, receipt.version, *seen)
         await self._share(app, user, first.body["event"], delta, mark)
         state = _merged(delta.session, app_state.values | delta.app, user_state.values | delta.user)
-        return _session(app, user, name, state, [], time(), mark)
+        return _session(app, user, name, state, [], now, mark)
 
     async def _get(self, app: str, user: str, name: str, config: GetSessionConfig) -> Session | None:
         session_id = session_of(app, user, name)
@@ -176,9 +168,9 @@ class EverturnSessionService(BaseSessionService):
             return None
         app_state, user_state = await self._healed(app, user, stored)
         state = _merged(_own_state(stored), app_state.values, user_state.values)
-        changed = events[-1].timestamp if events else stored.entries[-1].created_at if stored.entries else None
+        changed = events[-1].timestamp if events else _time_of(stored)
         mark = Mark(stored.life, stored.version, app_state.place, user_state.place)
-        return _session(app, user, name, state, events, changed or 0.0, mark)
+        return _session(app, user, name, state, events, changed, mark)
 
     async def _stored(
         self, session_id: str, recent: int | None, since: float | None
@@ -240,6 +232,7 @@ class EverturnSessionService(BaseSessionService):
             await self._restore_first_state(session_id, session, event, delta)
         turn = to_entries(event)
         if delta.whole:
+            mark.app, mark.user = await self._begun(session.app_name, session.user_id, delta, mark.app, mark.user)
             turn.append(_state_record(event.id, delta, mark.app, mark.user))
         expected = Receipt(session_id, mark.life, mark.version)
         try:
@@ -298,10 +291,18 @@ class EverturnSessionService(BaseSessionService):
 
     async def _shared(self, app: str, user: str) -> tuple[Shared, Shared]:
         names = state_of(app), state_of(app, user)
-        if self._is_blocking:
+        if isinstance(self._faces.store, MemoryStore):
             return await read(self._call, names[0]), await read(self._call, names[1])
         app_state, user_state = await asyncio.gather(*(read(self._call, name) for name in names))
         return app_state, user_state
+
+    async def _begun(self, app: str, user: str, delta: Delta, seen_app: Place, seen_user: Place) -> tuple[Place, Place]:
+        """Where the shared states stand that are to be changed, if only from here on."""
+        if delta.app and not seen_app.life:
+            seen_app = await begin(self._call, state_of(app))
+        if delta.user and not seen_user.life:
+            seen_user = await begin(self._call, state_of(app, user))
+        return seen_app, seen_user
 
     async def _share(self, app: str, user: str, event: str, delta: Delta, mark: Mark) -> None:
         """Bring an event's changes to where they are shared; those that are there already stay as they are."""
@@ -330,16 +331,6 @@ class EverturnSessionService(BaseSessionService):
         return await self._shared(app, user) if lacks_app or lacks_user else (app_state, user_state)
 
 
-def _driven(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits, as none does over a blocking store."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: T = done.value
-        return result
-    raise RuntimeError("a coroutine over a blocking store waited for something")
-
-
 def _state_record(event: str, delta: Delta, app: Place, user: Place) -> Record:
     """What an event changes in the state. `seen`: where the shared states stood, if it changes them."""
     body: dict[str, Any] = {"event": event, "delta": delta.whole}
@@ -359,6 +350,14 @@ def _own_state(stored: SessionState) -> dict[str, Any]:
         if record.kind == STATE:
             state.update((k, v) for k, v in record.body["delta"].items() if not k.startswith((APP, USER, TEMP)))
     return state
+
+
+def _time_of(stored: SessionState) -> float:
+    """When the latest entry was written; of a session without events, when it was created."""
+    last = stored.entries[-1] if stored.entries else None
+    if isinstance(last, Record) and _is_creation(last):
+        return float(last.body["created_at"])
+    return last.created_at or 0.0 if last else 0.0
 
 
 def _merged(own: dict[str, Any], app: dict[str, Any], user: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,40 @@
+"""The adapter as a target of the contract kit: `everturn check tests.adapters.google_adk.target:on_sqlite`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from google.adk.errors import StaleSessionError
+from google.adk.events import Event
+from google.adk.sessions import Session
+
+import everturn
+from everturn.adapters.google_adk import EverturnSessionService
+
+
+class Insisting(EverturnSessionService):
+    """With the loop that ADK's documentation asks for: a stale session is loaded again, a few times."""
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        for _ in range(5):
+            try:
+                return await super().append_event(session, event)
+            except StaleSessionError:
+                app, user = session.app_name, session.user_id
+                session = await self.get_session(app_name=app, user_id=user, session_id=session.id) or session
+        return await super().append_event(session, event)
+
+
+@contextmanager
+def on_sqlite(where: Path) -> Iterator[EverturnSessionService]:
+    with everturn.open(f"sqlite:///{where}/memory.db") as store:
+        yield Insisting(store)
+
+
+@contextmanager
+def on_valkey(where: Path, redis_url: str) -> Iterator[EverturnSessionService]:
+    with everturn.open(redis_url, namespace=sha256(str(where).encode()).hexdigest()[:16]) as store:
+        yield Insisting(store)
