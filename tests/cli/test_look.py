@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 import everturn
 from everturn import ChatMessage
@@ -142,6 +143,19 @@ def test_the_graph_shows_the_branch_a_rollback_left(run: Run, url: str) -> None:
     assert "rollback to 'before the new prompt'" in text
     assert text.count("<- head") == 1
     assert "<- head" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_no_line_is_wider_than_the_terminal(run: Run, url: str, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    long = "\u65e5\u672c\u8a9e and a word or two " * 20  # of characters that are two columns wide
+    with everturn.open(url) as store:
+        store.save_context(CUSTOMER, long, "Indeed.")
+        store.replace(CUSTOMER, [ChatMessage("assistant", long), ChatMessage("user", "So?")], after=1)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for words in (["log", url, CUSTOMER], ["show", url, CUSTOMER], ["sessions", url], ["--help"]):
+        lines = run(*words).lines
+        assert lines
+        assert [line for line in lines if cell_len(line) > columns] == []
 
 
 def test_the_graph_for_scripts_names_parents_and_heads(run: Run, url: str) -> None:

@@ -30,8 +30,10 @@ class Commands(TyperGroup):
                 lines.append(f"  {'' if place else group:<6} {name:<10} {brief}")
         lines += [
             "",
-            "A URL names a store: sqlite:///memory.db, redis://host, redis+cluster://host, postgresql://host/db.",
-            "everturn COMMAND --help tells more, with examples. Completion: everturn --install-completion.",
+            "A URL names a store: memory.db, sqlite:///memory.db, redis://host,",
+            "redis+cluster://host, redis+sentinel://host/service, postgresql://host/db.",
+            "everturn COMMAND --help tells more, with examples.",
+            "Completion in your shell: everturn --install-completion.",
         ]
         formatter.write("\n".join(lines) + "\n")
 

@@ -28,7 +28,7 @@ def bench(
     plots: Annotated[Path | None, typer.Option(help="A directory for the plots (SVG).")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON value a line: a chart each.")] = False,
 ) -> None:
-    """Measure this machine: everturn beside bare drivers and peers.
+    """Measure this machine: everturn, bare drivers, peers.
 
     How long an append takes as the history grows, how many turns a second several processes write, and what it takes on
     disk; everturn, the bare driver, and on SQLite the peers that are installed (OpenAI Agents, LangChain, LangGraph,

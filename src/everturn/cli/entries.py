@@ -5,11 +5,12 @@ Pure: values in, lines out. The text of an entry is someone else's, so none of i
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
 from rich.text import Text
 
 from everturn.cli.output import clean, clean_lines
@@ -18,6 +19,7 @@ from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
 ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "bold magenta", "tool": "yellow"}
 SHORT = 200  # of a value that is only mentioned
 GUTTER = 7  # the column of seqs
+_FOLDER = Console()  # it knows how wide characters are
 
 
 def entry_lines(entry: Entry, width: int, *, mark: str = "", style: str = "") -> Iterator[Text]:
@@ -104,15 +106,16 @@ def short(value: JSON, longest: int = SHORT) -> str:
 
 
 def one_line(entry: Entry, longest: int = 60) -> str:
-    """The entry in a few words, for a graph or a list."""
+    """The entry in a few words, for a graph or a list; no wider than `longest` columns of a terminal."""
     who, _, said = _spoken(entry)
     text = " ".join(clean(said[: 4 * longest].replace("\n", " ")).split())
-    return f"{clean(who)}: {text}" if len(text) <= longest else f"{clean(who)}: {text[: longest - 3]}..."
+    line = f"{clean(who)}: {text}"
+    return line if cell_len(line) <= longest else f"{set_cell_size(line, longest - 3).rstrip()}..."
 
 
 def _folded(text: str, width: int) -> Iterator[str]:
     for line in clean_lines(text).split("\n"):
-        yield from textwrap.wrap(line, width, drop_whitespace=False, replace_whitespace=False) or [""]
+        yield from (folded.plain for folded in Text(line).wrap(_FOLDER, width))
 
 
 def as_json(entry: Entry) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from everturn.timeline import Moment
 from everturn.words import at_time
 
 ALL = 1024 * 1024
+BEFORE_WORDS = len("  1234 2026-11-16 02:14:09  ")
+AT_HEAD = "  <- head"
 
 
 def log(
@@ -98,12 +100,14 @@ def _drawn(
         line = Text(f"{row.drawn:<{lanes}}  ", style="cyan")
         if row.moment is not None:
             left = row.moment.is_turn and row.moment.version not in path
-            words, style = _words(row.moment, snapshots, entries, max(width - lanes - 35, 20))
+            is_head = newest is not None and row.moment.is_turn and row.moment.version == newest.head
+            room = width - lanes - BEFORE_WORDS - (len(AT_HEAD) if is_head else 0)
+            words, style = _words(row.moment, snapshots, entries, max(room, 20))
             line.append(f"{row.moment.version:>4} ", style="bold")
             line.append(f"{at_time(row.moment.change.created_at)}  ", style="dim")
             line.append(words, style="dim" if left else style)
-            if newest is not None and row.moment.is_turn and row.moment.version == newest.head:
-                line.append("  <- head", style="bold green")
+            if is_head:
+                line.append(AT_HEAD, style="bold green")
         yield line
     if len(told) > limit:
         yield Text(f"... and {len(told) - limit:,} earlier changes; -n {len(told)} shows all", style="dim")
@@ -124,4 +128,4 @@ def _words(moment: Moment, snapshots: dict[str, Snapshot], entries: dict[int, En
     if not seen:
         return f"{kind}{len(change.seqs)} entries, no longer shown", "dim"
     more = f" (+{len(change.seqs) - 1})" if len(change.seqs) > 1 else ""
-    return f"{kind}{one_line(seen[0], longest - len(more))}{more}", ""
+    return f"{kind}{one_line(seen[0], longest - len(kind) - len(more))}{more}", ""

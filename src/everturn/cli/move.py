@@ -62,7 +62,7 @@ def import_(
     table: Annotated[str | None, typer.Option(help="With --from: the table, if it is not the usual one.")] = None,
     json: JSON = False,
 ) -> None:
-    """Bring sessions from an export, or another store, into a store.
+    """Bring in sessions, from an export or from another store.
 
     Nothing is written before the whole file was found sound. A session that is absent is imported, one that is there is
     skipped, an earlier state of it is extended; anything else is a conflict, reported and left alone (exit code 1).
