@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "everturn.rules": ["everturn.errors", "everturn.model"],
     "everturn.vectors": ["everturn.errors"],
     "everturn.words": [],
+    "everturn.markup": [],
     "everturn.dossier": ["everturn.codec", "everturn.rules"],
     "everturn.backend": PURE,
     "everturn.portable": [*PURE, "everturn.backend"],
@@ -75,6 +76,12 @@ def test_a_module_imports_only_what_is_below_it(module: str) -> None:
     allowed = MAY_IMPORT[part_of(module) or ""]
     ours = {name for name in imports(MODULES[module]) if within(name, "everturn")}
     assert {name for name in ours if not within(name, *allowed)} == set()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if within(module, "everturn.testing")])
+def test_the_kit_needs_neither_the_command_nor_the_inspector(module: str) -> None:
+    above = {name for name in imports(MODULES[module]) if within(name, "everturn.cli", "everturn.web")}
+    assert above == set()
 
 
 @pytest.mark.parametrize("module", list(MODULES))

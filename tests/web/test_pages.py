@@ -11,9 +11,9 @@ import pytest
 
 import everturn
 from everturn import ChatMessage
+from everturn.markup import named, shown, tag
 from everturn.testing.report.files import write_json
 from everturn.testing.results import ClauseResult, Event, RunReport, Violation, count_statuses
-from everturn.web.html import named, shown, tag
 from everturn.web.serving import without_password
 from tests.web.conftest import CUSTOMER, HOST, Client
 

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from everturn.errors import InvalidInput
+from everturn.markup import Html, Node, shown, tag
 from everturn.model import Receipt, SessionInfo, Snapshot
 from everturn.web.compare import changed
-from everturn.web.html import Html, Node, shown, tag
 from everturn.web.links import link, url
 from everturn.web.page import Inspector, ago, inspector_of, page
 from everturn.words import count, size

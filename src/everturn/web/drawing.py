@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from everturn import timeline
+from everturn.markup import Html, Node, named, tag
 from everturn.timeline import Moment
-from everturn.web.html import Html, Node, named, tag
 from everturn.web.links import url
 
 ROW, LANE, LEFT, TOP = 26, 18, 16, 18

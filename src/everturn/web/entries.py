@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from everturn.markup import Html, Node, shown, tag
 from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
-from everturn.web.html import Html, Node, shown, tag
 from everturn.web.links import link
 from everturn.words import at_time
 

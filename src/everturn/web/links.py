@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from everturn.web.html import Html, Node, tag
+from everturn.markup import Html, Node, tag
 
 
 def url(path: str, **parameters: str | int | None) -> str:

@@ -19,7 +19,7 @@ from everturn.errors import (
     Unsupported,
     VersionConflict,
 )
-from everturn.web.html import Html, Node, join, named, shown, tag
+from everturn.markup import Html, Node, join, named, shown, tag
 from everturn.web.links import link
 from everturn.words import at_time, lasting
 

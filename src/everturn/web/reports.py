@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from everturn.errors import InvalidInput
+from everturn.markup import Html, Node, shown, tag
 from everturn.testing.report import timeline
 from everturn.testing.report.files import BadReport, read_json
 from everturn.testing.results import ClauseResult, RunReport
-from everturn.web.html import Html, Node, shown, tag
 from everturn.web.links import link
 from everturn.web.page import inspector_of, page
 

@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from everturn.errors import Unsupported
+from everturn.markup import Node, shown, tag
 from everturn.web.entries import entry
-from everturn.web.html import Node, shown, tag
 from everturn.web.links import link
 from everturn.web.page import inspector_of, page
 

@@ -11,12 +11,12 @@ from starlette.responses import PlainTextResponse, Response
 from everturn import timeline
 from everturn.aio import AsyncMemoryStore
 from everturn.errors import InvalidInput, SnapshotNotFound
+from everturn.markup import Html, Node, shown, tag
 from everturn.model import Change, ChatMessage, Entry, SessionInfo, Snapshot, Summary, ToolCall
 from everturn.timeline import Moment
 from everturn.web.actions import buttons, snapshot_list, toast
 from everturn.web.drawing import drawn
 from everturn.web.entries import entries, plain
-from everturn.web.html import Html, Node, shown, tag
 from everturn.web.links import link, url
 from everturn.web.page import Inspector, ago, fragment, inspector_of, page
 from everturn.words import count, lasting, size

@@ -7,8 +7,8 @@ import time
 from starlette.requests import Request
 from starlette.responses import Response
 
+from everturn.markup import Html, Node, shown, tag
 from everturn.model import Page, SessionInfo
-from everturn.web.html import Html, Node, shown, tag
 from everturn.web.links import link, url
 from everturn.web.page import Inspector, ago, fragment, inspector_of, page
 from everturn.words import lasting, size

@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from textwrap import dedent
 
+from everturn.markup import Html, Node, join, named, shown, tag
 from everturn.testing.report import timeline
 from everturn.testing.report.words import MEANING, WORST_FIRST, by_layer, facts, outcome, to_show
 from everturn.testing.results import ClauseResult, RunReport, Violation
-from everturn.web.html import Html, Node, join, named, shown, tag
 
 # The file says so itself: whoever opens it from a mail or a CI job, it asks nobody for anything.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"

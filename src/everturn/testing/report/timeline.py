@@ -10,8 +10,8 @@ from importlib.resources import files
 
 import msgspec
 
+from everturn.markup import Html, Node, named, tag
 from everturn.testing.results import Event, Violation
-from everturn.web.html import Html, Node, named, tag
 
 _LEFT, _TOP, _RIGHT = 12, 10, 24
 _NAME, _BAR, _CHIP, _GAP = 18, 18, 18, 16  # heights: of words, of a bar, of what a read saw, between lanes
