@@ -14,6 +14,7 @@ import pytest
 from everturn.testing.history import judge
 from everturn.testing.history.calls import pair, sessions
 from everturn.testing.history.quick import certainly_in_order
+from everturn.testing.history.walk import certainly_explained
 from everturn.testing.results import Event
 from tests.kit.history_tools import SESSION, Plan, explainable, simulate
 
@@ -111,3 +112,17 @@ def test_the_quick_look_says_yes_exactly_when_there_is_an_order() -> None:
         said.append(certainly_in_order(session))
         assert said[-1] == explainable(session, calls), seed
     assert 0 < sum(said) < len(said)
+
+
+@pytest.mark.parametrize("name", [name for name in WEIGHTS if name != "appends"])
+def test_the_short_walk_says_yes_only_when_there_is_an_order(name: str) -> None:
+    yes = possible = 0
+    for seed in SEEDS:
+        calls = pair(tiny(name, seed)[0])
+        session = sessions(calls)[SESSION]
+        explained = explainable(session, calls)
+        if certainly_explained(session):
+            assert explained, seed
+            yes += 1
+        possible += explained
+    assert possible / 4 < yes  # else it would be of no use

@@ -15,7 +15,7 @@ def certainly_in_order(session: Session) -> bool:
         return False
     reads = sorted(session.reads, key=_length)
     longest = reads[-1].values if reads else ()
-    units = _units(session, longest)
+    units = whole_units(session, longest)
     if units is None:
         return False
     return _reads_continue_each_other(reads, longest) and _time_agrees(session, reads, units)
@@ -25,7 +25,7 @@ def _length(read: Call) -> int:
     return len(read.values)
 
 
-def _units(session: Session, values: tuple[str, ...]) -> list[Unit] | None:
+def whole_units(session: Session, values: tuple[str, ...]) -> list[Unit] | None:
     """What a read saw, as whole units, each once; None if it is anything else."""
     units: list[Unit] = []
     find, place, end = session.written.get, 0, len(values)

@@ -218,11 +218,11 @@ class Model:
         done |= {call}
         depth = state.node.depth
         doubt = self._doubt[bisect_right(self._doubtful, call.end)]
-        after = [Config(_trim(state, call, doubt), snapshots, done, waiting)]
+        after = [Config(after_trim(state, call, doubt), snapshots, done, waiting)]
         for height in {place for _, place in waiting if place < depth}:
             below = frozenset(pair for pair in waiting if pair[1] <= height)
             heap = state.heap + sum(len(call.values) for call, _ in below)
-            trimmed = _trim(state._replace(dirt=max(height, state.dirt or 0), heap=heap), call, doubt)
+            trimmed = after_trim(state._replace(dirt=max(height, state.dirt or 0), heap=heap), call, doubt)
             if trimmed.dirt is None:
                 after.append(Config(trimmed, snapshots, done | {call for call, _ in below}, waiting - below))
         return after
@@ -269,7 +269,7 @@ class Model:
         return state if lo == hi else State(node, floor, floor)
 
 
-def _trim(state: State, call: Call, doubt: int) -> State:
+def after_trim(state: State, call: Call, doubt: int) -> State:
     """Hide all but a suffix. The last unit stays; what fits into the limit already is left alone.
 
     A trim may be planned on what it read and hide that a moment later: appends that overlap it stay, and the limit
