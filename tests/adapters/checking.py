@@ -1,4 +1,4 @@
-"""What tests of every adapter do alike: run the contract kit on it, and import it without its framework."""
+"""What tests of adapters do alike: run the contract kit, show what was written, import without the framework."""
 
 from __future__ import annotations
 
@@ -38,3 +38,13 @@ def refusal(module: str, found: dict[str, str]) -> str:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     return done.stderr
+
+
+def shows(url: str, session_id: str, *words: str) -> None:
+    """`everturn show` tells these words, in this order."""
+    command = [sys.executable, "-c", "from everturn.cli import main; main()", "show", url, session_id]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    place = 0
+    for word in words:
+        place = shown.find(word, place)
+        assert place >= 0, f"{word!r} is not where it should be in\n{shown}"

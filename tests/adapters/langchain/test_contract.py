@@ -12,5 +12,5 @@ def test_the_contract_holds_on_sqlite(tmp_path: Path) -> None:
 
 
 def test_the_contract_holds_on_a_server(tmp_path: Path) -> None:
-    """What a server makes different; the rest is the adapter's own, and the same."""
-    assert check("langchain.target:on_valkey", tmp_path / "report.json", "--layers", "concurrency,faults,crash")
+    """Replies that are late, lost or cut off; the rest is the adapter's own, and the same."""
+    assert check("langchain.target:on_valkey", tmp_path / "report.json", "--layers", "faults")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-import subprocess
-import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 import everturn
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
 from everturn.adapters.langchain import EverturnChatMessageHistory
+from tests.adapters.checking import shows
 
 CALLS: list[Any] = [
     {"name": "f", "args": {"x": [1, None, 1.0, "é"]}, "id": "c1", "type": "tool_call"},
@@ -177,12 +176,18 @@ def test_people_read_what_was_said(tmp_path: Path) -> None:
                 AIMessage([{"type": "text", "text": "It is in Bern."}], usage_metadata=USAGE),
             ]
         )
-    command = [sys.executable, "-c", "from everturn.cli import main; main()", "show", url, "customer-42"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    words = ("user", "Where is order 1234?", "assistant", "track", '"order": 1234', "tool", "in Bern", "It is in Bern.")
-    places = [shown.find(word) for word in words]
-    assert -1 not in places, shown
-    assert places == sorted(places), shown
+    shows(
+        url,
+        "customer-42",
+        "user",
+        "Where is order 1234?",
+        "assistant",
+        "track",
+        '"order": 1234',
+        "tool",
+        "in Bern",
+        "It is in Bern.",
+    )
 
 
 # --- refusals --------------------------------------------------------------------------------------------------------

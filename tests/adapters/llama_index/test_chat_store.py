@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +34,7 @@ import everturn
 from everturn import InvalidInput, MemoryStore, ToolCall, Unsupported
 from everturn.adapters import _llama_messages as mapping
 from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
+from tests.adapters.checking import shows
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
@@ -306,12 +305,18 @@ def test_people_read_what_was_said(tmp_path: Path) -> None:
         chat.add_message(
             "customer-42", ChatMessage([TextBlock(text="It is here."), ImageBlock(url="https://e.org/m.png")])
         )
-    command = [sys.executable, "-c", "from everturn.cli import main; main()", "show", url, "customer-42"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
-    words = ("user", "Where is order 1234?", "assistant", "track", '"order": 1234', "tool", "in Bern", "It is here.")
-    places = [shown.find(word) for word in words]
-    assert -1 not in places, shown
-    assert places == sorted(places), shown
+    shows(
+        url,
+        "customer-42",
+        "user",
+        "Where is order 1234?",
+        "assistant",
+        "track",
+        '"order": 1234',
+        "tool",
+        "in Bern",
+        "It is here.",
+    )
 
 
 # --- LlamaIndex's memories -------------------------------------------------------------------------------------------

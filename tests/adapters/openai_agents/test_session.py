@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents.memory import Session, SessionABC, SessionSettings
+from agents.memory import SessionSettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +17,7 @@ import everturn
 from everturn import ChatMessage, InvalidInput
 from everturn.adapters import _openai_items as items
 from everturn.adapters.openai_agents import EverturnSession
+from tests.adapters.checking import shows
 
 CONVERSATION: list[dict[str, Any]] = [
     {"role": "user", "content": "Where is order 1234?"},
@@ -233,14 +234,12 @@ def test_a_conversation_begun_elsewhere_can_be_read_here(tmp_path: Path) -> None
     asyncio.run(story())
 
 
-def test_the_interface_is_the_sdks() -> None:
-    """A release that adds a method, or a parameter, is noticed here."""
-    expected = {"get_items", "add_items", "pop_item", "clear_session"}
-    assert SessionABC.__abstractmethods__ == expected
-    assert isinstance(EverturnSession("s", everturn.open("sqlite://")), Session)
-    for name in expected:
-        theirs, ours = (inspect.signature(getattr(kind, name)).parameters for kind in (SessionABC, EverturnSession))
-        assert list(theirs) == list(ours)
+def test_people_read_what_was_said(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with everturn.open(url) as store:
+        asyncio.run(EverturnSession("customer-42", store).add_items(CONVERSATION))
+    words = ("Where is order 1234?", "reasoning", "I should look it up.", "track", '"order": 1234', "in Bern")
+    shows(url, "customer-42", "user", *words, "assistant", "It is in Bern.")
 
 
 def test_something_that_is_no_store_is_refused() -> None:
