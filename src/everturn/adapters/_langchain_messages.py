@@ -29,7 +29,8 @@ ROLES: Mapping[str, type[BaseMessage]] = {
     "function": langchain.FunctionMessage,
     "remove": langchain.RemoveMessage,
 }
-_ALIASES = {"human": "user", "ai": "assistant", "developer": "system"}
+_REASONING = "reasoning"  # the role of OpenAI's items of this kind
+_ALIASES = {"human": "user", "ai": "assistant", "developer": "system", _REASONING: "assistant"}
 _OTHERS: dict[str, tuple[type[BaseMessage], str]] = {
     name: (getattr(langchain, name), role)
     for name, role in {
@@ -150,7 +151,7 @@ _defaults: dict[type[BaseMessage], Fields] = {}
 def _implied(kind: type[BaseMessage], entry: ChatMessage, unnamed: str | None = None) -> Fields:
     """The fields that the entry alone tells."""
     fields = (_defaults.get(kind) or _learn(kind)).copy()
-    fields["content"] = entry.content if entry.content is not None else ""
+    fields["content"] = _told_content(kind, entry)
     fields["name"] = entry.name
     fields["id"] = entry.id if entry.id is not None else unnamed
     if entry.tool_calls and "tool_calls" in fields:
@@ -160,6 +161,24 @@ def _implied(kind: type[BaseMessage], entry: ChatMessage, unnamed: str | None = 
     if "role" in fields:
         fields["role"] = entry.role
     return fields
+
+
+def _told_content(kind: type[BaseMessage], entry: ChatMessage) -> str | list[Any]:
+    """The content, with parts in LangChain's form where others have one of their own."""
+    if entry.role == _REASONING and kind is langchain.AIMessage:
+        return [{"type": "reasoning", "reasoning": entry.text}]
+    if isinstance(entry.content, list):
+        return [_told_part(part) for part in entry.content]
+    return entry.content or ""
+
+
+def _told_part(part: Any) -> Any:
+    match part:
+        case {"type": "input_text" | "output_text", "text": str(text)}:
+            return {"type": "text", "text": text}
+        case {"type": "input_image", "image_url": str(url)}:
+            return {"type": "image_url", "image_url": {"url": url}}
+    return part
 
 
 def _learn(kind: type[BaseMessage]) -> Fields:

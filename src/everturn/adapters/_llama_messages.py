@@ -267,13 +267,13 @@ def _role(role: str) -> llama.MessageRole:
 
 def _foreign(entry: ChatMessage) -> llama.ChatMessage:
     kwargs = _told_kwargs(entry)
+    blocks: list[Block] = []
+    if entry.role == "reasoning":  # an item of OpenAI's
+        return _message(_role(entry.role), [llama.ThinkingBlock(content=entry.text)], kwargs)
     if entry.role not in _ROLES:
         kwargs["role"] = entry.role
-    blocks: list[Block] = []
-    if entry.role == "reasoning":
-        blocks = [llama.ThinkingBlock(content=entry.text)]
-    elif isinstance(entry.content, str):
-        blocks = [_text_block(entry.content)] if entry.content or not entry.tool_calls else []
+    if isinstance(entry.content, str):
+        blocks = [_text_block(entry.content)] if entry.content or not (entry.tool_calls or "role" in kwargs) else []
     else:
         known = [_foreign_part(part) for part in entry.content or ()]
         blocks = [block for block in known if block is not None]
@@ -296,7 +296,10 @@ def _foreign_part(part: JSON) -> Block | None:
             return llama.ThinkingBlock(content=part[name])
     image = part.get("image_url")
     url = image.get("url") if isinstance(image, dict) else image
-    return llama.ImageBlock(url=url) if isinstance(url, str) else None
+    try:
+        return llama.ImageBlock(url=url) if isinstance(url, str) else None
+    except ValueError:
+        return None
 
 
 def _text(value: Any) -> str | None:
