@@ -46,6 +46,7 @@ def redis(where: Path, session_id: str, redis_url: str, ttl: float | None = None
 def postgres(where: Path, session_id: str, postgres_url: str) -> Iterator[Any]:
     """PostgresChatMessageHistory of langchain-postgres. Its session ids are UUIDs: here, made from the name."""
     with psycopg.connect(postgres_url) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(1)")  # to be done once, says its documentation
         PostgresChatMessageHistory.create_tables(connection, where.name)
         name = str(uuid.uuid5(uuid.NAMESPACE_OID, session_id))
         yield PostgresChatMessageHistory(where.name, name, sync_connection=connection)

@@ -33,14 +33,21 @@ async def awaited_sqlite(where: Path) -> AsyncIterator[Any]:
 def postgres(where: Path, postgres_url: str) -> Iterator[Any]:
     """PostgresSaver, in a schema of the place's own."""
     with psycopg.connect(postgres_url, autocommit=True) as plain:
+        plain.execute("SELECT pg_advisory_lock(1)")  # to be set up once: ours to see to
         plain.execute(f"CREATE SCHEMA IF NOT EXISTS {where.name}")
+        with _saver(where, postgres_url) as saver:
+            saver.setup()
+    with _saver(where, postgres_url) as saver:
+        yield saver
+
+
+@contextmanager
+def _saver(where: Path, postgres_url: str) -> Iterator[Any]:
     options = f"-c search_path={where.name}"
     with psycopg.connect(
         postgres_url, autocommit=True, prepare_threshold=0, row_factory=dict_row, options=options
     ) as connection:
-        saver = PostgresSaver(connection)
-        saver.setup()
-        yield saver
+        yield PostgresSaver(connection)
 
 
 def memory(_where: Path) -> Any:

@@ -118,11 +118,12 @@ def test_the_quick_look_says_yes_exactly_when_there_is_an_order() -> None:
 def test_the_short_walk_says_yes_only_when_there_is_an_order(name: str) -> None:
     yes = possible = 0
     for seed in SEEDS:
-        calls = pair(tiny(name, seed)[0])
+        events, single = tiny(name, seed)
+        calls = pair(events)
         session = sessions(calls)[SESSION]
         explained = explainable(session, calls)
         if certainly_explained(session):
-            assert explained, seed
+            assert explained or (not single and "trim" in WEIGHTS[name]), seed  # as above, for what a trim cut
             yes += 1
         possible += explained
     assert possible / 4 < yes  # else it would be of no use

@@ -78,6 +78,22 @@ def test_calls_that_could_not_have_brought_it_back_go_from_the_story() -> None:
     assert [event.f for event in violation.events if event.type == "invoke"] == ["append", "clear", "read"]
 
 
+def test_what_was_not_yet_acknowledged_is_not_said_to_have_been() -> None:
+    """Other reads say that it was there: it stands before what this read has."""
+    verdict = judge(
+        history(
+            call("w1", "append", (1, 20), "early"),
+            call("w2", "append", (2, 8), "late"),
+            call("r", "read", (9, 10), "late"),
+            call("r", "read", (21, 22), "early late"),
+            call("w2", "clear", (23, 24)),
+            call("r", "read", (25, 26)),
+        )
+    )
+    told = [violation.story.splitlines()[0] for violation in verdict.violations if violation.kind == "stale"]
+    assert told == ["early: a read does not have it, a later one does, and no order of the calls explains that."]
+
+
 @pytest.mark.parametrize(
     ("calls", "words"),
     [

@@ -26,6 +26,8 @@ def _headline(finding: Finding) -> str:
             return f"{it}: acknowledged, and a later read does not have it. {seen}{_no_excuse(finding)}"
         case "stale", "unacked":
             return f"{it}: one read has it, a later read does not, and then it is there again.{_no_excuse(finding)}"
+        case "stale", _ if not _acknowledged_before(finding):
+            return f"{it}: a read does not have it, a later one does, and no order of the calls explains that."
         case "stale", _:
             return (
                 f"{it}: acknowledged before a read began that does not have it. A later read does.{_no_excuse(finding)}"
@@ -63,6 +65,13 @@ def _headline(finding: Finding) -> str:
             return "No order of the calls explains what a read saw."
         case _:
             return f"{it}: two reads go on differently. Nothing was taken away, so one must continue the other."
+
+
+def _acknowledged_before(finding: Finding) -> bool:
+    """Whether it was acknowledged when the read began; otherwise what other reads saw says that it was there."""
+    return finding.read is not None and any(
+        call.outcome == "ok" and call.end < finding.read.begin for call in finding.wrote
+    )
 
 
 def _no_excuse(finding: Finding) -> str:
