@@ -17,6 +17,7 @@ from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 from pydantic import BaseModel, TypeAdapter
 
 from everturn import ChatMessage, Record
+from everturn.adapters._finite import refuse_non_finite
 from everturn.model import Entry
 
 OWN = "adk"  # the key in a message's metadata under which the rest stands
@@ -34,7 +35,16 @@ encode = msgspec.json.encode
 
 
 def to_entries(event: Event) -> list[Entry]:
-    """The entries of an event, without what it changes in the state. `to_events` gives an equal event."""
+    """The entries of an event, without what it changes in the state. `to_events` gives an equal event.
+
+    Raises InvalidInput for numbers that JSON has no form for.
+    """
+    refuse_non_finite(event, "event")
+    refuse_non_finite(event.actions, "event.actions")
+    for part in (event.content.parts if event.content is not None else None) or ():
+        for named in (part.function_call, part.function_response):
+            if named is not None:
+                refuse_non_finite(named, "event.content")
     fields = event.model_dump(mode="json", exclude_none=True, exclude={"actions": {"state_delta"}})
     _without_defaults(fields)
     content = fields.pop("content", None)

@@ -16,6 +16,7 @@ from pydantic_ai.conversation_store import ConversationEntry
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from everturn import ChatMessage, Record
+from everturn.adapters._finite import refuse_non_finite
 from everturn.model import Entry
 
 OWN = "pydantic_ai"  # the key in a message's metadata under which the rest stands
@@ -43,7 +44,13 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def to_entries(entry: ConversationEntry) -> list[Entry]:
-    """The entries of one of Pydantic AI's; `to_stored` gives an equal one."""
+    """The entries of one of Pydantic AI's; `to_stored` gives an equal one, as far as its own serialization does.
+
+    Raises InvalidInput for numbers that JSON has no form for.
+    """
+    refuse_non_finite(entry.message, "message")
+    for part in entry.message.parts:
+        refuse_non_finite(part, f"message.{part.part_kind}")
     (fields,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json", exclude_none=True)
     if "usage" in fields:
         fields["usage"] = {name: value for name, value in fields["usage"].items() if value}
@@ -78,10 +85,10 @@ def _request(parts: list[Fields]) -> _Told:
         said: Any = content
         if isinstance(content, str):
             del part["content"]
-        elif role == "tool" and content is not None:
-            said = encode(content).decode()
+        elif role == "tool":
+            said = encode(content).decode()  # `null` where there is none
             told.as_json.append(index)
-            del part["content"]
+            part.pop("content", None)
         else:
             said = [_mentioned(item) for item in content] if isinstance(content, list) else ""
         call = part.get("tool_call_id") if role == "tool" else None

@@ -12,7 +12,7 @@ from google.genai.types import Content, FunctionCall, FunctionResponse, Groundin
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn import ChatMessage, Record
+from everturn import ChatMessage, InvalidInput, Record
 from everturn.adapters._adk_events import to_entries, to_events
 from tests.adapters.google_adk.stories import CONVERSATION, say
 
@@ -127,6 +127,23 @@ def test_the_rest_of_an_event_is_kept() -> None:
     (back,) = to_events(to_entries(event))
     assert back == event
     assert isinstance(back.actions.requested_tool_confirmations["c"], ToolConfirmation)
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        ({"custom_metadata": {"x": [float("nan")]}}, r"event.custom_metadata\['x'\]\[0\]"),
+        ({"output": float("inf")}, "event.output"),
+        ({"avg_logprobs": float("-inf")}, "event.avg_logprobs"),
+        ({"actions": EventActions(agent_state={"x": float("nan")})}, r"event.actions.agent_state"),
+    ],
+)
+def test_a_number_that_json_has_not_is_refused(fields: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidInput, match=path):
+        to_entries(Event(author="a", **fields))
+    part = Part(function_call=FunctionCall(name="f", args={"x": float("nan")}))
+    with pytest.raises(InvalidInput, match=r"event.content.args"):
+        to_entries(Event(author="a", content=Content(role="model", parts=[part])))
 
 
 def test_events_read_well() -> None:
