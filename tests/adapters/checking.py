@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+
+from everturn.testing.contract import CLAUSES
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +33,12 @@ def check(target: str, report: Path, *options: str) -> Any:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(report.read_text())
+
+
+def clauses(layers: Collection[str], *, without: Collection[str] = ()) -> list[str]:
+    """The options that choose the clauses of these layers, without some."""
+    chosen = [clause.id for clause in CLAUSES if clause.layer in layers and clause.id not in without]
+    return [word for clause in chosen for word in ("--clause", clause)]
 
 
 def refusal(module: str, found: dict[str, str]) -> str:
