@@ -211,7 +211,7 @@ def _implied(messages: list[ChatMessage]) -> Fields:
             parts.append({"function_response": _implied_result(message)})
             continue
         if message.content is not None:
-            parts.append({"text": message.text})
+            parts.append({"text": message.text} | ({"thought": True} if message.role == "reasoning" else {}))
         parts.extend({"function_call": _implied_call(call)} for call in message.tool_calls or ())
     return {"parts": parts, "role": _role(messages[0])}
 
@@ -249,7 +249,7 @@ def _object(text: str) -> Fields | None:
 
 
 def _role(message: ChatMessage) -> str:
-    return "user" if message.role in {"user", "tool"} else "model"
+    return "user" if message.role in {"user", "tool", "system", "developer"} else "model"
 
 
 def _author(message: ChatMessage) -> str:

@@ -212,15 +212,18 @@ def _fill_response(parts: list[Fields], said: list[ChatMessage], as_json: set[in
 def _foreign(message: ChatMessage) -> Fields:
     """A message that another framework wrote, or a person."""
     time = datetime.fromtimestamp(message.created_at or 0.0, UTC).isoformat()
-    if message.role == "assistant":
-        parts = [{"part_kind": "text", "content": message.text}] if message.text else []
-        return {"kind": "response", "timestamp": time, "parts": parts + [_call(c) for c in message.tool_calls or ()]}
     part: Fields = {"content": message.text, "timestamp": time}
     if message.role == "tool":
         name = message.name or "tool"
         part |= {"part_kind": "tool-return", "tool_name": name, "tool_call_id": message.tool_call_id or ""}
+    elif message.role == "user":
+        part["part_kind"] = "user-prompt"
+    elif message.role in {"system", "developer"}:
+        part["part_kind"] = "system-prompt"
     else:
-        part["part_kind"] = "system-prompt" if message.role in {"system", "developer"} else "user-prompt"
+        kind = "thinking" if message.role == "reasoning" else "text"
+        parts = [{"part_kind": kind, "content": message.text}] if message.text else []
+        return {"kind": "response", "timestamp": time, "parts": parts + [_call(c) for c in message.tool_calls or ()]}
     return {"kind": "request", "timestamp": time, "parts": [part]}
 
 

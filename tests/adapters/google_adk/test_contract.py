@@ -9,7 +9,7 @@ import pytest
 from tests.adapters.checking import check, clauses
 
 LAYERS = {"sqlite": {"sequential", "persistence", "edge", "faults"}, "valkey": {"concurrency", "crash"}}
-# The kit loads a session before each event, as ADK's documentation asks, a thousand times; the other starts Python anew.
+# The kit loads a session before each event, as ADK's documentation asks, a thousand times; the other starts Pythons.
 LONG = {"long-history", "plain-process"}
 
 

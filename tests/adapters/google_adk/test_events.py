@@ -183,6 +183,7 @@ def test_messages_of_another_framework_are_events() -> None:
         ChatMessage("assistant", "Wait.", tool_calls=[call, {"name": "odd"}], seq=2),
         ChatMessage("tool", "in Bern", tool_call_id="c1", name="track", seq=3),
         ChatMessage("system", "Be brief.", id="mine", seq=4),
+        ChatMessage("reasoning", "Hm.", seq=5),
     ]
     events = to_events(entries)
     assert [(event.id, event.author) for event in events] == [
@@ -190,8 +191,12 @@ def test_messages_of_another_framework_are_events() -> None:
         ("everturn-2", "assistant"),
         ("everturn-3", "track"),
         ("mine", "system"),
+        ("everturn-5", "reasoning"),
     ]
     assert events[0].timestamp == 5.0
+    contents = [event.content for event in events if event.content]
+    assert [content.role for content in contents] == ["user", "model", "user", "user", "model"]
+    assert contents[4].parts == [Part(text="Hm.", thought=True)]
     first, odd = events[1].get_function_calls()
     assert (first.id, first.name, first.args) == ("c1", "track", {"order": 1})
     assert odd.name == "odd"

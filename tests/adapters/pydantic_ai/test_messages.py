@@ -175,10 +175,19 @@ def test_messages_of_another_framework_are_messages() -> None:
             ChatMessage("user", "Where is it?", id="mine", seq=2),
             ChatMessage("assistant", "Wait.", tool_calls=[call, {"name": "odd"}], seq=3),
             ChatMessage("tool", "in Bern", tool_call_id="c1", name="track", seq=4),
+            ChatMessage("reasoning", "Hm.", seq=5),
+            ChatMessage("web_search_call", "", seq=6),
         ]
     )
-    assert [one.entry.id for one in stored] == ["everturn-1", "mine", "everturn-3", "everturn-4"]
-    assert [one.last for one in stored] == [1, 2, 3, 4]
+    assert [one.entry.id for one in stored] == [
+        "everturn-1",
+        "mine",
+        "everturn-3",
+        "everturn-4",
+        "everturn-5",
+        "everturn-6",
+    ]
+    assert [one.last for one in stored] == [1, 2, 3, 4, 5, 6]
     parts = [part for one in stored for part in one.entry.message.parts]
     assert [type(part) for part in parts] == [
         SystemPromptPart,
@@ -187,8 +196,9 @@ def test_messages_of_another_framework_are_messages() -> None:
         ToolCallPart,
         ToolCallPart,
         ToolReturnPart,
+        ThinkingPart,
     ]
-    first, odd, answered = parts[3:]
+    first, odd, answered, _ = parts[3:]
     assert isinstance(first, ToolCallPart)
     assert isinstance(odd, ToolCallPart)
     assert isinstance(answered, ToolReturnPart)
