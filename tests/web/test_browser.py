@@ -131,6 +131,17 @@ def test_a_second_browser_sees_it_live(page: Any, browser: Any, serve: Any, url:
     other.context.close()
 
 
+def test_what_changes_before_a_page_listens_is_seen_too(page: Any, serve: Any, url: str) -> None:
+    def change_first(route: Any) -> None:
+        with everturn.open(url) as store:
+            store.save_context("brand-new", "Hello", "Hi!")
+        route.continue_()
+
+    page.route("**/live?*", change_first)
+    page.goto(serve())
+    page.wait_for_selector("tbody >> text=brand-new")
+
+
 def test_hostile_content_is_text(page: Any, serve: Any, url: str) -> None:
     hostile = "<script>document.title='hacked'</script><img src=x onerror=\"document.title='hacked'\">\u202eevil"
     with everturn.open(url) as store:

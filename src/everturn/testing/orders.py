@@ -130,7 +130,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 class Fork(msgspec.Struct, frozen=True):
     """Fork with the instance `slot` open: the child opens its own and runs `child`; meanwhile this process runs
-    `parent` and then closes its instance; the child then runs `after`."""
+    `parent`, and closes its instance when the child is through; the child then runs `after`."""
 
     slot: str
     opening: Open

@@ -304,25 +304,31 @@ class Worker:
 
     def _fork(self, order: Fork) -> Done:
         parent_done_read, parent_done_write = os.pipe()
+        child_ready_read, child_ready_write = os.pipe()
         pid = os.fork()
         if pid == 0:
             code = 1
             with suppress(BaseException):
                 os.close(parent_done_write)
+                os.close(child_ready_read)
                 self._pipe.close()
                 self._loop = Loop()  # the other's threads have not come along
                 subject = self._opened(order.opening)
                 outcomes = self._run(subject, order.child, order.record)
+                os.close(child_ready_write)
                 os.read(parent_done_read, 1)
                 outcomes += self._run(subject, order.after, order.record)
                 subject.close()
                 code = 0 if all(outcome.ok for outcome in outcomes) else 2
             os._exit(code)
         os.close(parent_done_read)
+        os.close(child_ready_write)
         try:
             outcomes = self._run(self._subjects[order.slot], order.parent, order.record)
+            os.read(child_ready_read, 1)  # it ends when the child has closed its side, by will or by dying
             self._subjects.pop(order.slot).close()
         finally:
+            os.close(child_ready_read)
             os.close(parent_done_write)
             os.waitpid(pid, 0)
         return Done((outcomes,))

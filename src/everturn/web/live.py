@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from everturn.errors import MemoryStoreError, SessionNotFound
-from everturn.web.page import Inspector, inspector_of
+from everturn.web.page import Inspector, inspector_of, stamp
 from everturn.web.sessions import listed
 
 EVERY = 0.7  # seconds between looks
@@ -35,7 +35,8 @@ async def _events(inspector: Inspector, request: Request) -> AsyncIterator[str]:
     try:
         yield "retry: 2000\n\n"
         loop = asyncio.get_running_loop()
-        seen, told = await _stamp(inspector, request), loop.time()
+        # What the page showed when it was made: what has changed since then is news, too.
+        seen, told = request.query_params.get("seen"), loop.time()
         while not state.ending.is_set():
             looked = loop.time()
             now = await _stamp(inspector, request)
@@ -50,15 +51,13 @@ async def _events(inspector: Inspector, request: Request) -> AsyncIterator[str]:
         state.listeners -= 1
 
 
-async def _stamp(inspector: Inspector, request: Request) -> object:
+async def _stamp(inspector: Inspector, request: Request) -> str:
     """What differs when the page would."""
     session_id = request.query_params.get("id")
     try:
         if session_id is not None:
-            session = await inspector.store.info(session_id)
-            return session.life, session.version
-        found = await listed(inspector, request)
-        return [(session.session_id, session.life, session.version) for session in found.sessions]
+            return stamp([await inspector.store.info(session_id)])
+        return stamp((await listed(inspector, request)).sessions)
     except SessionNotFound:
         return "gone"
     except MemoryStoreError:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
 
 import msgspec
@@ -20,6 +22,7 @@ from everturn.errors import (
     VersionConflict,
 )
 from everturn.markup import Html, Node, join, named, shown, tag
+from everturn.model import SessionInfo
 from everturn.web.links import link
 from everturn.words import at_time, lasting
 
@@ -106,5 +109,11 @@ async def on_error(request: Request, error: Exception) -> HTMLResponse:
 
 def ago(moment: float) -> Html:
     """How long ago, with the date behind it."""
-    stamp = at_time(moment)
-    return tag("time", f"{lasting(time.time() - moment)} ago", title=stamp, datetime=stamp.replace(" ", "T"))
+    date = at_time(moment)
+    return tag("time", f"{lasting(time.time() - moment)} ago", title=date, datetime=date.replace(" ", "T"))
+
+
+def stamp(sessions: Iterable[SessionInfo]) -> str:
+    """A few characters that differ when what a page shows of these sessions does."""
+    states = [(session.session_id, session.life, session.version) for session in sessions]
+    return blake2b(msgspec.json.encode(states), digest_size=9).hexdigest()

@@ -18,7 +18,7 @@ from everturn.web.actions import buttons, snapshot_list, toast
 from everturn.web.drawing import drawn
 from everturn.web.entries import entries, plain
 from everturn.web.links import link, url
-from everturn.web.page import Inspector, ago, fragment, inspector_of, page
+from everturn.web.page import Inspector, ago, fragment, inspector_of, page, stamp
 from everturn.words import count, lasting, size
 
 WINDOW = 100  # messages at a time
@@ -71,7 +71,7 @@ async def session(request: Request) -> Response:
             *body,
             id="live",
             class_="split",
-            data_live=url("/live", id=session_id) if at is None else None,
+            data_live=url("/live", id=session_id, seen=stamp([seen.facts])) if at is None else None,
             data_part=url("/session", id=session_id, fragment=1),
         ),
     )

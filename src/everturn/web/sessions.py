@@ -10,7 +10,7 @@ from starlette.responses import Response
 from everturn.markup import Html, Node, shown, tag
 from everturn.model import Page, SessionInfo
 from everturn.web.links import link, url
-from everturn.web.page import Inspector, ago, fragment, inspector_of, page
+from everturn.web.page import Inspector, ago, fragment, inspector_of, page, stamp
 from everturn.words import lasting, size
 
 PER_PAGE = 50
@@ -48,7 +48,7 @@ async def sessions(request: Request) -> Response:
             "div",
             _table(found),
             id="live",
-            data_live=url("/live", q=query, order=order, page=token),
+            data_live=url("/live", q=query, order=order, page=token, seen=stamp(found.sessions)),
             data_part=url("/", q=query, order=order, page=token, fragment=1),
         ),
         tag(
