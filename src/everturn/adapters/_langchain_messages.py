@@ -87,6 +87,8 @@ def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False
     """
     kind = type(message)
     fields = dict(vars(message))  # at one moment: a graph that goes on may give it an id meanwhile
+    if kind in _SIMPLE and not names_itself and (entry := _simple_entry(message, kind, fields)) is not None:
+        return entry
     if not is_known(message):
         role = next((role for role, known in ROLES.items() if isinstance(message, known)), "other")
         return ChatMessage(role, str(message.text), id=_text(message.id), metadata={OWN: {"whole": encode(message)}})
@@ -140,6 +142,55 @@ def build(kind: type[BaseMessage], fields: Fields, changing: Iterable[str]) -> B
     for name in changing:
         own[name] = _copy(own[name])
     return assembled(kind, own, {})
+
+
+# --- the simple case -------------------------------------------------------------------------------------------------
+
+# Most messages are a text and nothing else; to read and write 1,000 of these takes a third of the time this way.
+_SIMPLE: Mapping[type[BaseMessage], str] = {
+    kind: role for role, kind in ROLES.items() if role in ("user", "assistant", "system")
+}
+_templates: dict[str, tuple[type[BaseMessage], Fields, list[tuple[str, type]], set[str]]] = {}
+
+
+def simple(entry: ChatMessage) -> BaseMessage | None:
+    """The message, if the entry is a text and nothing else; else None, and `from_entry` tells."""
+    if entry.metadata or type(entry.content) is not str or entry.tool_calls or entry.tool_call_id is not None:
+        return None
+    template = _templates.get(entry.role) or _template(entry.role)
+    if template is None:
+        return None
+    kind, defaults, empty, names = template
+    fields = defaults.copy()
+    fields["content"], fields["name"], fields["id"] = entry.content, entry.name, entry.id
+    for name, make in empty:
+        fields[name] = make()
+    return assembled(kind, fields, {}, names.copy())
+
+
+def _template(role: str) -> tuple[type[BaseMessage], Fields, list[tuple[str, type]], set[str]] | None:
+    kind = ROLES.get(_ALIASES.get(role, role))
+    if kind is None or kind not in _SIMPLE or role == _REASONING:
+        return None
+    defaults = _defaults.get(kind) or _learn(kind)
+    empty = [(name, type(value)) for name, value in defaults.items() if type(value) in (dict, list)]
+    _templates[role] = (kind, defaults, empty, set(defaults))
+    return _templates[role]
+
+
+def _simple_entry(message: BaseMessage, kind: type[BaseMessage], fields: Fields) -> ChatMessage | None:
+    """The entry of a message that is a text and nothing else; None for any other."""
+    content, name, named = fields["content"], fields["name"], fields["id"]
+    defaults = _defaults.get(kind) or _learn(kind)
+    if (
+        type(content) is not str
+        or fields | {"content": "", "name": defaults["name"], "id": None} != defaults
+        or not (name is None or type(name) is str)
+        or not (named is None or type(named) is str)
+        or not is_known(message)
+    ):
+        return None
+    return ChatMessage(_SIMPLE[kind], content, name=name, id=named)
 
 
 # --- what an entry implies -------------------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ class Values(python.Values):
 
     def decode_message(self, entry: ChatMessage) -> BaseMessage:
         """The message an entry stands for, whoever wrote it. Raises Unfaithful if its class is not here."""
+        if (simple := messages.simple(entry)) is not None:
+            return simple
         if (whole := messages.whole(entry)) is not None:
             message: BaseMessage = self._decode(whole)
             return message

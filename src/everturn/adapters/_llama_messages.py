@@ -110,6 +110,8 @@ def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessa
     if type(message) is not llama.ChatMessage:
         raise Unfaithful(f"{type(message).__qualname__} is a class of yours, and would come back as another")
     kwargs = message.additional_kwargs
+    if len(message.blocks) == 1 and not kwargs and status is None and type(message.blocks[0]) is llama.TextBlock:
+        return ChatMessage(llama.MessageRole(message.role).value, message.blocks[0].text)  # as most are
     calls = [(place, block) for place, block in enumerate(message.blocks) if type(block) is llama.ToolCallBlock]
     said = [block for block in message.blocks if type(block) is not llama.ToolCallBlock]
     content, native = _content(said)
@@ -139,6 +141,8 @@ def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessa
 
 def from_entry(entry: ChatMessage) -> llama.ChatMessage:
     """The message an entry stands for, whoever wrote it. Raises Unfaithful if what it needs is not here."""
+    if not entry.metadata and type(entry.content) is str and entry.tool_calls is None and entry.role in _ROLES:
+        return _message(_ROLES[entry.role], [_text_block(entry.content)], _told_kwargs(entry))  # as most are
     own = entry.metadata.get(OWN)
     if not isinstance(own, dict) or own.get("foreign"):
         return _foreign(entry)
@@ -199,16 +203,21 @@ def _texts(content: str | list[JSON]) -> list[Block]:
 
 
 def _text_block(text: str) -> llama.TextBlock:
-    return assembled(llama.TextBlock, {"block_type": "text", "text": text}, None)
+    return assembled(llama.TextBlock, {"block_type": "text", "text": text}, None, {"block_type", "text"})
 
 
 def _message(role: llama.MessageRole, blocks: list[Block], kwargs: Fields) -> llama.ChatMessage:
-    return assembled(llama.ChatMessage, {"role": role, "additional_kwargs": kwargs, "blocks": blocks}, None)
+    fields = {"role": role, "additional_kwargs": kwargs, "blocks": blocks}
+    return assembled(llama.ChatMessage, fields, None, {"role", "additional_kwargs", "blocks"})
 
 
 def _told_kwargs(entry: ChatMessage) -> Fields:
-    told = {"name": entry.name, "tool_call_id": entry.tool_call_id}
-    return {name: value for name, value in told.items() if value is not None}
+    told: Fields = {}
+    if entry.name is not None:
+        told["name"] = entry.name
+    if entry.tool_call_id is not None:
+        told["tool_call_id"] = entry.tool_call_id
+    return told
 
 
 # --- tool calls ------------------------------------------------------------------------------------------------------

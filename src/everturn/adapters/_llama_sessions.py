@@ -37,10 +37,7 @@ class Sessions:
         """Those in the queue, or those archived."""
         if status is None:
             return await self.read(key)
-        wanted = status is MessageStatus.ARCHIVED
-        state: SessionState = await self._call("state", key)
-        old = _archived(state)
-        return [_decoded(key, entry) for entry in state.messages if (entry.seq in old) is wanted]
+        return [_decoded(key, entry) for entry in _with_status(await self._call("state", key), status)]
 
     async def add(self, key: str, added: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """Append as one turn: all or none. No messages change nothing."""
@@ -55,8 +52,7 @@ class Sessions:
         """Archive the oldest of the queue, in one step, and return them."""
         while True:
             state: SessionState = await self._call("state", key)
-            old = _archived(state)
-            oldest = [entry for entry in state.messages if entry.seq not in old][: max(number, 0)]
+            oldest = _with_status(state, MessageStatus.ACTIVE)[: max(number, 0)]
             if not oldest:
                 return []
             try:

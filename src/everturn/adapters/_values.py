@@ -93,17 +93,20 @@ _COLLECTIONS = (tuple, set, frozenset)
 _BY_NAME = {kind.__name__: kind for kind in _COLLECTIONS}
 
 
-def assembled(kind: type[M], fields: dict[str, Any], extra: dict[str, Any] | None) -> M:
-    """A Pydantic model that holds these fields, as they are: they were checked when it was first made.
+_put = object.__setattr__
 
-    Checking them again would take most of the time that loading a history takes, and some checks change what they see.
+
+def assembled(kind: type[M], fields: dict[str, Any], extra: dict[str, Any] | None, names: set[str] | None = None) -> M:
+    """A Pydantic model that holds these fields (and this set of their names), as they are.
+
+    They were checked when it was first made. Checking them again would take most of the time that loading a history
+    takes, and some checks change what they see.
     """
     model = kind.__new__(kind)
-    put = object.__setattr__
-    put(model, "__dict__", fields)
-    put(model, "__pydantic_fields_set__", set(fields))
-    put(model, "__pydantic_extra__", extra)
-    put(model, "__pydantic_private__", None)
+    _put(model, "__dict__", fields)
+    _put(model, "__pydantic_fields_set__", set(fields) if names is None else names)
+    _put(model, "__pydantic_extra__", extra)
+    _put(model, "__pydantic_private__", None)
     return model
 
 

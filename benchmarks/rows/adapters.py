@@ -1,0 +1,127 @@
+"""A turn and 1,000 messages through each adapter, beside the framework's own store on the same engine."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from benchmarks.engines import POSTGRES, REDIS, Engine
+from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.rounds import interleave, progress
+from benchmarks.rows.append import append_round
+from benchmarks.rows.load import MESSAGES, load_round
+from benchmarks.stats import ratio
+from everturn.bench.contenders import Entrant, Place
+from everturn.bench.contenders.host import ContenderError, Hosted
+
+TURNS = 10
+AHEAD = Bar(">=", 1.0)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """An adapter of ours, and what the framework brings."""
+
+    ours: Entrant
+    theirs: Entrant
+
+
+def _ours(title: str, target: str, *distributions: str) -> Entrant:
+    return Entrant(title, f"everturn.bench.contenders.under.{target}", ("everturn", *distributions))
+
+
+def _theirs(title: str, target: str, *distributions: str) -> Entrant:
+    return Entrant(title, f"everturn.bench.contenders.{target}", distributions)
+
+
+_LANGCHAIN = _ours("EverturnChatMessageHistory", "langchain:Ours", "langchain-core")
+_AGENTS = _ours("EverturnSession", "openai_agents:Ours", "openai-agents")
+_MEMORY = _ours("EverturnDBChatStore", "llama_index:Ours", "llama-index-core")
+_BY_MESSAGE = _ours("EverturnChatStore", "llama_index:OursByMessage", "llama-index-core")
+_SQLALCHEMY = _theirs(
+    "LlamaIndex SQLAlchemyChatStore", "under.llama_index:SQLAlchemy", "llama-index-core", "SQLAlchemy"
+)
+
+
+def _redis_chat_store(name: str) -> Entrant:
+    return _theirs(
+        "LlamaIndex RedisChatStore", f"under.llama_index:{name}", "llama-index-storage-chat-store-redis", "redis"
+    )
+
+
+ON_SQLITE = (
+    Pair(
+        _LANGCHAIN,
+        _theirs("LangChain SQLChatMessageHistory", "langchain:LangChain", "langchain-community", "SQLAlchemy"),
+    ),
+    Pair(_AGENTS, _theirs("OpenAI Agents SQLiteSession", "openai_agents:OpenAIAgents", "openai-agents")),
+    Pair(_MEMORY, _SQLALCHEMY),
+)
+ON_REDIS = (
+    Pair(
+        _LANGCHAIN,
+        _theirs("LangChain RedisChatMessageHistory", "on_redis.langchain:LangChain", "langchain-community", "redis"),
+    ),
+    Pair(
+        _AGENTS, _theirs("OpenAI Agents RedisSession", "on_redis.openai_agents:OpenAIAgents", "openai-agents", "redis")
+    ),
+    Pair(_MEMORY, _redis_chat_store("RedisAwaited")),
+    Pair(_BY_MESSAGE, _redis_chat_store("RedisByMessage")),
+)
+ON_POSTGRES = (
+    Pair(
+        _LANGCHAIN,
+        _theirs("LangChain PostgresChatMessageHistory", "on_postgres.langchain:LangChain", "langchain-postgres"),
+    ),
+    Pair(_MEMORY, _SQLALCHEMY),
+)
+
+
+def measure(plan: Plan) -> Iterator[Row]:
+    """Baseline: the framework's own store with its defaults, through the same interface. Ratios say how much faster
+    the adapter is."""
+    yield from _engine(plan, "SQLite", ON_SQLITE, None)
+    for engine, pairs in ((REDIS, ON_REDIS), (POSTGRES, ON_POSTGRES)):
+        yield from _on_server(plan, engine, pairs)
+
+
+def _on_server(plan: Plan, engine: Engine, pairs: Sequence[Pair]) -> Iterator[Row]:
+    with engine.run() as server:
+        yield from _engine(plan, engine.name, pairs, server.url)
+
+
+def _engine(plan: Plan, engine: str, pairs: Sequence[Pair], url: str | None) -> Iterator[Row]:
+    for pair in pairs:
+        with ExitStack() as stack:
+            started: dict[Entrant, Hosted] = {}
+            for entrant in (pair.ours, pair.theirs):
+                place: Place = plan.path(f"adapters/{engine}/{entrant.title}") if url is None else url
+                started[entrant] = stack.enter_context(Hosted(entrant, place))
+            pool = stack.enter_context(ThreadPoolExecutor(len(started)))  # filling is not timed
+            filled = [pool.submit(contender.append, "long", turns=MESSAGES // 2) for contender in started.values()]
+            progress(f"writing {MESSAGES:,} messages to {pair.ours.title} and {pair.theirs.title}")
+            try:
+                for each in filled:
+                    each.result()
+            except ContenderError as exc:
+                yield Row(f"{engine}: {pair.ours.title} and {pair.theirs.title}", "", str(exc))
+                continue
+            yield from _rows(plan, engine, pair, started)
+
+
+def _rows(plan: Plan, engine: str, pair: Pair, started: dict[Entrant, Hosted]) -> Iterator[Row]:
+    appends = {entrant: append_round(contender, turns=TURNS) for entrant, contender in started.items()}
+    loads = {entrant: load_round(contender, messages=MESSAGES) for entrant, contender in started.items()}
+    for work, rounds, number in (
+        ("append a turn", appends, plan.pick(40, 10)),
+        ("load 1,000 messages", loads, plan.pick(20, 6)),
+    ):
+        taken = interleave(rounds, rounds=number)
+        yield Row(
+            f"{engine}, {pair.ours.title}: {work}: times faster than {pair.theirs.title}",
+            duration(statistics.median(taken[pair.ours])),
+            duration(statistics.median(taken[pair.theirs])),
+            ratio(taken[pair.theirs], taken[pair.ours]),
+            bar=AHEAD,
+        )
