@@ -15,7 +15,8 @@ from langchain_core import messages as langchain
 from langchain_core.messages import BaseMessage
 
 from everturn import ChatMessage
-from everturn.adapters._values import assembled, equal, is_json
+from everturn.adapters._models import assembled
+from everturn.adapters._values import equal, is_json
 
 OWN = "langchain"  # the key in a message's metadata under which the rest stands
 

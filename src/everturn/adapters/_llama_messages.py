@@ -17,7 +17,8 @@ from pydantic.fields import FieldInfo
 
 from everturn import ChatMessage
 from everturn.adapters import _values as python
-from everturn.adapters._values import MARK, Unfaithful, assembled, equal
+from everturn.adapters._models import assembled
+from everturn.adapters._values import MARK, Unfaithful, equal
 from everturn.model import JSON
 
 OWN = "llama_index"  # the key in a message's metadata under which the rest stands

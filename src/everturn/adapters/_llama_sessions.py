@@ -120,14 +120,21 @@ class Sessions:
 
 
 def _with_status(state: SessionState, status: MessageStatus) -> list[ChatMessage]:
-    old, wanted = _archived(state), status is MessageStatus.ARCHIVED
-    return [entry for entry in state.messages if (entry.seq in old) is wanted]
+    last, wanted = _last_archived(state), status is MessageStatus.ARCHIVED
+    return [entry for entry in state.entries if isinstance(entry, ChatMessage) and _is_archived(entry, last) is wanted]
 
 
 def _archived(state: SessionState) -> Collection[int | None]:
     """The seqs of the archived messages."""
-    last = max((entry.body for entry in state.records if entry.kind == ARCHIVE), default=0)
-    return {entry.seq for entry in state.messages if (entry.seq or 0) <= last or messages.status_of(entry) is not None}
+    return {entry.seq for entry in _with_status(state, MessageStatus.ARCHIVED)}
+
+
+def _last_archived(state: SessionState) -> int:
+    return max((entry.body for entry in state.records if entry.kind == ARCHIVE), default=0)
+
+
+def _is_archived(entry: ChatMessage, last: int) -> bool:
+    return (entry.seq or 0) <= last or (bool(entry.metadata) and messages.status_of(entry) is not None)
 
 
 def _without(state: SessionState, gone: Collection[int | None]) -> tuple[int, list[Entry]]:

@@ -6,7 +6,7 @@ The rest stands in `metadata["openai"]`, and only what the message itself does n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 from everturn.model import ChatMessage
@@ -84,6 +84,20 @@ def _called(call: Any) -> dict[str, Any]:
         "name": named.get("name"),
         "arguments": named.get("arguments", "{}"),
     }
+
+
+def all_items(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
+    """The items of a history, in order."""
+    items: list[dict[str, Any]] = []
+    for message in messages:
+        if message.metadata or message.tool_calls or message.tool_call_id is not None or message.content is None:
+            items += to_items(message)
+        else:  # as most are
+            item: dict[str, Any] = {"role": message.role, "content": message.content}
+            if message.id is not None:
+                item["id"] = message.id
+            items.append(item)
+    return items
 
 
 def to_items(message: ChatMessage) -> list[dict[str, Any]]:

@@ -10,12 +10,11 @@ import re
 from base64 import b64decode, b64encode
 from enum import Enum
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any
 
 from everturn.model import JSON
 
 MARK = "!"
-M = TypeVar("M")
 
 
 class Unfaithful(ValueError):
@@ -91,23 +90,6 @@ class Values:
 
 _COLLECTIONS = (tuple, set, frozenset)
 _BY_NAME = {kind.__name__: kind for kind in _COLLECTIONS}
-
-
-_put = object.__setattr__
-
-
-def assembled(kind: type[M], fields: dict[str, Any], extra: dict[str, Any] | None, names: set[str] | None = None) -> M:
-    """A Pydantic model that holds these fields (and this set of their names), as they are.
-
-    They were checked when it was first made. Checking them again would take most of the time that loading a history
-    takes, and some checks change what they see.
-    """
-    model = kind.__new__(kind)
-    _put(model, "__dict__", fields)
-    _put(model, "__pydantic_fields_set__", set(fields) if names is None else names)
-    _put(model, "__pydantic_extra__", extra)
-    _put(model, "__pydantic_private__", None)
-    return model
 
 
 # --- faithfulness ----------------------------------------------------------------------------------------------------

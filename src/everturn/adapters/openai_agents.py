@@ -10,7 +10,7 @@ from typing import Any
 
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Receipt, Snapshot, VersionConflict
 from everturn.adapters._faces import Awaited, require
-from everturn.adapters._openai_items import Item, identity, to_items, to_message
+from everturn.adapters._openai_items import Item, all_items, identity, to_items, to_message
 from everturn.model import MESSAGE, SessionState
 
 require("openai-agents", (0, 10), "openai-agents")
@@ -48,7 +48,7 @@ class EverturnSession(SessionABC):
             return []
         else:
             messages = (await self._latest(limit)).messages
-        items = [item for message in messages for item in to_items(message)]
+        items = all_items(messages)
         return items if limit is None else items[-limit:]
 
     async def add_items(self, items: list[Any]) -> None:
