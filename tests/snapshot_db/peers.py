@@ -74,7 +74,12 @@ class Ran:
 def run(root: Path, *args: str, plugins: list[str], sets: list[str]) -> Ran:
     """Run pytest on a project in a process of its own, with just these plugins, in this order."""
     folders = [str(each) for each in map(folder, sets) if each is not None]
-    env = {name: value for name, value in os.environ.items() if name not in ("CI", "PYTEST_ADDOPTS", "PYTHONPATH")}
+    # Nothing of the pytest that runs this: syrupy, for one, holds itself for a worker if xdist has left its marks.
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("CI", "COLUMNS", "PYTHONPATH") and not name.startswith("PYTEST_")
+    }
     env |= {"PYTHONPATH": os.pathsep.join(folders), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     chosen = [word for plugin in plugins for word in ("-p", plugin)]
     done = subprocess.run(
