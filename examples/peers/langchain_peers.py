@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -42,11 +43,26 @@ def redis(where: Path, session_id: str, redis_url: str, ttl: float | None = None
     history.redis_client.close()
 
 
-@contextmanager
-def postgres(where: Path, session_id: str, postgres_url: str) -> Iterator[Any]:
+def postgres(where: Path, session_id: str, postgres_url: str) -> Any:
     """PostgresChatMessageHistory of langchain-postgres. Its session ids are UUIDs: here, made from the name."""
-    with psycopg.connect(postgres_url) as connection:
-        connection.execute("SELECT pg_advisory_xact_lock(1)")  # to be done once, says its documentation
-        PostgresChatMessageHistory.create_tables(connection, where.name)
-        name = str(uuid.uuid5(uuid.NAMESPACE_OID, session_id))
-        yield PostgresChatMessageHistory(where.name, name, sync_connection=connection)
+    connection = _connection(os.getpid(), postgres_url)
+    connection.execute("SELECT pg_advisory_xact_lock(1)")  # to be done once, says its documentation
+    PostgresChatMessageHistory.create_tables(connection, where.name)
+    name = str(uuid.uuid5(uuid.NAMESPACE_OID, session_id))
+    return PostgresChatMessageHistory(where.name, name, sync_connection=connection)
+
+
+_connections: dict[tuple[int, str], psycopg.Connection[Any]] = {}
+
+
+def _connection(process: int, url: str) -> psycopg.Connection[Any]:
+    """One for all histories of a process, as a server has only so many; a new one when it is gone."""
+    found = _connections.get((process, url))
+    try:
+        if found is not None:
+            found.execute("ROLLBACK")  # whatever another history has left behind
+            return found
+    except psycopg.OperationalError:
+        pass
+    found = _connections[process, url] = psycopg.connect(url)
+    return found
