@@ -50,6 +50,9 @@ def _redis_chat_store(name: str) -> Entrant:
     )
 
 
+_ADK = _ours("EverturnSessionService", "google_adk:Ours", "google-adk")
+_ADK_DATABASE = _theirs("ADK DatabaseSessionService", "under.google_adk:Database", "google-adk", "SQLAlchemy")
+
 ON_SQLITE = (
     Pair(
         _LANGCHAIN,
@@ -57,6 +60,8 @@ ON_SQLITE = (
     ),
     Pair(_AGENTS, _theirs("OpenAI Agents SQLiteSession", "openai_agents:OpenAIAgents", "openai-agents")),
     Pair(_MEMORY, _SQLALCHEMY),
+    Pair(_ADK, _theirs("ADK SqliteSessionService", "google_adk:GoogleADK", "google-adk", "aiosqlite")),
+    Pair(_ADK, _ADK_DATABASE),
 )
 ON_REDIS = (
     Pair(
@@ -68,6 +73,7 @@ ON_REDIS = (
     ),
     Pair(_MEMORY, _redis_chat_store("RedisAwaited")),
     Pair(_BY_MESSAGE, _redis_chat_store("RedisByMessage")),
+    Pair(_ADK, _theirs("ADK RedisSessionService", "under.google_adk:Redis", "google-adk", "redis")),
 )
 ON_POSTGRES = (
     Pair(
@@ -75,6 +81,7 @@ ON_POSTGRES = (
         _theirs("LangChain PostgresChatMessageHistory", "on_postgres.langchain:LangChain", "langchain-postgres"),
     ),
     Pair(_MEMORY, _SQLALCHEMY),
+    Pair(_ADK, _ADK_DATABASE),
 )
 
 
@@ -96,7 +103,9 @@ def _engine(plan: Plan, engine: str, pairs: Sequence[Pair], url: str | None) -> 
         with ExitStack() as stack:
             started: dict[Entrant, Hosted] = {}
             for entrant in (pair.ours, pair.theirs):
-                place: Place = plan.path(f"adapters/{engine}/{entrant.title}") if url is None else url
+                place: Place = (
+                    plan.path(f"adapters/{engine}/{pair.theirs.title}/{entrant.title}") if url is None else url
+                )
                 started[entrant] = stack.enter_context(Hosted(entrant, place))
             pool = stack.enter_context(ThreadPoolExecutor(len(started)))  # filling is not timed
             filled = [pool.submit(contender.append, "long", turns=MESSAGES // 2) for contender in started.values()]

@@ -29,7 +29,7 @@ class GoogleADK:
 
     def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
         """See Contender.append."""
-        prepared = [[_event(message) for message in turn] for turn in make_turns(turns, first=first)]
+        prepared = [[made(message) for message in turn] for turn in make_turns(turns, first=first)]
         return self._runner.run(self._append(session_id, prepared))
 
     async def _append(self, session_id: str, prepared: list[list[Event]]) -> list[float]:
@@ -61,6 +61,7 @@ class GoogleADK:
         self._runner.close()
 
 
-def _event(message: Message) -> Event:
+def made(message: Message) -> Event:
+    """The message as an event."""
     role = "model" if message["role"] == "assistant" else "user"
     return Event(author=role, content=Content(role=role, parts=[Part(text=message["content"])]))

@@ -77,3 +77,31 @@ class Database(Service):
         """See Contender.close."""
         self.runner.run(self._database.close())
         self.runner.close()
+
+
+class Redis(Service):
+    """ADK's `RedisSessionService`, which reads and writes a session whole, all its events in one value."""
+
+    FEW = 50  # turns that are appended one by one
+
+    def __init__(self, url: str) -> None:
+        """Connect."""
+        from google.adk.integrations.redis import RedisSessionService, RedisSessionServiceConfig
+
+        super().__init__()
+        self.service = self._redis = RedisSessionService(config=RedisSessionServiceConfig(uri=url))
+
+    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
+        """See Contender.append. A long session is put there as its last append would: one by one takes minutes."""
+        if turns <= self.FEW:
+            return super().append(session_id, turns=turns, first=first)
+        events = [made(message) for turn in make_turns(turns, first=first) for message in turn]
+        session = Session(app_name=APP, user_id=USER, id=session_id, events=events)
+        key = self._redis._session_key(APP, USER, session_id)
+        self.runner.run(self._redis._get_redis().set(key, session.model_dump_json()))
+        return []
+
+    def close(self) -> None:
+        """See Contender.close."""
+        self.runner.run(self._redis._get_redis().aclose())
+        self.runner.close()
