@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from everturn import ChatMessage, Record
+from everturn.adapters._langgraph_short import full, shortened
 from everturn.model import JSON, Entry
 
 MESSAGES = "messages"  # the channel whose messages are the session's
@@ -101,7 +102,9 @@ def written(point: Point, base: Point | None) -> tuple[Point, Record]:
     if point.awaiting:
         body["awaiting"] = [list(pair) for pair in point.awaiting]
     weight = len(msgspec.json.encode(body)) + (base.weight if base else 0)
-    return msgspec.structs.replace(point, key=base.key if base else point.seq, weight=weight), Record(CHECKPOINT, body)
+    return msgspec.structs.replace(point, key=base.key if base else point.seq, weight=weight), Record(
+        CHECKPOINT, shortened(body)
+    )
 
 
 def _read(seq: int, body: Object, base: Point | None) -> Point:
@@ -219,10 +222,11 @@ class Log:
             elif isinstance(entry, Record) and entry.kind == CHECKPOINT:
                 if self.bodies:
                     self._previous[seq] = next(reversed(self.bodies))
-                self.bodies[seq] = entry.body
-                self.seqs[entry.body["id"]] = seq
+                self.bodies[seq] = body = full(entry.body)
+                self.seqs[body["id"]] = seq
             elif isinstance(entry, Record) and entry.kind == WRITES:
-                self.writes.setdefault(entry.body["for"], []).append((seq, entry.body))
+                body = full(entry.body)
+                self.writes.setdefault(body["for"], []).append((seq, body))
             elif isinstance(entry, Record) and entry.kind == LEFT:
                 self.left[seq] = ChatMessage.from_dict(entry.body)
 

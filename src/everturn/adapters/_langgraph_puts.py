@@ -25,6 +25,7 @@ from everturn.adapters._langgraph_log import (
     seqs_in,
     written,
 )
+from everturn.adapters._langgraph_short import full, shortened
 from everturn.adapters._langgraph_values import Kept, Values
 from everturn.adapters._langgraph_views import Contents, Said
 from everturn.adapters._values import MARK, Unfaithful, equal
@@ -263,7 +264,7 @@ def writes_record(
     for channel, node in writes:
         is_input = channel in known and len(repr(node)) > SHORT and equal(known[channel], node)
         told.append([channel, {MARK: "input", "of": channel} if is_input else node])
-    return Record(WRITES, {"for": checkpoint, "task": task, "path": path, "writes": told})
+    return Record(WRITES, shortened({"for": checkpoint, "task": task, "path": path, "writes": told}))
 
 
 # --- what moves ------------------------------------------------------------------------------------------------------
@@ -309,7 +310,8 @@ def without(log: Log, keep: Collection[str]) -> list[Entry]:
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
             return entry.seq in kept
         if isinstance(entry, Record) and entry.kind == WRITES:
-            return entry.body["for"] in keep or entry.body["for"] not in log.seqs
+            name = full(entry.body)["for"]
+            return name in keep or name not in log.seqs
         return entry.seq not in gone
 
     aside = {*left}

@@ -23,6 +23,7 @@ from everturn.adapters._langgraph_puts import (
     without,
     writes_record,
 )
+from everturn.adapters._langgraph_short import full
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import TRIES, Awaiting, Call, Contents, Reader, Shelf, Stale, View, lost
 from everturn.adapters._reclaiming import reclaim
@@ -296,7 +297,7 @@ class Threads:
             receipt: Receipt = await self._call("append", session_id, [record])
         except InvalidInput as exc:
             raise _named(thread, checkpoint, exc) from exc
-        seq, body = receipt.seqs[0], record.body
+        seq, body = receipt.seqs[0], full(record.body)
 
         def step(known: View) -> View:
             known = msgspec.structs.replace(known, version=receipt.version, last_seq=seq)
