@@ -101,6 +101,7 @@ def test_two_runs_of_one_session_at_once_lose_nothing_in_silence() -> None:
             questions = [f"Question {number}?" for number in range(4)]
             runs = [worker.ask(worker.runner(service), question) for question in questions]
             done = await asyncio.gather(*runs, return_exceptions=True)
+            assert any(isinstance(answer, Exception) for answer in done)
             kept = texts(await loaded(service, **OF))
             for question, answer in zip(questions, done, strict=True):
                 if isinstance(answer, str):

@@ -14,6 +14,7 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event, EventActions
 from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import GetSessionConfig
+from google.genai.types import Content, GroundingMetadata, Part, SearchEntryPoint, Transcription
 
 import everturn
 from everturn import ChatMessage, InvalidInput
@@ -340,3 +341,37 @@ def test_an_event_changes_the_state_in_the_same_step() -> None:
             assert [change.kind for change in store.changes(service.everturn_session(**OF))] == ["append", "append"]
 
     asyncio.run(story())
+
+
+def test_of_two_that_create_a_session_at_once_one_does(tmp_path: Path) -> None:
+    async def story(service: EverturnSessionService) -> None:
+        states = [{"own": number, "user:u": number} for number in range(4)]
+        done = await asyncio.gather(
+            *(service.create_session(**OF, state=state) for state in states), return_exceptions=True
+        )
+        (created,) = [one for one in done if isinstance(one, Session)]
+        assert all(isinstance(one, Session | AlreadyExistsError) for one in done)
+        assert (await loaded(service)).state == created.state
+
+    tell(story, tmp_path)
+
+
+def test_bytes_and_all_else_that_an_event_carries_come_back(tmp_path: Path) -> None:
+    async def story(service: EverturnSessionService) -> None:
+        session = await service.create_session(**OF)
+        event = Event(
+            author="user",
+            content=Content(role="user", parts=[Part.from_bytes(data=b"\x89PNG\0", mime_type="image/png")]),
+            grounding_metadata=GroundingMetadata(search_entry_point=SearchEntryPoint(sdk_blob=b"\xff\xfe")),
+            input_transcription=Transcription(text="said", finished=True),
+            partial=False,
+            turn_complete=True,
+            interrupted=True,
+            actions=EventActions(artifact_delta={"file": 0}, agent_state={}, escalate=False),
+        )
+        await service.append_event(session, event)
+        (back,) = (await loaded(service)).events
+        assert back == event
+        assert back.model_dump_json() == event.model_dump_json()
+
+    tell(story, tmp_path)
