@@ -11,7 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from llama_index.core.llms import ChatMessage as Message
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
-from everturn import ChatMessage, InvalidInput, Record, SessionInfo, SessionState, Unsupported, VersionConflict
+from everturn import (
+    ChatMessage,
+    InvalidInput,
+    Record,
+    SessionInfo,
+    SessionState,
+    Unsupported,
+    VersionConflict,
+)
 from everturn.adapters import _llama_messages as messages
 from everturn.adapters._faces import Both
 from everturn.adapters._reclaiming import reclaim
@@ -37,7 +45,27 @@ class Sessions:
         """Those in the queue, or those archived."""
         if status is None:
             return await self.read(key)
+        if status is MessageStatus.ACTIVE:
+            return [_decoded(key, entry) for entry in await self._queue(key)]
         return [_decoded(key, entry) for entry in _with_status(await self._call("state", key), status)]
+
+    async def _queue(self, key: str) -> Sequence[ChatMessage]:
+        """Those in the queue, which LlamaIndex reads at every turn: without reading what was archived before.
+
+        The records first, and the messages as they were at the same version. If the session was erased in between, or
+        changed out of sight, all is read at once.
+        """
+        marks: SessionState = await self._call("state", key, kind=ARCHIVE)
+        if not marks.version:
+            return ()
+        last = _last_archived(marks)
+        try:
+            history: list[ChatMessage] = await self._call("get_history", key, at=marks.version, after=last)
+        except InvalidInput as exc:
+            if exc.path != "at":
+                raise
+            return _with_status(await self._call("state", key), MessageStatus.ACTIVE)
+        return [entry for entry in history if not _is_archived(entry, last)]
 
     async def add(self, key: str, added: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """Append as one turn: all or none. No messages change nothing."""

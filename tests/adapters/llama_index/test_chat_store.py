@@ -441,3 +441,30 @@ def test_statuses_survive_that_others_are_removed(tmp_path: Path) -> None:
 
     with everturn.open("sqlite://") as store:
         asyncio.run(run(store))
+
+
+def test_a_session_that_is_erased_while_it_is_read_reads_as_it_is_then() -> None:
+    class Erased(EverturnDBChatStore):
+        """Between the two steps of reading the queue."""
+
+        def __init__(self, store: MemoryStore, then: list[ChatMessage]) -> None:
+            super().__init__(store)
+            call = self._sessions._call
+
+            async def interrupted(method: str, *args: Any, **options: Any) -> Any:
+                answer = await call(method, *args, **options)
+                if options.get("kind") == "llama.archived":
+                    store.erase("s")
+                    EverturnChatStore(store).set_messages("s", then)
+                return answer
+
+            self._sessions._call = interrupted
+
+    async def run(store: MemoryStore) -> None:
+        chat = EverturnDBChatStore(store)
+        for word in ("a", "b", "c"):
+            await chat.add_message("s", ChatMessage(word))
+        assert texts(await Erased(store, said("new")).get_messages("s")) == ["new"]
+
+    with everturn.open("sqlite://") as store:
+        asyncio.run(run(store))
