@@ -18,6 +18,7 @@ import pytest
 import everturn
 from everturn import ChatMessage, MemoryStoreBackendError
 from everturn.backends.findings import HostileSetting
+from everturn.backends.postgres import batches
 from everturn.testing.servers import PostgresServer, postgres_server, wait_until
 from everturn.testing.servers.machine import unprivileged_owner
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
@@ -155,9 +156,15 @@ def test_a_full_disk_is_not_written_and_says_so(how: Any) -> None:
 
 @pytest.mark.parametrize("face", FACES)
 def test_a_deadlock_with_somebody_else_is_retried(
-    server: PostgresServer, url: str, schema: str, beside: psycopg.Connection[Any], face: str
+    server: PostgresServer,
+    url: str,
+    schema: str,
+    beside: psycopg.Connection[Any],
+    face: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A trigger of somebody else's wants a row that is locked by one who wants our session: one of us must yield."""
+    monkeypatch.setattr(batches, "PATIENCE", 20.0)  # else a batch gives way before it comes to a deadlock
     everturn.open(url).close()
     beside.execute(f"CREATE TABLE {schema}_others AS SELECT 0 AS n")
     beside.execute(
@@ -168,8 +175,9 @@ def test_a_deadlock_with_somebody_else_is_retried(
         store.add_messages("a", turn("0"))
     beside.execute(f"CREATE TRIGGER count AFTER INSERT ON {schema}.entries EXECUTE FUNCTION {schema}_count()")
     deadlocks = server.log.count("deadlock detected")
-    hasty = "-c deadlock_timeout=20ms"
-    beside.execute("SET deadlock_timeout = '1min'")  # it is patient, so it is us who yield
+    # A waiter looks for a deadlock once, so long after it began to wait: we when the other waits, too; the other never.
+    hasty = "-c deadlock_timeout=1s"
+    beside.execute("SET deadlock_timeout = '1min'")
 
     def blocking() -> None:
         with everturn.open(url, timeout=20, options=hasty) as store:
@@ -186,9 +194,8 @@ def test_a_deadlock_with_somebody_else_is_retried(
         beside.execute(f"UPDATE {schema}_others SET n = 0")
         caller.start()
         with psycopg.connect(server.url, autocommit=True) as look:
-            waits = "SELECT count(*) FROM pg_locks l JOIN pg_stat_activity USING (pid) WHERE NOT granted"
-            waits += f" AND query LIKE '%{schema}%'"
-            wait_until(lambda: look.execute(waits).fetchone() != (0,), "our change waits")  # type: ignore[arg-type]
+            free = f"SELECT 1 FROM {schema}.sessions WHERE session_id = 'a' FOR UPDATE SKIP LOCKED"
+            wait_until(lambda: look.execute(free).fetchone() is None, "our change has the session")  # type: ignore[arg-type]
         beside.execute(f"SELECT 1 FROM {schema}.sessions WHERE session_id = 'a' FOR UPDATE")
     caller.join()
     assert server.log.count("deadlock detected") > deadlocks
