@@ -326,6 +326,22 @@ def test_what_another_worker_says_meanwhile_costs_nobody_a_message() -> None:
         assert [message.text for message in store.get_history("s")] == ["meanwhile", "yes", "one", "heard 1, last one"]
 
 
+def test_without_the_name_of_the_history_langchain_itself_drops_a_message() -> None:
+    """It tells old from new by counting. Our page says so, as above."""
+    with everturn.open("sqlite://") as store:
+
+        def interrupted(_: Any) -> AIMessage:
+            EverturnChatMessageHistory("s", store).add_messages([HumanMessage("meanwhile"), AIMessage("yes")])
+            return AIMessage("hi")
+
+        with pytest.warns(DeprecationWarning, match="Use LangGraph"):
+            nameless = RunnableWithMessageHistory(
+                RunnableLambda(interrupted), lambda session_id: EverturnChatMessageHistory(session_id, store)
+            )
+        nameless.invoke([HumanMessage("mine")], CONFIG)
+        assert [message.text for message in store.get_history("s")] == ["meanwhile", "yes", "hi"]
+
+
 def test_langchain_only_logs_that_a_history_could_not_be_saved(caplog: pytest.LogCaptureFixture) -> None:
     """Its own doing, which our page tells people; if a release mends it, so may the page be."""
     with everturn.open("sqlite://") as store:
