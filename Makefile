@@ -1,9 +1,10 @@
 # make help lists the targets. Nothing to set up first: each target makes the venv it needs.
 
-PYTHON ?= python3
-VENV   ?= .venv
-BENCH  ?= .venv-bench
-ARGS   ?=
+PYTHON  ?= python3
+VENV    ?= .venv
+BENCH   ?= .venv-bench
+ARGS    ?=
+WORKERS ?= 2
 
 # -qq: errors still show. --no-compile: Python compiles what is imported, which is far less than all.
 INSTALL = -m pip --disable-pip-version-check --no-input -qq install --no-compile
@@ -14,7 +15,7 @@ INSTALL = -m pip --disable-pip-version-check --no-input -qq install --no-compile
 
 help:
 	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
-	@echo "make test    run the tests          (make test ARGS='-k rollback -x')"
+	@echo "make test    run the tests          (make test ARGS='-k rollback -x' WORKERS=0)"
 	@echo "make mutants run the contract on every broken store; make wolf on sound ones, 50 times"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
@@ -26,7 +27,7 @@ try: $(VENV)/.core
 	@$(VENV)/bin/everturn demo $(ARGS)
 
 test: $(VENV)/.dev
-	@$(VENV)/bin/python -m pytest $(ARGS)
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 mutants: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.mutants.matrix $(ARGS)
