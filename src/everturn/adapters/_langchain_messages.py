@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from langchain_core import messages as langchain
 from langchain_core.messages import BaseMessage
+from msgspec.structs import replace
 
 from everturn import ChatMessage
 from everturn.adapters._models import assembled
@@ -108,7 +109,7 @@ def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False
         own["id"] = None
     implied = _implied(kind, entry)
     own |= {name: encode(value) for name, value in fields.items() if not equal(implied.get(name, _NOTHING), value)}
-    return _with_metadata(entry, {OWN: own}) if own else entry
+    return replace(entry, metadata={OWN: own}) if own else entry
 
 
 def from_entry(entry: ChatMessage, decode: Decode, *, unnamed: str | None = None) -> tuple[type[BaseMessage], Fields]:
@@ -293,15 +294,3 @@ def _copy(value: Any) -> Any:
         return deepcopy(value)
     except TypeError:  # a tool's artifact may be anything that can be stored
         return value
-
-
-def _with_metadata(entry: ChatMessage, metadata: dict[str, Any]) -> ChatMessage:
-    return ChatMessage(
-        entry.role,
-        entry.content,
-        name=entry.name,
-        tool_calls=entry.tool_calls,
-        tool_call_id=entry.tool_call_id,
-        id=entry.id,
-        metadata=metadata,
-    )

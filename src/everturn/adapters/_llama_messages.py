@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from llama_index.core.base.llms import types as llama
+from msgspec.structs import replace
 from pydantic import AnyUrl, BaseModel
 from pydantic.fields import FieldInfo
 
@@ -137,7 +138,7 @@ def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessa
         own["kwargs"] = _values.encode(kwargs)
     if status is not None:
         own["status"] = status
-    return _with(entry, {OWN: own}) if own else entry
+    return replace(entry, metadata={OWN: own}) if own else entry
 
 
 def from_entry(entry: ChatMessage) -> llama.ChatMessage:
@@ -170,9 +171,8 @@ def status_of(entry: ChatMessage) -> str | None:
 def archived(entry: ChatMessage) -> ChatMessage:
     """The same entry, which says itself that it is archived."""
     own = entry.metadata.get(OWN)
-    return _with(
-        entry, entry.metadata | {OWN: (own if isinstance(own, dict) else {"foreign": True}) | {"status": ARCHIVED}}
-    )
+    said = own if isinstance(own, dict) else {"foreign": True}
+    return replace(entry, metadata=entry.metadata | {OWN: said | {"status": ARCHIVED}})
 
 
 # --- blocks ----------------------------------------------------------------------------------------------------------
@@ -314,15 +314,3 @@ def _foreign_part(part: JSON) -> Block | None:
 
 def _text(value: Any) -> str | None:
     return value if type(value) is str else None
-
-
-def _with(entry: ChatMessage, metadata: dict[str, JSON]) -> ChatMessage:
-    return ChatMessage(
-        entry.role,
-        entry.content,
-        name=entry.name,
-        tool_calls=entry.tool_calls,
-        tool_call_id=entry.tool_call_id,
-        id=entry.id,
-        metadata=metadata,
-    )

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from everturn.model import ChatMessage
 
 OWN = "openai"  # the key in a message's metadata under which the rest stands
@@ -34,7 +36,7 @@ def to_message(item: Item) -> ChatMessage:
     more = {name: value for name, value in item.items() if name not in implied or not _same(implied[name], value)}
     without = [name for name in implied if name not in item]
     own = ({"fields": more} if more else {}) | ({"without": without} if without else {})
-    return _with(message, {OWN: own}) if own else message
+    return replace(message, metadata={OWN: own}) if own else message
 
 
 def to_item(message: ChatMessage) -> dict[str, Any]:
@@ -138,14 +140,3 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, list):
         return len(a) == len(b) and all(map(_same, a, b))
     return bool(a == b)
-
-
-def _with(message: ChatMessage, metadata: dict[str, Any]) -> ChatMessage:
-    return ChatMessage(
-        message.role,
-        message.content,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-        id=message.id,
-        metadata=metadata,
-    )
