@@ -50,9 +50,9 @@ def _long(text: str) -> str:
 def _ticks(time: JSON) -> JSON:
     try:
         ticks = (datetime.fromisoformat(time) - _EPOCH) // _TICK
-    except (TypeError, ValueError):
+        return ticks if _text(ticks) == time else time
+    except (TypeError, ValueError, OverflowError):  # no time, or one that is not in the years 1 to 9999 of this zone
         return time
-    return ticks if _text(ticks) == time else time
 
 
 def _text(ticks: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from everturn.adapters._langgraph_short import full, shortened
@@ -14,6 +14,7 @@ TIMES = st.builds(lambda time, zone: time.replace(tzinfo=zone).isoformat(), st.d
 IDS = st.uuids().map(str) | st.uuids().map(lambda one: str(one).upper()) | st.text() | st.text("~A", max_size=24)
 
 
+@example(ids={}, ts="0001-01-01T00:00:00+02:00")
 @given(ids=st.fixed_dictionaries({}, optional=dict.fromkeys(("id", "for", "task", "parent"), IDS)), ts=TIMES | IDS)
 def test_whatever_the_ids_and_the_time_are_they_come_back(ids: dict[str, str], ts: str) -> None:
     body = {**ids, "ts": ts, "set": {"id": "inner"}}
