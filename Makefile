@@ -4,7 +4,7 @@ PYTHON  ?= python3
 VENV    ?= .venv
 BENCH   ?= .venv-bench
 ARGS    ?=
-WORKERS ?= 2
+WORKERS ?= 3
 
 # -qq: errors still show. --no-compile: Python compiles what is imported, which is far less than all.
 INSTALL = -m pip --disable-pip-version-check --no-input -qq install --no-compile
