@@ -20,7 +20,7 @@ from everturn.bench.contenders.host import ContenderError, Hosted
 
 LENGTHS = (10, 100, 1_000, 10_000)
 WRITERS = (1, 2, 4, 8)
-SAMPLES = 20  # turns that a latency is the median of
+SAMPLES = 60  # turns that a latency is the median of
 TURNS = 25  # that each of several writers appends
 TOO_LONG = 20.0  # seconds to fill a history: a contender that needs more stops growing there
 

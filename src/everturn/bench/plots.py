@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from everturn.bench.measuring import Chart
 from everturn.words import size
 
-WIDTH, HEIGHT = 720, 420
-LEFT, RIGHT, TOP, BOTTOM = 80, 220, 48, 56
+WIDTH, HEIGHT = 760, 420
+LEFT, RIGHT, TOP, BOTTOM = 80, 250, 48, 56
 COLOURS = ("#1a7f37", "#57606a", "#0969da", "#bc4c00", "#8250df", "#bf3989", "#7d4e00")
 
 
