@@ -177,6 +177,10 @@ def test_scrolling_up_brings_what_was_said_before(page: Any, serve: Any, url: st
 
 
 def test_keys_are_enough(page: Any, serve: Any) -> None:
+    def arrived(selector: str) -> None:
+        page.wait_for_selector(selector)
+        page.wait_for_load_state()  # until the script listens: a page can be seen before that
+
     page.goto(serve())
     page.keyboard.press("/")
     page.keyboard.type("customer")
@@ -184,13 +188,13 @@ def test_keys_are_enough(page: Any, serve: Any) -> None:
     page.wait_for_url("**q=customer**")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
-    page.wait_for_selector("h1:has-text('customer-42')")
+    arrived("h1:has-text('customer-42')")
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=As it was at")
+    arrived("text=As it was at")
     page.keyboard.press("n")
-    page.wait_for_selector("text=Change this session")
+    arrived("text=Change this session")
     page.keyboard.press("g")
     page.wait_for_selector("h1:has-text('Sessions')")
 
