@@ -134,7 +134,7 @@ def test_a_peer_is_checked_as_the_page_says() -> None:
 
 
 def test_no_other_kind_of_block_holds_commands() -> None:
-    """`text`, `jsonl` and `py` show a drawing, a format, and forms of one call; the rest is run here or beside."""
+    """`text` and `jsonl` show a drawing and a format; the rest is run here, beside, or in the tests of PostgreSQL."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     text = "\n".join(page.read_text("utf-8") for page in pages)
     found = set(re.findall(r"^```(\w+)$", text, re.MULTILINE))
