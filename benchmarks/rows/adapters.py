@@ -1,7 +1,8 @@
 """A turn and 1,000 messages through each adapter, beside the framework's own store on the same engine."""
 
+import itertools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,15 +17,18 @@ from everturn.bench.contenders import Entrant, Place
 from everturn.bench.contenders.host import ContenderError, Hosted
 
 TURNS = 10
+FEW = 4  # turns of a round on a thread that has 1,000 messages: they make it longer
 AHEAD = Bar(">=", 1.0)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An adapter of ours, and what the framework brings."""
+    """An adapter of ours, and what the framework brings. `grows`: its append does with the history, and is measured
+    at 1,000 messages too."""
 
     ours: Entrant
     theirs: Entrant
+    grows: bool = False
 
 
 def _ours(title: str, target: str, *distributions: str) -> Entrant:
@@ -52,6 +56,7 @@ def _redis_chat_store(name: str) -> Entrant:
 
 _ADK = _ours("EverturnSessionService", "google_adk:Ours", "google-adk")
 _ADK_DATABASE = _theirs("ADK DatabaseSessionService", "under.google_adk:Database", "google-adk", "SQLAlchemy")
+_LANGGRAPH = _ours("EverturnSaver", "langgraph:Ours", "langgraph", "langgraph-checkpoint")
 
 ON_SQLITE = (
     Pair(
@@ -62,6 +67,11 @@ ON_SQLITE = (
     Pair(_MEMORY, _SQLALCHEMY),
     Pair(_ADK, _theirs("ADK SqliteSessionService", "google_adk:GoogleADK", "google-adk", "aiosqlite")),
     Pair(_ADK, _ADK_DATABASE),
+    Pair(
+        _LANGGRAPH,
+        _theirs("LangGraph SqliteSaver", "langgraph:LangGraph", "langgraph", "langgraph-checkpoint-sqlite"),
+        grows=True,
+    ),
 )
 ON_REDIS = (
     Pair(
@@ -74,6 +84,11 @@ ON_REDIS = (
     Pair(_MEMORY, _redis_chat_store("RedisAwaited")),
     Pair(_BY_MESSAGE, _redis_chat_store("RedisByMessage")),
     Pair(_ADK, _theirs("ADK RedisSessionService", "under.google_adk:Redis", "google-adk", "redis")),
+    Pair(
+        _LANGGRAPH,
+        _theirs("LangGraph ValkeySaver", "under.langgraph:Valkey", "langgraph", "langgraph-checkpoint-aws", "valkey"),
+        grows=True,
+    ),
 )
 ON_POSTGRES = (
     Pair(
@@ -82,6 +97,15 @@ ON_POSTGRES = (
     ),
     Pair(_MEMORY, _SQLALCHEMY),
     Pair(_ADK, _ADK_DATABASE),
+    Pair(
+        _LANGGRAPH,
+        _theirs(
+            "LangGraph PostgresSaver",
+            "on_postgres.langgraph:LangGraph",
+            *("langgraph", "langgraph-checkpoint-postgres", "psycopg"),
+        ),
+        grows=True,
+    ),
 )
 
 
@@ -122,15 +146,22 @@ def _engine(plan: Plan, engine: str, pairs: Sequence[Pair], url: str | None) -> 
 def _rows(plan: Plan, engine: str, pair: Pair, started: dict[Entrant, Hosted]) -> Iterator[Row]:
     appends = {entrant: append_round(contender, turns=TURNS) for entrant, contender in started.items()}
     loads = {entrant: load_round(contender, messages=MESSAGES) for entrant, contender in started.items()}
-    for work, rounds, number in (
-        ("append a turn", appends, plan.pick(40, 10)),
-        ("load 1,000 messages", loads, plan.pick(20, 6)),
-    ):
+    work = [("append a turn", appends, plan.pick(40, 10)), ("load 1,000 messages", loads, plan.pick(20, 6))]
+    if pair.grows:
+        longer = {entrant: _longer_round(contender) for entrant, contender in started.items()}
+        work.append(("append a turn at 1,000 messages", longer, plan.pick(20, 6)))  # last: it makes `long` longer
+    for name, rounds, number in work:
         taken = interleave(rounds, rounds=number)
         yield Row(
-            f"{engine}, {pair.ours.title}: {work}: times faster than {pair.theirs.title}",
+            f"{engine}, {pair.ours.title}: {name}: times faster than {pair.theirs.title}",
             duration(statistics.median(taken[pair.ours])),
             duration(statistics.median(taken[pair.theirs])),
             ratio(taken[pair.theirs], taken[pair.ours]),
             bar=AHEAD,
         )
+
+
+def _longer_round(contender: Hosted) -> Callable[[], float]:
+    """A round of appends to the session `long`: the median of the seconds each took."""
+    numbers = itertools.count(MESSAGES // 2, FEW)
+    return lambda: statistics.median(contender.append("long", turns=FEW, first=next(numbers)))

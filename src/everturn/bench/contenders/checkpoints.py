@@ -1,5 +1,9 @@
-"""What a LangGraph checkpointer is given to remember one more turn, without a graph around it. Writes nothing."""
+"""A LangGraph checkpointer without a graph around it: what it is given to remember one more turn.
 
+A turn is: read the latest checkpoint, add two messages to its `messages` channel, put the new checkpoint.
+"""
+
+import time
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
@@ -15,6 +19,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.base.id import uuid6
 
+from everturn.bench.contenders.timing import timed
 from everturn.bench.workload import turns as make_turns
 
 
@@ -43,3 +48,24 @@ def following(
     checkpoint["channel_values"]["messages"] = checkpoint["channel_values"].get("messages", []) + turn
     checkpoint["channel_versions"]["messages"] = version
     return latest.config if latest else config, checkpoint, {"source": "update", "step": step}, {"messages": version}
+
+
+class Checkpointing:
+    """A contender that is a checkpointer: one for all threads."""
+
+    saver: BaseCheckpointSaver[Any]
+
+    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
+        """See Contender.append."""
+        config = config_of(session_id)
+        return timed(lambda turn: self._put(config, turn), as_messages(turns, first))
+
+    def _put(self, config: RunnableConfig, turn: list[BaseMessage]) -> None:
+        self.saver.put(*following(self.saver, config, self.saver.get_tuple(config), turn))
+
+    def load(self, session_id: str) -> tuple[float, int]:
+        """See Contender.load."""
+        start = time.perf_counter()
+        latest = self.saver.get_tuple(config_of(session_id))
+        loaded = latest.checkpoint["channel_values"]["messages"] if latest else []
+        return time.perf_counter() - start, len(loaded)
