@@ -8,7 +8,7 @@ from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Qu
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import head_of, outcome_of
 from everturn.backends.redis.names import Keys, Names
-from everturn.backends.redis.reads import Found, collect
+from everturn.backends.redis.reads import Found, collect, seqs_in
 from everturn.backends.redis.records import jumps_text, state_text
 from everturn.backends.redis.sending import Sender
 from everturn.backends.redis.staging import put
@@ -63,9 +63,9 @@ def _count(found: Found) -> int:
 async def _stage(sender: Sender, staged: Keys, found: Found, deadline: float) -> list[Any]:
     """Write the copy. Returns what fork.lua wants to know of it: state, last seq, dimension, jumps."""
     await sender.send(staged[0], [("UNLINK", *staged)], deadline, change=True)
-    entries = found.log.entries
-    seqs = (seq for first, last in found.shown for seq in range(first, last + 1))
-    await put(sender, staged, ((seq, *entries[seq]) for seq in seqs), (), deadline)
+    log = found.log
+    rows = ((seq, log.kind_of(seq), log.values[seq]) for seq in seqs_in(found.shown))
+    await put(sender, staged, rows, (), deadline)
     state, session = found.seen.state, found.seen.session
     jumps = [jump for jump in session.jumps if jump[0] <= state.head] if session else []
     dimension = session.dimension if session else None

@@ -6,7 +6,8 @@ since, or is lost: a second look tells which.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, filterfalse
 from typing import Any
 
 import msgspec
@@ -14,10 +15,10 @@ import msgspec
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.redis.looks import NEVER, Seen, look
 from everturn.backends.redis.names import Keys
-from everturn.backends.redis.records import StoredChange, change_of, entry_row, message_rows, seq_of
+from everturn.backends.redis.records import StoredChange, change_of, entry_row, message_columns, seq_of, seqs_of
 from everturn.backends.redis.sending import Sender
 from everturn.backends.redis.wire import Command
-from everturn.codec import checksum
+from everturn.codec import EntryRow, checksum
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL
 from everturn.rules import Range, State, clip, contains, minus, path
 
@@ -29,14 +30,19 @@ _CLASSES = {SUMMARY: b"s", TOOL_CALL: b"t"}
 
 
 class Log:
-    """The entries of one session that have been fetched so far, by seq: kind and value."""
+    """The entries of one session that have been fetched so far, by seq: their values, and the kinds of those that are
+    no messages."""
 
     def __init__(self, sender: Sender, key: bytes, deadline: float) -> None:
         self._sender = sender
         self._key = key
         self._deadline = deadline
         self._covered: list[Range] = []
-        self.entries: dict[int, tuple[bytes, bytes]] = {}
+        self.values: dict[int, bytes] = {}
+        self.other_kinds: dict[int, bytes] = {}
+
+    def kind_of(self, seq: int) -> bytes:
+        return self.other_kinds.get(seq, b"message")
 
     def newest(self, count: int, before: int | None) -> Command:
         """The command that fetches the newest entries; its reply is for `put_newest`."""
@@ -49,7 +55,15 @@ class Log:
         self._covered.append((oldest, newest))
 
     def _put(self, rows: Iterable[Any]) -> None:
-        self.entries.update({seq_of(name): (fields[0], fields[1]) for name, fields in rows})
+        names, kinds, values = [], [], []
+        for name, fields in rows:
+            names.append(name)
+            kinds.append(fields[0])
+            values.append(fields[1])
+        seqs = seqs_of(names)
+        self.values.update(zip(seqs, values, strict=True))
+        if kinds.count(b"message") < len(kinds):
+            self.other_kinds.update({seq: kind for seq, kind in zip(seqs, kinds, strict=True) if kind != b"message"})
 
     async def fetch(self, ranges: Iterable[Range]) -> None:
         """Have all entries of the ranges that there are, in as many round trips as keep each to a few thousand."""
@@ -127,22 +141,24 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
     return Found(seen, log, shown, _first_wrong(log, shown, query.kind, state.messages if whole else None), cut)
 
 
+def seqs_in(shown: Iterable[Range]) -> list[int]:
+    """The seqs of these ranges, one by one."""
+    return list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
+
+
 def _first_wrong(log: Log, shown: Sequence[Range], kind: str | None, messages: int | None) -> int:
     """The first seq that is not there, or not as what it was written; 0 if all is well."""
-    seqs = [seq for first, last in shown for seq in range(first, last + 1)]
-    entries = log.entries
-    try:
-        kinds = [entries[seq][0] for seq in seqs]
-    except KeyError as exc:
-        return int(exc.args[0])
+    seqs = seqs_in(shown)
+    missing = next(filterfalse(log.values.__contains__, seqs), 0)
+    if missing:
+        return missing
     if kind in _CLASSES:
-        return next((seq for seq, found in zip(seqs, kinds, strict=True) if found.decode(errors="replace") != kind), 0)
-    count = kinds.count(b"message")
-    if count != len(seqs):
-        for seq, found in zip(seqs, kinds, strict=True):
-            if found != b"message" and not _is_sound(seq, *entries[seq]):
-                return seq
-    return (seqs[-1] if seqs else 1) if messages not in (None, count) else 0
+        return next((seq for seq in seqs if log.kind_of(seq).decode(errors="replace") != kind), 0)
+    others = [seq for seq in seqs if seq in log.other_kinds] if log.other_kinds else []
+    for seq in others:
+        if not _is_sound(seq, log.kind_of(seq), log.values[seq]):
+            return seq
+    return (seqs[-1] if seqs else 1) if messages not in (None, len(seqs) - len(others)) else 0
 
 
 def _is_sound(seq: int, kind: bytes, value: bytes) -> bool:
@@ -168,8 +184,7 @@ async def _window_start(log: Log, shown: Sequence[Range], limit: int) -> int | N
             low = max(first, high - PAGE + 1)
             await log.fetch([(low, high)])
             for seq in range(high, low - 1, -1):
-                entry = log.entries.get(seq)
-                if entry is not None and entry[0] == b"message":
+                if seq in log.values and seq not in log.other_kinds:
                     count += 1
                     if count > limit:
                         return start
@@ -199,21 +214,39 @@ async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, d
     seen = found.seen
     if seen.session is None:
         return Reading(seen.status)
-    rows = rows_of(found, query.kind)
-    for start in range(0, len(rows), BATCH):
-        take(rows[start : start + BATCH])
+    for rows in _batches(found, query.kind):
+        take(rows)
     snapshots = tuple(stored.snapshot for stored in seen.snapshots)
     return Reading(seen.status, seen.session.info, seen.state, snapshots, found.first_missing, found.cut)
 
 
-def rows_of(found: Found, kind: str | None) -> list[Any]:
-    """The entries found, as rows: whole ones if they are of all kinds."""
-    entries = found.log.entries
-    seqs = [seq for first, last in found.shown for seq in range(first, last + 1) if seq in entries]
-    if kind is None:
-        return [entry_row(seq, *entries[seq]) for seq in seqs]
-    wanted = kind.encode()
-    return message_rows([(seq, entries[seq][1]) for seq in seqs if entries[seq][0] == wanted])
+def _batches(found: Found, kind: str | None) -> Iterator[Any]:
+    """The entries found, of this kind or of all, a few at a time."""
+    log, seqs = found.log, _present(found)
+    if kind is not None and (log.other_kinds or kind != MESSAGE):
+        wanted = kind.encode()
+        seqs = [seq for seq in seqs if log.kind_of(seq) == wanted]
+    for start in range(0, len(seqs), BATCH):
+        some = seqs[start : start + BATCH]
+        if kind is None:
+            yield _entry_rows(log, some)
+        else:
+            columns = message_columns(some, list(map(log.values.__getitem__, some)))
+            yield columns if kind == MESSAGE else list(columns)
+
+
+def _present(found: Found) -> list[int]:
+    seqs = seqs_in(found.shown)
+    return [seq for seq in seqs if seq in found.log.values] if found.first_missing else seqs
+
+
+def entry_rows(found: Found) -> list[EntryRow]:
+    """The entries found, whole."""
+    return _entry_rows(found.log, _present(found))
+
+
+def _entry_rows(log: Log, seqs: Iterable[int]) -> list[EntryRow]:
+    return [entry_row(seq, log.kind_of(seq), log.values[seq]) for seq in seqs]
 
 
 def latest_changes(keys: Keys, limit: int | None) -> Command:

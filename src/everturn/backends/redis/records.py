@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
-from everturn.codec import EntryRow, MessageRow
+from everturn.codec import Columns, EntryRow, MessageRow
 from everturn.dossier import UndoPart
 from everturn.model import Change, SessionInfo, Snapshot
 from everturn.rules import Jump, Range, State
 
 MICROSECONDS = 1_000_000
+
+_decode_numbers = msgspec.json.Decoder(list[int]).decode
 
 
 def state_of(text: bytes) -> State:
@@ -160,6 +162,19 @@ def seq_of(entry_id: bytes) -> int:
     return int(entry_id[:-2]) if entry_id.endswith(b"-0") else -1
 
 
+def seqs_of(entry_ids: Sequence[bytes]) -> list[int]:
+    """The same for many."""
+    try:
+        return _numbers(b",".join(entry_ids).replace(b"-0", b""))
+    except (msgspec.MsgspecError, ValueError):  # one that is not ours among them
+        return [seq_of(entry_id) for entry_id in entry_ids]
+
+
+def _numbers(text: bytes) -> list[int]:
+    """The whole numbers in "1,2,3". Raises MsgspecError, ValueError. Half the time of an `int` for each."""
+    return _decode_numbers(b"[%b]" % text)
+
+
 def message_row(seq: int, value: bytes) -> MessageRow:
     """An entry from its value "turn time checksum body". What cannot be read has a checksum that nothing has."""
     try:
@@ -169,16 +184,21 @@ def message_row(seq: int, value: bytes) -> MessageRow:
         return seq, 0.0, -1, value
 
 
-def message_rows(entries: Sequence[tuple[int, bytes]]) -> list[MessageRow]:
-    """The same for many, by seq and value: in one go, where all can be read."""
+def message_columns(seqs: Sequence[int], values: Sequence[bytes]) -> Columns:
+    """The same for many, by columns: each number is read with its like, where all can be read."""
+    times, checksums, bodies = [], [], []
     try:
-        return [
-            (seq, int(at) / MICROSECONDS, int(check), body)
-            for seq, value in entries
-            for _, at, check, body in (value.split(b" ", 3),)
-        ]
-    except ValueError:
-        return [message_row(seq, value) for seq, value in entries]
+        for value in values:
+            _, at, check, body = value.split(b" ", 3)
+            times.append(at)
+            checksums.append(check)
+            bodies.append(body)
+        microseconds, checks = _numbers(b",".join(times)), _numbers(b",".join(checksums))
+    except (msgspec.MsgspecError, ValueError):
+        microseconds, checks = [], []
+    if len(microseconds) != len(values) or len(checks) != len(values):
+        return Columns.of(list(map(message_row, seqs, values)))
+    return Columns(seqs, [at / MICROSECONDS for at in microseconds], checks, bodies)
 
 
 def entry_row(seq: int, kind: bytes, value: bytes) -> EntryRow:

@@ -56,7 +56,7 @@ async def _verified(sender: Sender, keys: Keys, seen: Seen, deadline: float) -> 
         [made.state for made in remembered if not contains(forgotten, made.change.version)],
         [made.change.version for made in remembered],
     )
-    rows = (entry_row(seq, kind, value) for seq, (kind, value) in sorted(log.entries.items()))
+    rows = (entry_row(seq, log.kind_of(seq), value) for seq, value in sorted(log.values.items()))
     kinds, problems = examine(stored, rows)
     return len(kinds), [*problems, *_unlisted(seen, kinds)]
 

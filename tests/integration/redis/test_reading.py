@@ -1,0 +1,94 @@
+"""A history is read some entries at a time: all of them, in order, and damage is named by its entry, wherever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from everturn import CorruptEntry, Record
+from everturn.backends.redis.reads import BATCH, PAGE, PAGES
+from tests.contract.speech import say, user
+
+LOG = "everturn:{:a}:log"
+SIZES = [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH, PAGE - 1, PAGE, PAGE + 1, PAGE * (PAGES + 1) + 1]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_message_is_read_in_order(store: Any, size: int) -> None:
+    say(store, "a", *map(str, range(size)))
+    history = store.get_history("a")
+    assert [message.content for message in history] == [str(number) for number in range(size)]
+    assert [message.seq for message in history] == list(range(1, size + 1))
+    assert len({message.created_at for message in history}) == 1
+    assert history == list(store.state("a", kind="message").entries)
+
+
+@pytest.mark.parametrize("seq", [1, BATCH, BATCH + 1, 2 * BATCH])
+def test_an_entry_that_is_no_message_may_stand_anywhere(store: Any, seq: int) -> None:
+    """Also at the edge of what is read at a time."""
+    turn: list[Any] = [user(str(number)) for number in range(1, 2 * BATCH + 1)]
+    turn[seq - 1] = Record("odd", seq)
+    store.append("a", turn)
+    assert [message.seq for message in store.get_history("a")] == [n for n in range(1, 2 * BATCH + 1) if n != seq]
+    assert [entry.seq for entry in store.state("a").entries] == list(range(1, 2 * BATCH + 1))
+    assert [entry.body for entry in store.state("a", kind="odd").entries] == [seq]
+    assert [message.seq for message in store.get_history("a", limit=3)][-1] == 2 * BATCH - (seq == 2 * BATCH)
+
+
+def rewrite(client: Any, seq: int, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    """Change the parts of a value. A stream's entries cannot be changed: it is written anew."""
+    with client.pipeline(transaction=True) as pipe:
+        pipe.delete(LOG)
+        for name, fields in client.xrange(LOG):
+            ((kind, value),) = fields.items()
+            turned = b" ".join(change(value.split(b" ", 3))) if name == b"%d-0" % seq else value
+            pipe.xadd(LOG, {kind: turned}, name)
+        pipe.execute()
+
+
+DAMAGES: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "no time": lambda parts: [parts[0], b"", *parts[2:]],
+    "a time that is no number": lambda parts: [parts[0], b"noon", *parts[2:]],
+    "two times": lambda parts: [parts[0], parts[1] + b"," + parts[1], *parts[2:]],
+    "no checksum": lambda parts: [*parts[:2], b"", parts[3]],
+    "two checksums": lambda parts: [*parts[:2], parts[2] + b"," + parts[2], parts[3]],
+    "another checksum": lambda parts: [*parts[:2], b"1", parts[3]],
+    "a part too few": lambda parts: parts[1:],
+    "a part too many": lambda parts: [b"1", *parts],
+    "another body": lambda parts: [*parts[:3], parts[3].replace(b"user", b"used")],
+    "no body": lambda parts: parts[:3],
+    "nothing": lambda _: [],
+}
+
+
+@pytest.mark.parametrize("damage", list(DAMAGES))
+@pytest.mark.parametrize("seq", [1, BATCH, BATCH + 1, BATCH + 7])
+def test_damage_is_named_by_its_entry(store: Any, client: Any, damage: str, seq: int) -> None:
+    say(store, "a", *map(str, range(BATCH + 7)))
+    rewrite(client, seq, DAMAGES[damage])
+    with pytest.raises(CorruptEntry) as caught:
+        store.get_history("a")
+    assert (caught.value.session_id, caught.value.seq) == ("a", seq)
+    rest = store.get_history("a", on_corrupt="skip")
+    assert [message.seq for message in rest] == [number for number in range(1, BATCH + 8) if number != seq]
+    assert {problem.seq for problem in store.verify("a").problems} == {seq}
+
+
+def test_the_first_of_several_is_named(store: Any, client: Any) -> None:
+    """A number too many in one entry and one too few in another: the numbers between belong to their own entries."""
+    say(store, "a", *map(str, range(9)))
+    rewrite(client, 3, DAMAGES["two checksums"])
+    rewrite(client, 7, DAMAGES["no checksum"])
+    with pytest.raises(CorruptEntry) as caught:
+        store.get_history("a")
+    assert caught.value.seq == 3
+    assert [message.seq for message in store.get_history("a", on_corrupt="skip")] == [1, 2, 4, 5, 6, 8, 9]
+
+
+def test_an_entry_whose_id_is_not_ours_is_not_read(store: Any, client: Any) -> None:
+    say(store, "a", "1", "2")
+    client.xadd(LOG, {"message": "1 1 1 {}"}, "2-1")
+    say(store, "a", "3")
+    assert [message.content for message in store.get_history("a")] == ["1", "2", "3"]
