@@ -7,9 +7,9 @@ LangChain knows stands in `metadata["langchain"]`, and only where it differs fro
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core import messages as langchain
 from langchain_core.messages import BaseMessage
@@ -71,7 +71,7 @@ def without_extra(message: BaseMessage) -> BaseMessage | None:
     if type(message) not in _ROLE_OF or message.__pydantic_private__:
         return None
     fields = {name: value for name, value in vars(message).items() if name in type(message).model_fields}
-    return build(type(message), fields, ())
+    return assembled(type(message), fields, {})
 
 
 def with_extra(message: BaseMessage, extra: Fields) -> BaseMessage:
@@ -89,6 +89,7 @@ def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False
     """
     kind = type(message)
     fields = dict(vars(message))  # at one moment: a graph that goes on may give it an id meanwhile
+    names_itself = names_itself and fields["id"] is None
     if kind in _SIMPLE and not names_itself and (entry := _simple_entry(message, kind, fields)) is not None:
         return entry
     if not is_known(message):
@@ -105,7 +106,7 @@ def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False
         id=_text(fields["id"]),
     )
     own: Fields = {"class": _NAME_OF[kind]} if kind in _NAME_OF else {}
-    if fields["id"] is None and names_itself:
+    if names_itself:
         own["id"] = None
     implied = _implied(kind, entry)
     own |= {name: encode(value) for name, value in fields.items() if not equal(implied.get(name, _NOTHING), value)}
@@ -133,17 +134,28 @@ def whole(entry: ChatMessage) -> Any:
     return own.get("whole") if isinstance(own, dict) else None
 
 
-def mutable(fields: Fields) -> tuple[str, ...]:
-    """The names of fields that are not just text."""
-    return tuple([name for name, value in fields.items() if value is not None and type(value) is not str])
+class Mould(NamedTuple):
+    """What messages of one class are made from, beside their fields."""
 
+    kind: type[BaseMessage]
+    names: set[str]  # of all fields
+    empty: tuple[tuple[str, type], ...]  # fields that are an empty dict or list
+    mutable: tuple[str, ...] = ()  # others that are not just text
 
-def build(kind: type[BaseMessage], fields: Fields, changing: Iterable[str]) -> BaseMessage:
-    """A message with these fields, of which those `changing` are `mutable`: nothing in it is shared with them."""
-    own = fields.copy()
-    for name in changing:
-        own[name] = _copy(own[name])
-    return assembled(kind, own, {})
+    @classmethod
+    def of(cls, kind: type[BaseMessage], fields: Fields) -> Mould:
+        """For these fields."""
+        made = [(name, type(value)) for name, value in fields.items() if value is not None and type(value) is not str]
+        empty = tuple([(name, kind) for name, kind in made if kind in (dict, list) and not fields[name]])
+        return cls(kind, set(fields), empty, tuple([name for name, kind in made if (name, kind) not in empty]))
+
+    def cast(self, fields: Fields) -> BaseMessage:
+        """A message that holds these fields: the dict is its own now, and nothing in it is shared."""
+        for name, make in self.empty:
+            fields[name] = make()
+        for name in self.mutable:
+            fields[name] = _copy(fields[name])
+        return assembled(self.kind, fields, {}, self.names.copy())
 
 
 # --- the simple case -------------------------------------------------------------------------------------------------
@@ -152,32 +164,27 @@ def build(kind: type[BaseMessage], fields: Fields, changing: Iterable[str]) -> B
 _SIMPLE: Mapping[type[BaseMessage], str] = {
     kind: role for role, kind in ROLES.items() if role in ("user", "assistant", "system")
 }
-_templates: dict[str, tuple[type[BaseMessage], Fields, list[tuple[str, type]], set[str]]] = {}
+_moulds: dict[str, Mould] = {}
 
 
-def simple(entry: ChatMessage) -> BaseMessage | None:
-    """The message, if the entry is a text and nothing else; else None, and `from_entry` tells."""
+def simple(entry: ChatMessage) -> tuple[Mould, Fields] | None:
+    """What the message is made from, if the entry is a text and nothing else; else None, and `from_entry` tells."""
     if entry.metadata or type(entry.content) is not str or entry.tool_calls or entry.tool_call_id is not None:
         return None
-    template = _templates.get(entry.role) or _template(entry.role)
-    if template is None:
+    mould = _moulds.get(entry.role) or _mould(entry.role)
+    if mould is None:
         return None
-    kind, defaults, empty, names = template
-    fields = defaults.copy()
+    fields = _defaults[mould.kind].copy()
     fields["content"], fields["name"], fields["id"] = entry.content, entry.name, entry.id
-    for name, make in empty:
-        fields[name] = make()
-    return assembled(kind, fields, {}, names.copy())
+    return mould, fields
 
 
-def _template(role: str) -> tuple[type[BaseMessage], Fields, list[tuple[str, type]], set[str]] | None:
+def _mould(role: str) -> Mould | None:
     kind = ROLES.get(_ALIASES.get(role, role))
     if kind is None or kind not in _SIMPLE or role == _REASONING:
         return None
-    defaults = _defaults.get(kind) or _learn(kind)
-    empty = [(name, type(value)) for name, value in defaults.items() if type(value) in (dict, list)]
-    _templates[role] = (kind, defaults, empty, set(defaults))
-    return _templates[role]
+    _moulds[role] = Mould.of(kind, _defaults.get(kind) or _learn(kind))
+    return _moulds[role]
 
 
 def _simple_entry(message: BaseMessage, kind: type[BaseMessage], fields: Fields) -> ChatMessage | None:
@@ -286,10 +293,17 @@ def _text(value: Any) -> str | None:
     return value if type(value) is str else None
 
 
+_FIXED = frozenset({str, int, float, bool, type(None)})
+
+
 def _copy(value: Any) -> Any:
     kind = type(value)
-    if not value and (kind is dict or kind is list):
-        return kind()
+    if kind in _FIXED:
+        return value
+    if kind is dict:
+        return {name: _copy(item) for name, item in value.items()}
+    if kind is list:
+        return [_copy(item) for item in value]
     try:
         return deepcopy(value)
     except TypeError:  # a tool's artifact may be anything that can be stored

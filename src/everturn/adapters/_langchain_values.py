@@ -40,12 +40,13 @@ class Values(python.Values):
     def decode_message(self, entry: ChatMessage) -> BaseMessage:
         """The message an entry stands for, whoever wrote it. Raises Unfaithful if its class is not here."""
         if (simple := messages.simple(entry)) is not None:
-            return simple
+            mould, fields = simple
+            return mould.cast(fields)
         if (whole := messages.whole(entry)) is not None:
             message: BaseMessage = self._decode(whole)
             return message
         kind, fields = self._fields(entry, None)
-        return messages.build(kind, fields, messages.mutable(fields))
+        return messages.Mould.of(kind, fields).cast(fields)
 
     def _fields(self, entry: ChatMessage, unnamed: str | None) -> tuple[type[BaseMessage], messages.Fields]:
         try:

@@ -19,6 +19,7 @@ import msgspec
 
 from everturn import ChatMessage, Record
 from everturn.adapters._langgraph_short import full, shortened
+from everturn.adapters._values import equal
 from everturn.model import JSON, Entry
 
 MESSAGES = "messages"  # the channel whose messages are the session's
@@ -84,7 +85,7 @@ def written(point: Point, base: Point | None) -> tuple[Point, Record]:
         if point.parent is not None:
             body["parent"] = point.parent
     else:
-        changed, dropped = _difference(base.state | {"refs": {}}, point.state | {"refs": {}})
+        changed, dropped = _difference(base.state, point.state, but="refs")
         implied = _implied_refs(base, changed, point)
         refs, gone = _difference(implied, point.refs)
         body["set"] = changed | {"refs": refs} if refs else changed
@@ -154,20 +155,29 @@ def _implied_updates(changed: Object, refs: Mapping[str, Ref]) -> list[str]:
     return sorted(name for name in changed.get("versions", {}) if name in refs)
 
 
-def _difference(old: Object, new: Object) -> tuple[Object, list[list[str]]]:
-    """What to set, and the paths to drop, to get from one to the other."""
+def _difference(old: Object, new: Object, but: str | None = None) -> tuple[Object, list[list[str]]]:
+    """What to set, and the paths to drop, to get from one to the other; without what is under the name `but`."""
     changed: Object = {}
-    dropped: list[list[str]] = [[name] for name in old if name not in new]
+    dropped: list[list[str]] = [] if old.keys() == new.keys() else [[name] for name in old if name not in new]
     for name, value in new.items():
-        before = old.get(name)
-        if type(value) is dict and type(before) is dict:
+        before = old.get(name, _ABSENT)
+        if before is value or name == but:
+            continue
+        kind = type(value)
+        if kind is not type(before):
+            changed[name] = value
+        elif kind is dict:
             inner, paths = _difference(before, value)
-            dropped += [[name, *path] for path in paths]
+            if paths:
+                dropped += [[name, *path] for path in paths]
             if inner:
                 changed[name] = inner
-        elif name not in old or before != value or type(before) is not type(value):
+        elif before != value or (kind is list and not equal(before, value)):  # [1] == [True]
             changed[name] = value
     return changed, dropped
+
+
+_ABSENT = object()  # JSON has no such value
 
 
 def _applied(old: Object, changed: Object, dropped: Iterable[Sequence[str]]) -> Object:

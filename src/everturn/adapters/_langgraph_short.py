@@ -6,9 +6,8 @@ that begins with `~` gets one more), so that every id and time comes back letter
 
 from __future__ import annotations
 
-import binascii
 import re
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import a2b_base64, b2a_base64
 from datetime import UTC, datetime, timedelta
 
 from everturn.model import JSON
@@ -16,25 +15,37 @@ from everturn.model import JSON
 _IDS = ("id", "for", "task", "parent")
 _TIME = "ts"
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TO_URLSAFE, _FROM_URLSAFE = bytes.maketrans(b"+/", b"-_"), str.maketrans("-_", "+/")
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _TICK = timedelta(microseconds=1)
 
 
 def shortened(body: dict[str, JSON]) -> dict[str, JSON]:
     """A record's body as it is stored."""
-    short = body | {name: _short(body[name]) for name in _IDS if type(body.get(name)) is str}
-    return short | {_TIME: _ticks(body[_TIME])} if _TIME in body else short
+    short = body.copy()
+    for name in _IDS:
+        if type(text := body.get(name)) is str:
+            short[name] = _short(text)
+    if _TIME in body:
+        short[_TIME] = _ticks(body[_TIME])
+    return short
 
 
 def full(body: dict[str, JSON]) -> dict[str, JSON]:
     """The inverse."""
-    told = body | {name: _long(body[name]) for name in _IDS if type(body.get(name)) is str}
-    return told | {_TIME: _text(body[_TIME])} if type(body.get(_TIME)) is int else told
+    told = body.copy()
+    for name in _IDS:
+        if type(text := body.get(name)) is str:
+            told[name] = _long(text)
+    if type(ticks := body.get(_TIME)) is int:
+        told[_TIME] = _text(ticks)
+    return told
 
 
 def _short(text: str) -> str:
     if _UUID.fullmatch(text):
-        return "~" + urlsafe_b64encode(binascii.unhexlify(text.replace("-", ""))).decode().rstrip("=")
+        packed = b2a_base64(bytes.fromhex(text.replace("-", "")), newline=False)
+        return "~" + packed.translate(_TO_URLSAFE, b"=").decode()
     return f"~{text}" if text.startswith("~") else text
 
 
@@ -43,14 +54,14 @@ def _long(text: str) -> str:
         return text
     if text.startswith("~~"):
         return text[1:]
-    digits = urlsafe_b64decode(f"{text[1:]}==").hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    digits = a2b_base64(f"{text[1:].translate(_FROM_URLSAFE)}==").hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _ticks(time: JSON) -> JSON:
     try:
-        ticks = (datetime.fromisoformat(time) - _EPOCH) // _TICK
-        return ticks if _text(ticks) == time else time
+        moment = datetime.fromisoformat(time)
+        return (moment - _EPOCH) // _TICK if moment.tzinfo is UTC and moment.isoformat() == time else time
     except (TypeError, ValueError, OverflowError):  # no time, or one that is not in the years 1 to 9999 of this zone
         return time
 

@@ -24,7 +24,7 @@ from langgraph.types import Send
 from everturn import ChatMessage
 from everturn.adapters import _langchain_messages as messages
 from everturn.adapters import _langchain_values as langchain
-from everturn.adapters._values import MARK, Unfaithful, checked, short
+from everturn.adapters._values import MARK, Unfaithful, checked, equal, short
 from everturn.model import JSON
 
 Name = tuple[str, ...]  # module and class
@@ -34,14 +34,13 @@ class Kept(msgspec.Struct, frozen=True):
     """A message as it is stored, and what LangChain's holds (of one that is not LangChain's own, nothing)."""
 
     entry: ChatMessage
-    kind: type[BaseMessage] | None = None
+    mould: messages.Mould | None = None
     fields: messages.Fields = {}
-    mutable: tuple[str, ...] = ()
 
     @property
     def name(self) -> str | None:
         """The id of the message; None if it has none."""
-        return self.entry.id if self.kind is None else self.fields["id"]
+        return self.entry.id if self.mould is None else self.fields["id"]
 
 
 class Values(langchain.Values):
@@ -67,6 +66,8 @@ class Values(langchain.Values):
         return self._encode(value)
 
     def _encode_other(self, value: Any) -> JSON:
+        if isinstance(value, BaseMessage):
+            return super()._encode_other(value)
         kind = type(value)
         if kind is _DeltaSnapshot:
             return {MARK: "snapshot", "of": self._encode(value.value)}
@@ -84,7 +85,11 @@ class Values(langchain.Values):
     def encode_message(self, message: BaseMessage, *, names_itself: bool = True) -> ChatMessage:
         """A message as an entry (of a session, unless told otherwise)."""
         entry = super().encode_message(message, names_itself=names_itself)
-        _check_text(entry.to_dict())
+        for text in (entry.role, entry.content, entry.name, entry.id, entry.tool_call_id, entry.tool_calls):
+            if text is not None:
+                _check_text(text)
+        if entry.metadata:
+            _check_text(entry.metadata)
         return entry
 
     def _encode_dataclass(self, value: Any) -> JSON:
@@ -120,30 +125,35 @@ class Values(langchain.Values):
 
     def decode_message(self, entry: ChatMessage) -> BaseMessage:
         """The message an entry stands for, whoever wrote it."""
+        if entry.seq is None or entry.id is not None:
+            return super().decode_message(entry)
         return self.thawed(self.kept(entry))
 
     def kept(self, entry: ChatMessage) -> Kept:
         """The same, to be compared with or built from again and again."""
+        if (entry.seq is None or entry.id is not None) and (simple := messages.simple(entry)) is not None:
+            return Kept(entry, *simple)
         if messages.whole(entry) is not None:
             return Kept(entry)
         # A graph tells messages apart by their ids; in a session a seq is as good, and stays the same.
         kind, fields = self._fields(entry, None if entry.seq is None else f"everturn-{entry.seq}")
-        return Kept(entry, kind, fields, messages.mutable(fields))
+        return Kept(entry, messages.Mould.of(kind, fields), fields)
 
     def thawed(self, kept: Kept) -> BaseMessage:
         """A message of one's own, which may be changed."""
-        if kept.kind is None:
+        if kept.mould is None:
             whole: BaseMessage = self._decode(messages.whole(kept.entry))
             return whole
-        return messages.build(kept.kind, kept.fields, kept.mutable)
+        return kept.mould.cast(kept.fields.copy())
 
     def is_unchanged(self, message: Any, kept: Kept) -> bool:
         """Whether a message is still what it was. Nodes change messages in place, so that it is looked at closely."""
-        if type(message) is kept.kind and vars(message) == kept.fields and messages.is_known(message):
-            return True
+        mould, fields = kept.mould, kept.fields
+        if mould is not None and type(message) is mould.kind and vars(message) == fields and messages.is_known(message):
+            return all(equal(fields[name], vars(message)[name]) for name in mould.mutable) if mould.mutable else True
         if message.id != kept.name:
             return False
-        return self.encode_message(message) == kept.entry
+        return equal(kept.entry.to_dict(), self.encode_message(message).to_dict())
 
     def _decode_object(self, module: str, name: str, fields: dict[str, JSON]) -> Any:
         made = imported((module, name), self.allowed)

@@ -32,14 +32,14 @@ class Values:
         kind = type(value)
         if kind is str:
             return checked(value)
-        if is_json(value) and kind is not list and kind is not dict:
-            return value
         if kind is list:
             return [self._encode(item) for item in value]
         if kind is dict:
             if MARK not in value and all(type(name) is str for name in value):
                 return {checked(name): self._encode(item) for name, item in value.items()}
             return {MARK: "dict", "of": [[self._encode(name), self._encode(item)] for name, item in value.items()]}
+        if is_json(value):
+            return value
         if kind in _COLLECTIONS:
             return {MARK: kind.__name__, "of": [self._encode(item) for item in value]}
         if kind is int:
@@ -113,7 +113,7 @@ def equal(implied: Any, value: Any) -> bool:
     """Equal, and of the same types all the way down: 1 is not True here, nor 1.0."""
     if type(implied) is not type(value):
         return False
-    if type(value) is list:
+    if type(value) is list or type(value) is tuple:
         return len(implied) == len(value) and all(map(equal, implied, value))
     if type(value) is dict:
         return list(implied) == list(value) and all(equal(implied[name], item) for name, item in value.items())

@@ -124,6 +124,19 @@ def test_a_value_comes_back_equal_and_of_its_type(value: Any) -> None:
     assert repr(restored) == repr(value)
 
 
+@pytest.mark.parametrize("values", [((1,), (True,)), ([1], [1.0]), ({"a": [0]}, {"a": [False]})], ids=repr)
+def test_a_change_of_type_alone_is_a_change(store: MemoryStore, values: tuple[Any, Any]) -> None:
+    for value in values:
+        put(
+            store,
+            name=repr(value),
+            value=value,
+            messages=[langchain.AIMessage("", id="m", response_metadata={"a": value})],
+        )
+        assert repr(get(store)["value"]) == repr(value)
+        assert repr(get(store)["messages"][0].response_metadata) == repr({"a": value})
+
+
 def test_a_subclass_of_a_plain_type_comes_back_as_that() -> None:
     values = Values(None, ())
     assert values.decode(values.encode(collections.defaultdict(int, a=1))) == {"a": 1}
