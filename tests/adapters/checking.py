@@ -1,4 +1,5 @@
-"""What tests of adapters do alike: run the contract kit, show what was written, import without the framework."""
+"""What tests of adapters do alike, in processes: run the contract kit or an agent, show what was written, import an
+adapter without its framework."""
 
 from __future__ import annotations
 
@@ -39,6 +40,15 @@ def clauses(layers: Collection[str], *, without: Collection[str] = ()) -> list[s
     """The options that choose the clauses of these layers, without some."""
     chosen = [clause.id for clause in CLAUSES if clause.layer in layers and clause.id not in without]
     return [word for clause in chosen for word in ("--clause", clause)]
+
+
+def ask(worker: str, url: str, question: str) -> dict[str, Any]:
+    """What `tests.adapters.<worker>` tells, in a process of its own, when an agent was asked."""
+    command = [sys.executable, "-m", f"tests.adapters.{worker}", url, question]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
 
 
 def refusal(module: str, found: dict[str, str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from google.genai.types import (
     Part,
 )
 
-import everturn
 from everturn.adapters.google_adk import EverturnSessionService
+from tests.adapters.stores import on_both_faces
 
 OF: dict[str, Any] = {"app_name": "shop", "user_id": "ann", "session_id": "1"}
 
@@ -29,14 +28,7 @@ Story = Callable[[EverturnSessionService], Awaitable[None]]
 
 def tell(story: Story, tmp_path: Path) -> None:
     """Run the story over a blocking store and over an asynchronous one."""
-
-    async def run() -> None:
-        with everturn.open(f"sqlite:///{tmp_path / 'blocking.db'}") as store:
-            await story(EverturnSessionService(store))
-        async with await everturn.open_async(f"sqlite:///{tmp_path / 'awaited.db'}") as store:
-            await story(EverturnSessionService(store))
-
-    asyncio.run(run())
+    on_both_faces(tmp_path, lambda store: story(EverturnSessionService(store)))
 
 
 def say(text: str, *, author: str = "user", state: dict[str, Any] | None = None, **fields: Any) -> Event:

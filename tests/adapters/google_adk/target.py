@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 
 from google.adk.errors import StaleSessionError
 from google.adk.events import Event
 from google.adk.sessions import Session
 
-import everturn
 from everturn.adapters.google_adk import EverturnSessionService
+from tests.adapters.stores import in_a_file, on_a_server
 
 
 class Insisting(EverturnSessionService):
@@ -30,11 +29,11 @@ class Insisting(EverturnSessionService):
 
 @contextmanager
 def on_sqlite(where: Path) -> Iterator[EverturnSessionService]:
-    with everturn.open(f"sqlite:///{where}/memory.db") as store:
+    with in_a_file(where) as store:
         yield Insisting(store)
 
 
 @contextmanager
 def on_valkey(where: Path, redis_url: str) -> Iterator[EverturnSessionService]:
-    with everturn.open(redis_url, namespace=sha256(str(where).encode()).hexdigest()[:16]) as store:
+    with on_a_server(where, redis_url) as store:
         yield Insisting(store)

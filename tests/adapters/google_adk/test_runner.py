@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from google.adk.errors import InvocationNotFoundError
 
 import everturn
 from everturn.adapters.google_adk import EverturnSessionService
+from tests.adapters.checking import ask, shows
 from tests.adapters.google_adk import worker
 from tests.adapters.google_adk.stories import loaded, texts
 
-ROOT = Path(__file__).parents[3]
 OF = {"app_name": "shop", **worker.OF}
-
-
-def ask(url: str, question: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.adapters.google_adk.worker", url, question]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
 
 
 def test_a_conversation_goes_on_in_another_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    first = ask(url, "Where is my order?")
+    first = ask("google_adk.worker", url, "Where is my order?")
     assert first["answer"] == "It is in Bern with 1234 (seen 3)"
     assert len(first["session"]["events"]) == 4
-    second = ask(url, "What did I say?")
+    second = ask("google_adk.worker", url, "What did I say?")
     assert second["answer"] == "You began with 'Where is my order?' (seen 5)"
     assert second["session"]["events"][:4] == first["session"]["events"]
     assert second["session"]["state"] == {"order": 1234, "user:tracked": 1, "answer": second["answer"]}
@@ -43,22 +31,8 @@ def test_a_conversation_goes_on_in_another_process(tmp_path: Path) -> None:
         assert [message.role for message in history] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
         assert [message.name for message in history[1:3]] == ["orders", "track"]
         assert store.verify().ok
-    script = "from everturn.cli import main; main()"
-    shown = subprocess.run(
-        [sys.executable, "-c", script, "show", url, "shop/ann/42"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout
-    for line in (
-        "Where is my order?",
-        '-> track({"order":1234})',
-        "in Bern with 1234",
-        "(seen 5)",
-        "assistant (orders)",
-    ):
-        assert line in shown
+    said = ("Where is my order?", "assistant (orders)", '-> track({"order":1234})', "in Bern with 1234", "(seen 5)")
+    shows(url, "shop/ann/42", *said)
 
 
 def test_a_rewind_takes_events_and_state_back_and_keeps_what_the_session_began_with() -> None:

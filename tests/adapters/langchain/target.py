@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 
-import everturn
 from everturn.adapters.langchain import EverturnChatMessageHistory
+from tests.adapters.stores import in_a_file, on_a_server
 
 
 @contextmanager
 def on_sqlite(where: Path, session_id: str) -> Iterator[EverturnChatMessageHistory]:
-    with everturn.open(f"sqlite:///{where}/memory.db") as store:
+    with in_a_file(where) as store:
         yield EverturnChatMessageHistory(session_id, store)
 
 
 @contextmanager
 def on_valkey(where: Path, session_id: str, redis_url: str) -> Iterator[EverturnChatMessageHistory]:
-    with everturn.open(redis_url, namespace=sha256(str(where).encode()).hexdigest()[:16]) as store:
+    with on_a_server(where, redis_url) as store:
         yield EverturnChatMessageHistory(session_id, store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import everturn
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
 from everturn.adapters.langchain import EverturnChatMessageHistory
 from tests.adapters.checking import shows
+from tests.adapters.stores import on_both_faces
 
 CALLS: list[Any] = [
     {"name": "f", "args": {"x": [1, None, 1.0, "é"]}, "id": "c1", "type": "tool_call"},
@@ -85,18 +86,6 @@ PLAIN: list[BaseMessage] = [
 
 def exactly(message: BaseMessage) -> tuple[object, ...]:
     return type(message), repr(sorted(vars(message).items())), repr(message.model_extra)
-
-
-def on_both_faces(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> None:
-    """Run the story over a blocking store and over an asynchronous one."""
-
-    async def run() -> None:
-        with everturn.open(f"sqlite:///{tmp_path / 'blocking.db'}") as store:
-            await story(store)
-        async with await everturn.open_async(f"sqlite:///{tmp_path / 'awaited.db'}") as store:
-            await story(store)
-
-    asyncio.run(run())
 
 
 # --- what goes in comes out ------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from everturn import InvalidInput, MemoryStore, ToolCall, Unsupported
 from everturn.adapters import _llama_messages as mapping
 from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
 from tests.adapters.checking import shows
+from tests.adapters.stores import on_both_faces
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
@@ -85,16 +86,8 @@ def exactly(message: ChatMessage) -> tuple[object, ...]:
     return type(message), repr(message.role), repr(message.blocks), repr(message.additional_kwargs)
 
 
-def on_both_faces(tmp_path: Path, story: Callable[[EverturnChatStore], Awaitable[None]]) -> None:
-    """Run the story over a blocking store and over an asynchronous one."""
-
-    async def run() -> None:
-        with everturn.open(f"sqlite:///{tmp_path / 'blocking.db'}") as store:
-            await story(EverturnChatStore(store))
-        async with await everturn.open_async(f"sqlite:///{tmp_path / 'awaited.db'}") as store:
-            await story(EverturnChatStore(store))
-
-    asyncio.run(run())
+def on_both(tmp_path: Path, story: Callable[[EverturnChatStore], Awaitable[None]]) -> None:
+    on_both_faces(tmp_path, lambda store: story(EverturnChatStore(store)))
 
 
 def texts(messages: list[ChatMessage] | None) -> list[str | None]:
@@ -223,7 +216,7 @@ def test_all_methods_on_both_faces(tmp_path: Path) -> None:
         assert await chat.aget_keys() == ["t"]
         assert texts(await chat.aget_messages("t")) == ["other"]
 
-    on_both_faces(tmp_path, story)
+    on_both(tmp_path, story)
 
 
 def test_set_is_one_change_that_can_be_undone() -> None:
@@ -272,7 +265,7 @@ def test_many_that_delete_and_append_at_once_share_the_messages_exactly(tmp_path
         left = texts(await chat.aget_messages("s"))
         assert sorted([*taken, *left]) == sorted([*map(str, range(12)), *(f"new {number}" for number in range(6))])
 
-    on_both_faces(tmp_path, story)
+    on_both(tmp_path, story)
 
 
 def test_what_is_no_store_is_refused_and_the_wrong_face_says_so() -> None:
@@ -387,13 +380,7 @@ def test_a_memory_archives_what_its_queue_cannot_hold_and_loses_nothing(tmp_path
         await again.areset()
         assert await again.aget_all() == []
 
-    async def on_both() -> None:
-        with everturn.open(f"sqlite:///{tmp_path / 'blocking.db'}") as store:
-            await run(store)
-        async with await everturn.open_async(f"sqlite:///{tmp_path / 'awaited.db'}") as store:
-            await run(store)
-
-    asyncio.run(on_both())
+    on_both_faces(tmp_path, run)
 
 
 def test_the_blocking_methods_of_a_memory_work_over_a_blocking_store() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from everturn import ChatMessage, InvalidInput
 from everturn.adapters import _openai_items as items
 from everturn.adapters.openai_agents import EverturnSession
 from tests.adapters.checking import shows
+from tests.adapters.stores import on_both_faces
 
 CONVERSATION: list[dict[str, Any]] = [
     {"role": "user", "content": "Where is order 1234?"},
@@ -32,18 +32,6 @@ CONVERSATION: list[dict[str, Any]] = [
         "content": [{"type": "output_text", "text": "It is in Bern.", "annotations": []}],
     },
 ]
-
-
-def on_both_faces(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> None:
-    """Run the story over a blocking store and over an asynchronous one."""
-
-    async def run() -> None:
-        with everturn.open(f"sqlite:///{tmp_path / 'blocking.db'}") as store:
-            await story(store)
-        async with await everturn.open_async(f"sqlite:///{tmp_path / 'awaited.db'}") as store:
-            await story(store)
-
-    asyncio.run(run())
 
 
 def test_items_come_back_equal_and_read_well(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, SystemPromptPart, TextPart, UserPromptPart
 
-import everturn
 from everturn import InvalidInput
 from everturn.adapters.pydantic_ai import EverturnConversationStore
+from tests.adapters.stores import in_a_file, on_a_server
 
 
 class Chats:
@@ -65,11 +64,11 @@ def _read(message: ModelMessage) -> dict[str, Any]:
 
 @contextmanager
 def on_sqlite(where: Path) -> Iterator[Chats]:
-    with everturn.open(f"sqlite:///{where}/memory.db") as store:
+    with in_a_file(where) as store:
         yield Chats(EverturnConversationStore(store))
 
 
 @contextmanager
 def on_valkey(where: Path, redis_url: str) -> Iterator[Chats]:
-    with everturn.open(redis_url, namespace=sha256(str(where).encode()).hexdigest()[:16]) as store:
+    with on_a_server(where, redis_url) as store:
         yield Chats(EverturnConversationStore(store))

@@ -1,0 +1,33 @@
+"""Stores for an adapter that is tested: both faces in turn, and where the contract kit wants them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import everturn
+from everturn import MemoryStore
+
+
+def on_both_faces(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> None:
+    """Run the story over a blocking store and over an asynchronous one."""
+
+    async def run() -> None:
+        with everturn.open(f"sqlite:///{tmp_path / 'blocking.db'}") as store:
+            await story(store)
+        async with await everturn.open_async(f"sqlite:///{tmp_path / 'awaited.db'}") as store:
+            await story(store)
+
+    asyncio.run(run())
+
+
+def in_a_file(where: Path) -> MemoryStore:
+    return everturn.open(f"sqlite:///{where}/memory.db")
+
+
+def on_a_server(where: Path, redis_url: str) -> MemoryStore:
+    """In a namespace that is the target's own: the kit has many on one server."""
+    return everturn.open(redis_url, namespace=sha256(str(where).encode()).hexdigest()[:16])
