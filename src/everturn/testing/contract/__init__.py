@@ -13,10 +13,18 @@ from everturn.testing.contract import (
     isolation,
     pairs,
     persistence,
+    removal,
     sequential,
     snapshots,
 )
 
 CLAUSES: tuple[Clause, ...] = collected(
-    [sequential, snapshots, isolation, checkpoints, pairs, concurrency, persistence, edge, expiry, faults, crash]
+    [
+        *(sequential, removal, snapshots, isolation, checkpoints),
+        *(pairs, concurrency),
+        persistence,
+        *(edge, expiry),
+        faults,
+        crash,
+    ]
 )

@@ -1,4 +1,4 @@
-"""One caller at a time: what a store owes to anybody who uses it at all. Snapshots and isolation have modules."""
+"""One caller at a time: what a store owes to anybody who uses it at all. Removal, snapshots, isolation have modules."""
 
 from __future__ import annotations
 
@@ -172,6 +172,24 @@ def twins(kit: Kit) -> None:
     kit.same(store.read(session), turns, "a turn was given to each face", session=session)
 
 
+@book.clause(
+    "latest",
+    "A read with a limit gives the latest messages, oldest of them first.",
+    incident="A limit that takes from the wrong end: the prompt holds how the conversation began, and not where it is.",
+    needs=["latest"],
+)
+def latest(kit: Kit) -> None:
+    store, session, turns = begun(kit, 5)
+    messages = [said for turn in turns for said in turn]
+    for most in (1, 2, len(messages) - 1, len(messages), len(messages) + 5):
+        kit.same(
+            store.call("latest", session, most),
+            [messages[-most:]],
+            f"the latest {most} were asked for",
+            session=session,
+        )
+
+
 # --- keys and versions -----------------------------------------------------------------------------------------------
 
 
@@ -235,196 +253,3 @@ def expected_version(kit: Kit) -> None:
         store, Step("append", session, (late,), {"expected_version": version}), "the session was at a later version"
     )
     kit.same(store.read(session), [first, second], "a turn was refused for its version", session=session)
-
-
-# --- clear, replace, pop, latest -------------------------------------------------------------------------------------
-
-
-@book.clause(
-    "clear",
-    "Clearing a session leaves it empty, and ready for the next turn.",
-    incident="A clear that removes the rows and keeps a cached list: the next prompt has the old conversation in it.",
-    needs=["clear"],
-)
-def clear(kit: Kit) -> None:
-    store, session, _ = begun(kit, 3)
-    turn = kit.turn()
-    store.clear(session)
-    kit.same(store.read(session), [], "the session was cleared", session=session)
-    store.append(session, turn)
-    kit.same(store.read(session), [turn], "one turn was stored after clearing", session=session)
-
-
-@book.clause(
-    "clear-absent",
-    "Clearing a session that is empty, or never was, makes nothing and breaks nothing.",
-    incident="A reset button pressed twice takes the store down.",
-    needs=["clear"],
-)
-def clear_absent(kit: Kit) -> None:
-    store, session, turns = begun(kit)
-    nobody = kit.session()
-    store.take(Step("clear", nobody))
-    kit.same(store.read(nobody), [], "a session that never was was cleared", session=nobody)
-    kit.same(store.read(session), turns, "another session was cleared", session=session)
-    turn = kit.turn()
-    store.append(nobody, turn)
-    kit.same(store.read(nobody), [turn], "one turn was stored after that", session=nobody)
-
-
-@book.clause(
-    "clear-all",
-    "clear_all leaves no session with anything in it.",
-    incident="A privacy request: everything was cleared, and the sessions past the first page were not.",
-    needs=["clear_all", "private"],
-)
-def clear_all(kit: Kit) -> None:
-    store = kit.open()
-    sessions = [kit.session() for _ in range(120)]
-    store.run(*(Step("append", session, (kit.turn(),)) for session in sessions))
-    store.call("clear_all")
-    for session, outcome in zip(sessions, store.run(*(Step("read", one) for one in sessions)), strict=True):
-        kit.check(outcome.ok and outcome.value == [], f"after clear_all, {session} has {outcome}", session=session)
-
-
-@book.clause(
-    "replace",
-    "Setting a session's messages replaces what was there.",
-    incident="LlamaIndex 0.14.25: SQLiteChatStore.set_messages appends instead of replacing.",
-    needs=["replace"],
-)
-def replace(kit: Kit) -> None:
-    store, session, _ = begun(kit, 3)
-    turn, later = kit.turn(), kit.turn()
-    store.call("replace", session, turn)
-    kit.same(store.read(session), [turn], "its messages were replaced", session=session)
-    store.append(session, later)
-    kit.same(store.read(session), [turn, later], "one turn was stored after replacing", session=session)
-
-
-@book.clause(
-    "pop",
-    "Taking back the last message takes exactly the last one, and returns it.",
-    incident="A runner rewinds a failed step and takes the user's question along.",
-    needs=["pop"],
-)
-def pop(kit: Kit) -> None:
-    store, session, turns = begun(kit, 3)
-    messages = [said for turn in turns for said in turn]
-    while messages:
-        last = messages.pop()
-        taken = store.call("pop", session)
-        kit.check(
-            taken is not None and taken.content == last.content,
-            f"the last message is {last.content!r}; what was taken is {taken and taken.content!r}",
-            session=session,
-        )
-        kit.same(store.read(session), [messages], "the last message was taken back", session=session)
-    store.take(Step("pop", session))
-    turn = kit.turn()
-    store.append(session, turn)
-    kit.same(store.read(session), [turn], "all were taken back, then one turn was stored", session=session)
-
-
-@book.clause(
-    "latest",
-    "A read with a limit gives the latest messages, oldest of them first.",
-    incident="A limit that takes from the wrong end: the prompt holds how the conversation began, and not where it is.",
-    needs=["latest"],
-)
-def latest(kit: Kit) -> None:
-    store, session, turns = begun(kit, 5)
-    messages = [said for turn in turns for said in turn]
-    for most in (1, 2, len(messages) - 1, len(messages), len(messages) + 5):
-        kit.same(
-            store.call("latest", session, most),
-            [messages[-most:]],
-            f"the latest {most} were asked for",
-            session=session,
-        )
-
-
-# --- trim ------------------------------------------------------------------------------------------------------------
-
-
-def trimmed(kit: Kit, store: Instance, session: str, messages: list[Said], most: int) -> list[Said]:
-    """Trim, and see that what is left is a suffix of at most so many. Returns it."""
-    store.trim(session, most)
-    found = [(seen.role, seen.content) for seen in store.read(session)]
-    wanted = [(said.role, said.content) for said in messages]
-    fits = len(found) <= most or (kit.offers("trim_keeps_prompts") and len(found) <= len(messages))
-    kit.check(
-        fits and found == wanted[len(wanted) - len(found) :],
-        f"trimmed to {most} of {len(wanted)}, it holds {[content for _, content in found]}, which is no suffix of at "
-        f"most {most} of {[content for _, content in wanted]}",
-        session=session,
-    )
-    return messages[len(messages) - len(found) :]
-
-
-@book.clause(
-    "trim",
-    "Trimming keeps the latest messages, at most as many as were asked for, in order.",
-    incident="mem0 2.2.1 keeps the oldest 10 of a batch of 30: the agent remembers the greeting and forgets the order.",
-    needs=["trim"],
-)
-def trim(kit: Kit) -> None:
-    store, session, turns = begun(kit, 8)
-    messages = [said for turn in turns for said in turn]
-    size = len(turns[0])
-    left = trimmed(kit, store, session, messages, 5 * size)
-    kit.check(left, "nothing at all was kept", session=session)
-    left = trimmed(kit, store, session, left, 2 * size)
-    kit.check(left, "nothing at all was kept", session=session)
-
-
-@book.clause(
-    "trim-to-more",
-    "Trimming to more than there is keeps everything.",
-    incident="A negative slice: a short conversation is trimmed to nothing.",
-    needs=["trim"],
-)
-def trim_to_more(kit: Kit) -> None:
-    store, session, turns = begun(kit, 2)
-    for most in (len(turns) * len(turns[0]), 50):
-        store.trim(session, most)
-        kit.same(store.read(session), turns, f"it was trimmed to {most}", session=session)
-    nobody = kit.session()
-    store.take(Step("trim", nobody, (5,)))
-    kit.same(store.read(nobody), [], "a session that never was was trimmed", session=nobody)
-
-
-@book.clause(
-    "trim-then-append",
-    "A turn that is stored after a trim comes last, and nothing that was trimmed comes back with it.",
-    incident="Positions counted from the rows that are left: the next turn gets the number of an old one.",
-    needs=["trim"],
-)
-def trim_then_append(kit: Kit) -> None:
-    store, session, turns = begun(kit, 6)
-    left = trimmed(kit, store, session, [said for turn in turns for said in turn], 2 * len(turns[0]))
-    later = kit.turns(3)
-    for turn in later:
-        store.append(session, turn)
-    kit.same(store.read(session), [left, *later], "three turns were stored after a trim", session=session)
-
-
-@book.clause(
-    "trim-keeps-prompts",
-    "Trimming keeps system messages, and never parts a tool call from its result.",
-    incident="letta#3250, agno#9372: a prompt that begins with a tool result is refused, and the session is bricked.",
-    needs=["trim_keeps_prompts", "fields"],
-)
-def trim_keeps_prompts(kit: Kit) -> None:
-    store, session = kit.open(), kit.session()
-    system, call = Said("system", "be brief"), Said("assistant", "looking", {"tool_calls": [TOOL_CALL]})
-    result, answer = Said("tool", "found it", {"tool_call_id": "call-1"}), Said("assistant", "here it is")
-    for turn in ((system,), *kit.turns(4), (call,), (result,), (answer,)):
-        store.append(session, turn)
-    store.trim(session, 3)
-    kit.same(
-        store.read(session),
-        [[system, answer]],
-        "trimmed to 3, with room for the tool result and not for its call",
-        session=session,
-    )
