@@ -10,7 +10,8 @@
     records.py     the stored form as values; names.py the names of keys
     sending.py     the right node, scripts, replicas; topology.py which nodes there are
     lines.py       connections that block, loop_lines.py those of an event loop; address.py makes them
-    line.py        talking over one that blocks; wire.py commands and replies as bytes
+    line.py        talking over one that blocks, loop_line.py over one of a loop; wire.py commands and
+                   replies as bytes
     faults.py      Redis's errors as ours; checks.py settings that lose turns
     lua/           the scripts: every change is one of them
 

@@ -8,7 +8,7 @@ from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Qu
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import head_of, outcome_of
 from everturn.backends.redis.names import Keys, Names
-from everturn.backends.redis.reads import Found, collect, seqs_in
+from everturn.backends.redis.reads import Found, collect
 from everturn.backends.redis.records import jumps_text, state_text
 from everturn.backends.redis.sending import Sender
 from everturn.backends.redis.staging import put
@@ -34,7 +34,7 @@ async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, dea
         if found.first_missing:
             raise missing(request.source, found.first_missing)
         own = await _stage(sender, keys[5:], found, deadline)
-        outcome = await _ask(sender, keys, head, [*own, request.source, _count(found)], request, deadline)
+        outcome = await _ask(sender, keys, head, [*own, request.source, len(found.seqs)], request, deadline)
         if outcome.status is not Status.MOVED:  # else the staged copy was gone
             return outcome
 
@@ -56,15 +56,11 @@ def _refusal(request: ForkRequest, found: Found) -> ChangeOutcome | None:
     return None
 
 
-def _count(found: Found) -> int:
-    return sum(last - first + 1 for first, last in found.shown)
-
-
 async def _stage(sender: Sender, staged: Keys, found: Found, deadline: float) -> list[Any]:
     """Write the copy. Returns what fork.lua wants to know of it: state, last seq, dimension, jumps."""
     await sender.send(staged[0], [("UNLINK", *staged)], deadline, change=True)
     log = found.log
-    rows = ((seq, log.kind_of(seq), log.values[seq]) for seq in seqs_in(found.shown))
+    rows = ((seq, log.kind_of(seq), log.values[seq]) for seq in found.seqs)
     await put(sender, staged, rows, (), deadline)
     state, session = found.seen.state, found.seen.session
     jumps = [jump for jump in session.jumps if jump[0] <= state.head] if session else []

@@ -14,7 +14,7 @@ from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.lines import where
 from everturn.backends.redis.looks import seen_in
 from everturn.backends.redis.names import Names
-from everturn.backends.redis.reads import collect, entry_rows
+from everturn.backends.redis.reads import collect, entry_rows, present
 from everturn.backends.redis.sending import Sender
 from everturn.codec import EntryRow
 from everturn.errors import CorruptEntry, InvalidInput, Unsupported
@@ -144,6 +144,6 @@ async def find(
         )
     needle = fold(listings.spelled(text)).encode()
     found = await collect(sender, names.keys(session_id), Query(session_id), now, deadline)
-    for row in reversed(entry_rows(found)):
+    for row in entry_rows(found.log, reversed(present(found))):
         if needle in row[3].lower() and not take(session_id, row):
             return

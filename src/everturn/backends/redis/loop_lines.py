@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
 from everturn.backends.redis.lines import get_connection, where
+from everturn.backends.redis.loop_line import LentLine, LoopLine, over
 from everturn.backends.redis.wire import Command, packed
 from everturn.errors import MemoryStoreBackendError
 
@@ -26,13 +27,13 @@ LARGEST_BATCH = 256
 class LoopLender(Protocol):
     """Lends connections to one node."""
 
-    async def take(self, deadline: float) -> Any:
+    async def take(self, deadline: float) -> LoopLine:
         """A connection that is ready. Raises MemoryStoreBackendError."""
         ...
 
-    async def give_back(self, connection: Any) -> None: ...
+    async def give_back(self, line: LoopLine) -> None: ...
 
-    async def drop(self, connection: Any) -> None: ...
+    async def drop(self, line: LoopLine) -> None: ...
 
     async def close(self) -> None: ...
 
@@ -44,11 +45,11 @@ class LoopPool:
         self._node = node
         self._make = make
         self._free = asyncio.Semaphore(size)
-        self._idle: list[Any] = []
+        self._idle: list[LoopLine] = []
         self._size = size
         self._closed = False
 
-    async def take(self, deadline: float) -> Any:
+    async def take(self, deadline: float) -> LoopLine:
         if self._free.locked():
             try:
                 async with asyncio.timeout_at(deadline):
@@ -57,35 +58,44 @@ class LoopPool:
                 raise faults.exhausted(where(self._node), self._size) from exc
         else:
             await self._free.acquire()
-        connection = self._idle.pop() if self._idle else self._make(self._node)
-        if connection.is_connected:
-            return connection
+        connection: Any = None
         try:
+            while self._idle:
+                line = self._idle.pop()
+                if not line.is_lost:
+                    return line
+                connection = line.connection
+                await connection.disconnect(nowait=True)
+            connection = self._make(self._node)
             async with asyncio.timeout_at(deadline):
                 await connection.connect()
+            return over(connection)
         except BaseException as exc:
-            await self.drop(connection)
+            await self._end(connection)
             if isinstance(exc, Exception):
                 raise faults.unsent(where(self._node), exc) from exc
             raise
-        return connection
 
-    async def give_back(self, connection: Any) -> None:
-        self._idle.append(connection)
+    async def give_back(self, line: LoopLine) -> None:
+        self._idle.append(line)
         self._free.release()
         if self._closed:
             await self.close()
 
-    async def drop(self, connection: Any) -> None:
+    async def drop(self, line: LoopLine) -> None:
+        await self._end(line.connection)
+
+    async def _end(self, connection: Any) -> None:
+        """The others will fail next."""
         self._free.release()
-        gone, self._idle = [connection, *self._idle], []
+        gone, self._idle = [*filter(None, [connection]), *[line.connection for line in self._idle]], []
         for each in gone:
             await each.disconnect(nowait=True)
 
     async def close(self) -> None:
         self._closed = True
         while self._idle:
-            await self._idle.pop().disconnect()
+            await self._idle.pop().connection.disconnect()
 
 
 class LoopBorrowed:
@@ -94,21 +104,21 @@ class LoopBorrowed:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
-    async def take(self, deadline: float) -> Any:
+    async def take(self, deadline: float) -> LoopLine:
         try:
             async with asyncio.timeout_at(deadline):
-                return await get_connection(self._pool)
+                return LentLine(await get_connection(self._pool))
         except Exception as exc:
             raise faults.unsent("Redis", exc) from exc
 
-    async def give_back(self, connection: Any) -> None:
-        released = self._pool.release(connection)
+    async def give_back(self, line: LoopLine) -> None:
+        released = self._pool.release(line.connection)
         if inspect.isawaitable(released):
             await released
 
-    async def drop(self, connection: Any) -> None:
-        await connection.disconnect(nowait=True)
-        await self.give_back(connection)
+    async def drop(self, line: LoopLine) -> None:
+        await line.connection.disconnect(nowait=True)
+        await self.give_back(line)
 
     async def close(self) -> None:
         pass
@@ -218,7 +228,7 @@ async def _outcome(waiter: asyncio.Future[list[Any]]) -> None:
 
 async def converse(node: Node, lender: LoopLender, batch: Sequence[_Letter], deadline: float) -> None:
     """Send all of the batch on one connection, and deliver the replies as they come. One WAIT does for all of it."""
-    connection = await lender.take(deadline)
+    line = await lender.take(deadline)
     batch = [letter for letter in batch if not letter.waiter.done()]
     waits = [letter.wait for letter in batch if letter.wait]
     for letter in batch:
@@ -226,32 +236,23 @@ async def converse(node: Node, lender: LoopLender, batch: Sequence[_Letter], dea
     try:
         async with asyncio.timeout_at(deadline):
             commands = [command for letter in batch for command in letter.commands] + waits[-1:]
-            await connection.send_packed_command([packed(commands)], check_health=False)
+            await line.send(packed(commands))
             delayed: list[tuple[_Letter, list[Any]]] = []
             for letter in batch:
-                replies = [await _reply(connection) for _ in letter.commands]
+                replies = await line.receive(len(letter.commands))
                 if letter.wait:
                     delayed.append((letter, replies))
                 else:
                     letter.deliver(replies)
-            reached = [await _reply(connection)] if delayed else []
+            reached = await line.receive(1) if delayed else []
             for letter, replies in delayed:
                 letter.deliver(replies + reached)
     except BaseException as exc:
-        await lender.drop(connection)
+        await lender.drop(line)
         if isinstance(exc, Exception):
             raise faults.unanswered(where(node), exc) from exc
         raise
-    await lender.give_back(connection)
-
-
-async def _reply(connection: Any) -> Any:
-    try:
-        return await connection.read_response(disable_decoding=True)
-    except Exception as exc:
-        if not faults.is_refusal(exc):
-            raise
-        return faults.refusal(exc)
+    await lender.give_back(line)
 
 
 class LoopLines:

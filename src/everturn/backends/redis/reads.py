@@ -88,11 +88,12 @@ class Log:
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
-    """What a read found: the entries are in `log`, `shown` says which of them, in order."""
+    """What a read found: the entries are in `log`, `seqs` says which of them, in order. Of those from `first_missing`
+    on, some are not there."""
 
     seen: Seen
     log: Log
-    shown: list[Range]
+    seqs: list[int]
     first_missing: int = 0
     cut: bool = False
 
@@ -137,18 +138,13 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
             window, cut = clip(window, start, state.head), True
     shown = _shown(window, seen, query.kind)
     await log.fetch(shown)
+    seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
     whole = query.kind in (None, MESSAGE) and query.after == 0 and query.before is None and query.limit is None
-    return Found(seen, log, shown, _first_wrong(log, shown, query.kind, state.messages if whole else None), cut)
+    return Found(seen, log, seqs, _first_wrong(log, seqs, query.kind, state.messages if whole else None), cut)
 
 
-def seqs_in(shown: Iterable[Range]) -> list[int]:
-    """The seqs of these ranges, one by one."""
-    return list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
-
-
-def _first_wrong(log: Log, shown: Sequence[Range], kind: str | None, messages: int | None) -> int:
+def _first_wrong(log: Log, seqs: Sequence[int], kind: str | None, messages: int | None) -> int:
     """The first seq that is not there, or not as what it was written; 0 if all is well."""
-    seqs = seqs_in(shown)
     missing = next(filterfalse(log.values.__contains__, seqs), 0)
     if missing:
         return missing
@@ -222,30 +218,26 @@ async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, d
 
 def _batches(found: Found, kind: str | None) -> Iterator[Any]:
     """The entries found, of this kind or of all, a few at a time."""
-    log, seqs = found.log, _present(found)
+    log, seqs = found.log, present(found)
     if kind is not None and (log.other_kinds or kind != MESSAGE):
         wanted = kind.encode()
         seqs = [seq for seq in seqs if log.kind_of(seq) == wanted]
     for start in range(0, len(seqs), BATCH):
         some = seqs[start : start + BATCH]
         if kind is None:
-            yield _entry_rows(log, some)
+            yield entry_rows(log, some)
         else:
             columns = message_columns(some, list(map(log.values.__getitem__, some)))
             yield columns if kind == MESSAGE else list(columns)
 
 
-def _present(found: Found) -> list[int]:
-    seqs = seqs_in(found.shown)
-    return [seq for seq in seqs if seq in found.log.values] if found.first_missing else seqs
+def present(found: Found) -> list[int]:
+    """The seqs of the entries that are there."""
+    return [seq for seq in found.seqs if seq in found.log.values] if found.first_missing else found.seqs
 
 
-def entry_rows(found: Found) -> list[EntryRow]:
-    """The entries found, whole."""
-    return _entry_rows(found.log, _present(found))
-
-
-def _entry_rows(log: Log, seqs: Iterable[int]) -> list[EntryRow]:
+def entry_rows(log: Log, seqs: Iterable[int]) -> list[EntryRow]:
+    """Entries, whole."""
     return [entry_row(seq, log.kind_of(seq), log.values[seq]) for seq in seqs]
 
 

@@ -1,0 +1,109 @@
+"""Talking over one connection of an event loop. Who gets which connection, and what goes over it, is in loop_lines.py.
+
+redis-py connects our own and logs in; then we take its transport over: its streams copy every reply twice, and take a
+hundred microseconds of an append. Connections that are borrowed from a client are talked over by redis-py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from everturn.backends.redis import faults, wire
+
+
+class LoopLine(Protocol):
+    """One connection, with one caller at a time."""
+
+    connection: Any  # redis-py's
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it is known that nothing can be sent any more."""
+        ...
+
+    async def send(self, packed: bytes) -> None: ...
+
+    async def receive(self, count: int) -> list[Any]:
+        """The next replies, errors of the server as Refusal. Raises OSError or what redis-py raises; then drop it."""
+        ...
+
+
+def over(connection: Any) -> LoopLine:
+    """A line over a connection of our own that has just been made."""
+    return OwnLine(connection) if wire.reply_reader else LentLine(connection)
+
+
+class LentLine:
+    """By redis-py's own means."""
+
+    is_lost = False
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+
+    async def send(self, packed: bytes) -> None:
+        await self.connection.send_packed_command([packed], check_health=False)
+
+    async def receive(self, count: int) -> list[Any]:
+        return [await self._reply() for _ in range(count)]
+
+    async def _reply(self) -> Any:
+        try:
+            return await self.connection.read_response(disable_decoding=True)
+        except Exception as exc:
+            if not faults.is_refusal(exc):
+                raise
+            return faults.refusal(exc)
+
+
+class OwnLine(asyncio.Protocol):
+    """By what the transport hands over, and hiredis."""
+
+    def __init__(self, connection: Any) -> None:
+        self.connection = connection
+        self.is_lost = False
+        self._transport: asyncio.WriteTransport = connection._writer.transport  # noqa: SLF001 - redis-py has no door to it
+        self._streams = self._transport.get_protocol()
+        self._transport.set_protocol(self)
+        self._reader: Any = wire.reply_reader() if wire.reply_reader else None
+        self._replies: list[Any] = []
+        self._waiter: asyncio.Future[None] | None = None
+        self._wanted = 0
+
+    async def send(self, packed: bytes) -> None:
+        self._transport.write(packed)
+
+    async def receive(self, count: int) -> list[Any]:
+        if len(self._replies) < count:
+            if self.is_lost:
+                raise ConnectionError("the server closed the connection")
+            self._wanted = count
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        replies, self._replies = self._replies[:count], self._replies[count:]
+        return replies
+
+    def data_received(self, data: bytes) -> None:
+        reader, replies = self._reader, self._replies
+        try:
+            reader.feed(data)
+            while (reply := reader.gets()) is not False:
+                replies.append(reply)
+        except Exception as exc:  # noqa: BLE001 - no protocol we know: whoever waits must hear of it
+            self._fail(exc)
+            return
+        if self._waiter is not None and len(replies) >= self._wanted and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(exc or ConnectionError("the server closed the connection"))
+        self._streams.connection_lost(exc)  # redis-py waits for that when it disconnects
+
+    def _fail(self, exc: Exception) -> None:
+        self.is_lost = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(exc)

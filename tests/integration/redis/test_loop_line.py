@@ -1,0 +1,125 @@
+"""Connections of our own in an event loop: replies in whatever pieces they come, and what is lost is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import hiredis
+import pytest
+
+from everturn import MemoryStoreBackendError
+from everturn.backends.redis import wire
+from everturn.backends.redis.address import Node, async_maker, driver_options, parse
+from everturn.backends.redis.faults import Refusal
+from everturn.backends.redis.loop_line import LentLine, OwnLine
+from everturn.backends.redis.loop_lines import LoopLines, LoopPool
+from everturn.testing.servers import ValkeyServer
+
+
+def soon() -> float:
+    return time.monotonic() + 30
+
+
+def node_and_maker(url: str) -> tuple[Node, Callable[[Node], Any]]:
+    address = parse(url)
+    return address.nodes[0], async_maker(False, driver_options(address, {}))
+
+
+def in_loop(url: str, work: Callable[[LoopPool], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(30):
+            pool = LoopPool(*node_and_maker(url), 2)
+            await work(pool)
+            await pool.close()
+
+    asyncio.run(main())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - of the server, which sets no event
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("kind", [OwnLine, LentLine], ids=["ours", "redis-py's"])
+def test_replies_come_in_order_whatever_their_size(
+    server: ValkeyServer, kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind is LentLine:
+        monkeypatch.setattr(wire, "reply_reader", None)  # as without hiredis
+    large = b"x" * 3_000_000
+
+    async def work(pool: LoopPool) -> None:
+        line = await pool.take(soon())
+        assert type(line) is kind
+        commands = [("SET", "a", large), ("ECHO", "1"), ("GET", "a"), ("NONSENSE",), ("LRANGE", "none", 0, -1)]
+        await line.send(wire.packed(commands))
+        await line.send(wire.packed([("ECHO", "2")]))
+        assert await line.receive(1) == [b"OK"]
+        assert await line.receive(2) == [b"1", large]
+        refusal, *rest = await line.receive(3)
+        assert isinstance(refusal, Refusal)
+        assert rest == [[], b"2"]
+        await pool.give_back(line)
+        assert await pool.take(soon()) is line
+        await pool.give_back(line)
+
+    in_loop(server.url, work)
+
+
+def test_a_connection_that_was_lost_while_idle_is_not_lent_again(server: ValkeyServer, client: Any) -> None:
+    async def work(pool: LoopPool) -> None:
+        line = await pool.take(soon())
+        await pool.give_back(line)
+        client.client_kill_filter(_type="normal", skipme=True)
+        await until(lambda: line.is_lost)
+        other = await pool.take(soon())
+        assert other is not line
+        await other.send(wire.packed([("PING",)]))
+        assert await other.receive(1) == [b"PONG"]
+        await pool.give_back(other)
+
+    in_loop(server.url, work)
+
+
+def test_who_waits_hears_that_the_connection_is_lost(server: ValkeyServer, client: Any) -> None:
+    async def work(pool: LoopPool) -> None:
+        line = await pool.take(soon())
+        await line.send(wire.packed([("BLPOP", "none", 0)]))
+        waiting = asyncio.create_task(line.receive(1))
+        await until(lambda: client.info("clients")["blocked_clients"] == 1)
+        client.client_kill_filter(_type="normal", skipme=True)
+        with pytest.raises(ConnectionError):
+            await waiting
+        with pytest.raises(ConnectionError):  # and who asks afterwards
+            await line.receive(1)
+        await pool.drop(line)
+
+    in_loop(server.url, work)
+
+
+def test_an_answer_in_no_protocol_is_an_error_and_frees_the_connection() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        commands = hiredis.Reader()
+        while received := await reader.read(65_536):
+            commands.feed(received)
+            while (command := commands.gets()) is not False:
+                writer.write(b"no reply\r\n" if command == [b"PING"] else b"+OK\r\n")
+        writer.close()
+
+    async def main() -> None:
+        async with asyncio.timeout(30), await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            node, make = node_and_maker(f"redis://127.0.0.1:{port}")
+            lines = LoopLines(lambda _: LoopPool(node, make, 1))
+            assert await lines.exchange(node, [("SET", "a", "b")], soon()) == [b"OK"]
+            for shared in (False, True, False):
+                with pytest.raises(MemoryStoreBackendError, match="no answer") as caught:
+                    await lines.exchange(node, [("PING",)], soon(), shared=shared)
+                assert caught.value.outcome == "unknown"
+            assert await lines.exchange(node, [("SET", "a", "b")], soon()) == [b"OK"]
+            await lines.close()
+
+    asyncio.run(main())
