@@ -134,7 +134,8 @@ def _read(seq: int, body: Object, base: Point | None) -> Point:
 
 def _implied_refs(base: Point, changed: Object, point: Point) -> dict[str, Ref]:
     """Where values are, as far as the versions that changed and what was written with a checkpoint tell."""
-    refs = {name: ref for name, ref in base.refs.items() if name not in changed.get("versions", {})}
+    versions = changed.get("versions", ())
+    refs = {name: ref for name, ref in base.refs.items() if name not in versions}
     for name in point.values:
         refs[name] = point.seq
     for name, pieces in point.pieces.items():
@@ -152,7 +153,7 @@ def _grown(ref: Ref, kind: str, first: int, last: int, count: int) -> Ref:
 
 
 def _implied_updates(changed: Object, refs: Mapping[str, Ref]) -> list[str]:
-    return sorted(name for name in changed.get("versions", {}) if name in refs)
+    return sorted([name for name in changed.get("versions", ()) if name in refs])
 
 
 def _difference(old: Object, new: Object, but: str | None = None) -> tuple[Object, list[list[str]]]:
@@ -313,10 +314,10 @@ def ranges_of(seqs: Iterable[int], following: Mapping[int, int], left: Container
 
 def extended(ref: Ref, first: int, last: int, *, directly: bool) -> Ranges:
     """The ranges of a ref with another behind them, as part of the last one where nothing stands between."""
-    *others, latest = _ranges(ref) or [[]]
-    if directly and latest and not ref.get("closed"):
-        return [*others, [latest[0], last]]
-    return [*_ranges(ref), [first, last]]
+    ranges = _ranges(ref)
+    if directly and ranges and not ref.get("closed"):
+        return [*ranges[:-1], [ranges[-1][0], last]]
+    return [*ranges, [first, last]]
 
 
 def _ranges(ref: Ref) -> Ranges:

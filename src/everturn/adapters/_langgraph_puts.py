@@ -33,7 +33,7 @@ from everturn.model import JSON, Entry
 
 INPUT = "__start__"  # the channel that a run's input comes in
 SHORT = 40  # characters of a value that is better not looked up
-_OWN = ("id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels")
+_OWN = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
 
 
 class Put(msgspec.Struct, frozen=True):
@@ -96,7 +96,8 @@ class Composer:
         """Raises InvalidInput, naming the channel, if a value would not come back as it is."""
         checkpoint = self._put.checkpoint
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
-        for channel in sorted({**versions, **values}, key=lambda name: name != MESSAGES):  # messages are written first
+        channels = {MESSAGES: None} if MESSAGES in values else {}  # messages are written first
+        for channel in {**channels, **versions, **values}:
             try:
                 self._channel(channel, values, versions)
             except Unfaithful as exc:
@@ -107,7 +108,9 @@ class Composer:
             "meta": self._put.metadata,
             "refs": self._refs,
         }
-        state |= {name: self._values.encode_readable(value) for name, value in checkpoint.items() if name not in _OWN}
+        for name, value in checkpoint.items():
+            if name not in _OWN:
+                state[name] = self._values.encode_readable(value)
         point = Point(
             self._seq,
             self._put.id,
@@ -184,21 +187,14 @@ class Composer:
     # --- messages ----------------------------------------------------------------------------------------------------
 
     def _is_conversation(self, value: Any) -> bool:
-        return (
-            not self._values.opaque
-            and type(value) is list
-            and bool(value)
-            and all(isinstance(message, BaseMessage) for message in value)
-        )
+        if self._values.opaque or type(value) is not list or not value:
+            return False
+        return all(issubclass(kind, BaseMessage) for kind in {*map(type, value)})
 
     def _converse(self, channel: str, messages: list[BaseMessage], old: Ref) -> None:
         is_old = isinstance(old, dict) and "said" in old
         known = (self._known.said or ()) if is_old else ()
-        same = 0
-        for message, (_, kept) in zip(messages, known, strict=False):
-            if not self._values.is_unchanged(message, kept):
-                break
-            same += 1
+        same = self._values.unchanged(messages, known)
         if same == len(known) and not (self._loose and len(messages) > same):
             added = [self._speak(message) for message in messages[same:]]
             if not added:
@@ -257,14 +253,16 @@ def refused(thread: str, checkpoint: str, channel: str, exc: Exception) -> Inval
 
 def writes_record(
     checkpoint: str, task: str, path: str, writes: Sequence[tuple[str, JSON]], given: JSON = None
-) -> Record:
-    """The record of what a task wrote. What it only passes on from the input that is `given` stands there already."""
+) -> tuple[Object, Record]:
+    """What a task wrote, as it will read, and its record. What it only passes on from the input that is `given` stands
+    there already."""
     known = given if isinstance(given, dict) and MARK not in given else {}
     told: list[list[JSON]] = []
     for channel, node in writes:
         is_input = channel in known and len(repr(node)) > SHORT and equal(known[channel], node)
         told.append([channel, {MARK: "input", "of": channel} if is_input else node])
-    return Record(WRITES, shortened({"for": checkpoint, "task": task, "path": path, "writes": told}))
+    body: Object = {"for": checkpoint, "task": task, "path": path, "writes": told}
+    return body, Record(WRITES, shortened(body))
 
 
 # --- what moves ------------------------------------------------------------------------------------------------------

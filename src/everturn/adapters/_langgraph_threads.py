@@ -23,7 +23,6 @@ from everturn.adapters._langgraph_puts import (
     without,
     writes_record,
 )
-from everturn.adapters._langgraph_short import full
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import TRIES, Awaiting, Call, Contents, Reader, Shelf, Stale, View, lost
 from everturn.adapters._reclaiming import reclaim
@@ -292,18 +291,19 @@ class Threads:
                 nodes.append((channel, self._values.encode(value)))
             except Unfaithful as exc:
                 raise refused(thread, checkpoint, channel, exc) from exc
-        record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(checkpoint))
+        body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(checkpoint))
         try:
             receipt: Receipt = await self._call("append", session_id, [record])
         except InvalidInput as exc:
             raise _named(thread, checkpoint, exc) from exc
-        seq, body = receipt.seqs[0], full(record.body)
+        seq = receipt.seqs[0]
 
         def step(known: View) -> View:
-            known = msgspec.structs.replace(known, version=receipt.version, last_seq=seq)
             if known.point is not None and known.point.id == checkpoint:
-                return msgspec.structs.replace(known, writes=(*known.writes, (seq, body)))
-            return msgspec.structs.replace(known, awaiting=(*known.awaiting, (checkpoint, seq, body)))
+                more: dict[str, Any] = {"writes": (*known.writes, (seq, body))}
+            else:
+                more = {"awaiting": (*known.awaiting, (checkpoint, seq, body))}
+            return msgspec.structs.replace(known, version=receipt.version, last_seq=seq, **more)
 
         self._shelf.follow(receipt, step)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from base64 import b64decode, b64encode
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -30,8 +30,11 @@ from everturn.model import JSON
 Name = tuple[str, ...]  # module and class
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A message as it is stored, and what LangChain's holds (of one that is not LangChain's own, nothing)."""
+class Kept(msgspec.Struct, frozen=True, gc=False):
+    """A message as it is stored, and what LangChain's holds (of one that is not LangChain's own, nothing).
+
+    gc=False: it is never part of a reference cycle, and there are thousands.
+    """
 
     entry: ChatMessage
     mould: messages.Mould | None = None
@@ -84,12 +87,13 @@ class Values(langchain.Values):
 
     def encode_message(self, message: BaseMessage, *, names_itself: bool = True) -> ChatMessage:
         """A message as an entry (of a session, unless told otherwise)."""
-        entry = super().encode_message(message, names_itself=names_itself)
-        for text in (entry.role, entry.content, entry.name, entry.id, entry.tool_call_id, entry.tool_calls):
-            if text is not None:
-                _check_text(text)
-        if entry.metadata:
-            _check_text(entry.metadata)
+        entry = messages.to_entry(message, self._encode, names_itself=names_itself)
+        if entry.metadata or entry.tool_calls or type(entry.content) is not str:
+            _check_text(entry.to_dict())
+        else:
+            for text in (entry.content, entry.name, entry.id, entry.tool_call_id):
+                if text is not None:
+                    checked(text)
         return entry
 
     def _encode_dataclass(self, value: Any) -> JSON:
@@ -131,8 +135,8 @@ class Values(langchain.Values):
 
     def kept(self, entry: ChatMessage) -> Kept:
         """The same, to be compared with or built from again and again."""
-        if (entry.seq is None or entry.id is not None) and (simple := messages.simple(entry)) is not None:
-            return Kept(entry, *simple)
+        if (entry.id is not None or entry.seq is None) and (simple := messages.simple(entry)) is not None:
+            return Kept(entry, simple[0], simple[1])
         if messages.whole(entry) is not None:
             return Kept(entry)
         # A graph tells messages apart by their ids; in a session a seq is as good, and stays the same.
@@ -146,14 +150,21 @@ class Values(langchain.Values):
             return whole
         return kept.mould.cast(kept.fields.copy())
 
-    def is_unchanged(self, message: Any, kept: Kept) -> bool:
+    def unchanged(self, said: Sequence[BaseMessage], known: Iterable[tuple[int, Kept]]) -> int:
+        """How many messages, from the first on, are still what they were."""
+        count = 0
+        for message, (_, kept) in zip(said, known, strict=False):
+            if not _is_same(message, kept) and not self._is_equal(message, kept):
+                break
+            count += 1
+        return count
+
+    def is_unchanged(self, message: BaseMessage, kept: Kept) -> bool:
         """Whether a message is still what it was. Nodes change messages in place, so that it is looked at closely."""
-        mould, fields = kept.mould, kept.fields
-        if mould is not None and type(message) is mould.kind and vars(message) == fields and messages.is_known(message):
-            return all(equal(fields[name], vars(message)[name]) for name in mould.mutable) if mould.mutable else True
-        if message.id != kept.name:
-            return False
-        return equal(kept.entry.to_dict(), self.encode_message(message).to_dict())
+        return _is_same(message, kept) or self._is_equal(message, kept)
+
+    def _is_equal(self, message: BaseMessage, kept: Kept) -> bool:
+        return message.id == kept.name and equal(kept.entry.to_dict(), self.encode_message(message).to_dict())
 
     def _decode_object(self, module: str, name: str, fields: dict[str, JSON]) -> Any:
         made = imported((module, name), self.allowed)
@@ -270,6 +281,19 @@ def _check_text(node: JSON) -> None:
         for name, item in node.items():
             checked(name)
             _check_text(item)
+
+
+def _is_same(message: BaseMessage, kept: Kept) -> bool:
+    """Whether a message of LangChain's own holds what it held. False may also mean: look closer."""
+    mould, own = kept.mould, message.__dict__
+    return (
+        mould is not None
+        and type(message) is mould.kind
+        and own == kept.fields
+        and not message.__pydantic_extra__
+        and not message.__pydantic_private__
+        and (not mould.mutable or all(equal(kept.fields[name], own[name]) for name in mould.mutable))
+    )
 
 
 def _compare(value: Any, restored: Any) -> None:

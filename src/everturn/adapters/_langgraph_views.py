@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
@@ -157,7 +158,10 @@ class Reader:
             if (now.life, now.version) == (known.life, known.version):
                 return known
         key = known.point.key if known is not None and known.point is not None else None
-        view, _ = await self.look_closely(session_id, key)
+        view, log = await self.look_closely(session_id, key)
+        if log.start == 1:  # then all of it is there, unless something hides it: who needs it will see
+            with suppress(Stale):
+                return await self._filled(view, log)
         return view
 
     async def look_closely(
@@ -220,12 +224,16 @@ class Reader:
 
     async def contents(self, view: View) -> Contents:
         """All values of a view's checkpoint."""
+        return (await self._filled(view)).contents
+
+    async def _filled(self, view: View, log: Log | None = None) -> View:
         if view.point is None:
-            return view.contents
-        filled = await self.fill(view.session_id, view.point, view.contents, view.point.refs)
+            return view
+        filled = await self.fill(view.session_id, view.point, view.contents, view.point.refs, log)
         if filled is not view.contents:
-            self._shelf.put(msgspec.structs.replace(view, contents=filled))
-        return filled
+            view = msgspec.structs.replace(view, contents=filled)
+            self._shelf.put(view)
+        return view
 
     async def fill(
         self,
@@ -236,29 +244,26 @@ class Reader:
         log: Log | None = None,
     ) -> Contents:
         """Read the values of some channels that are not known yet. Raises Stale if the session moved meanwhile."""
+        missing = [channel for channel in channels if not _is_known(known, channel, point.refs[channel])]
+        if not missing:
+            return known
         said, left, nodes, lists = known.said, known.left, dict(known.nodes), dict(known.lists)
         holders: dict[str, int] = {}
-        changed = False
-        for channel in channels:
+        for channel in missing:
             ref = point.refs[channel]
             if isinstance(ref, int):
-                if channel not in nodes:
-                    holders[channel] = ref
-            elif "is" in ref:
-                continue
+                holders[channel] = ref
             elif "said" in ref:
-                if said is None:
-                    (said, left), changed = await self._said(session_id, ref, log), True
-            elif channel not in lists:
-                lists[channel], changed = await self._pieces(session_id, channel, ref, point, log), True
+                said, left = await self._said(session_id, ref, log)
+            else:
+                lists[channel] = await self._pieces(session_id, channel, ref, point, log)
         if holders:
             bodies = await self._bodies(session_id, sorted(set(holders.values()) - {point.seq}), log)
             nodes |= {
                 channel: (point.values if seq == point.seq else bodies[seq].get("values", {}))[channel]
                 for channel, seq in holders.items()
             }
-            changed = True
-        return Contents(said, left, nodes, lists) if changed else known
+        return Contents(said, left, nodes, lists)
 
     async def loose(self, view: View) -> Said:
         """The messages behind those of a view's checkpoint, which are no checkpoint's."""
@@ -280,7 +285,7 @@ class Reader:
         if log is not None and all(bounds[0] >= log.start for bounds in ranges):
             entries, aside, memo = log.said, log.left, log.memo
         else:
-            entries = {entry.seq or 0: entry for entry in await self._between("message", session_id, spoken)}
+            entries = {entry.seq or 0: entry for entry in await self._spoken(session_id, spoken)}
             aside = {
                 entry.seq or 0: ChatMessage.from_dict(entry.body)
                 for entry in await self._between(LEFT, session_id, left)
@@ -319,12 +324,25 @@ class Reader:
             wanted = wanted[len(near) :]
         return bodies
 
+    async def _spoken(self, session_id: str, ranges: Ranges) -> Sequence[ChatMessage]:
+        if not ranges:
+            return ()
+        first, last = min(bounds[0] for bounds in ranges), max(bounds[1] for bounds in ranges)
+        found: Sequence[ChatMessage] = await self._call("get_history", session_id, after=first - 1, before=last + 1)
+        return found
+
     async def _between(self, kind: str, session_id: str, ranges: Ranges) -> Sequence[Any]:
         if not ranges:
             return ()
         first, last = min(bounds[0] for bounds in ranges), max(bounds[1] for bounds in ranges)
         state: SessionState = await self._call("state", session_id, kind=kind, after=first - 1, before=last + 1)
         return state.entries
+
+
+def _is_known(known: Contents, channel: str, ref: Ref) -> bool:
+    if isinstance(ref, int):
+        return channel in known.nodes
+    return "is" in ref or (known.said is not None if "said" in ref else channel in known.lists)
 
 
 def _view_of(session_id: str, log: Log) -> View:
