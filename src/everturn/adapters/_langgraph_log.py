@@ -173,7 +173,7 @@ def _difference(old: Object, new: Object, but: str | None = None) -> tuple[Objec
                 dropped += [[name, *path] for path in paths]
             if inner:
                 changed[name] = inner
-        elif before != value or (kind is list and not equal(before, value)):  # [1] == [True]
+        elif before != value or (kind is list and value and not equal(before, value)):  # [1] == [True]
             changed[name] = value
     return changed, dropped
 
