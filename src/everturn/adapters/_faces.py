@@ -45,19 +45,26 @@ class Both:
         answer = getattr(self.store, method)(*args, **kwargs)
         return answer if self._is_blocking else await answer
 
+    @property
+    def blocking(self) -> MemoryStore:
+        """The store, where it blocks. Raises Unsupported over an asynchronous one, which needs its event loop."""
+        if isinstance(self.store, MemoryStore):
+            return self.store
+        raise Unsupported(
+            f"this {self._adapter} is over an AsyncMemoryStore: use its async methods, "
+            "or everturn.open for the blocking ones"
+        )
+
     def drive(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to the end. Raises Unsupported over an asynchronous store, which needs its event loop."""
-        if not self._is_blocking:
-            coroutine.close()
-            raise Unsupported(
-                f"this {self._adapter} is over an AsyncMemoryStore: use its async methods, "
-                "or everturn.open for the blocking ones"
-            )
+        """Run to the end. Raises Unsupported over an asynchronous store."""
         try:
+            _ = self.blocking
             coroutine.send(None)
         except StopIteration as stop:
             result: T = stop.value
             return result
+        finally:
+            coroutine.close()
         raise AssertionError("a blocking store suspended")  # pragma: no cover
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -47,6 +47,7 @@ _MODELS: Mapping[str, type[BaseModel]] = {
 _BLOCKS = {
     kind.model_fields["block_type"].default: kind for kind in _MODELS.values() if "block_type" in kind.model_fields
 }
+_WORDS: Mapping[str, str] = {role: role.value for role in llama.MessageRole}
 _ROLES = {role.value: role for role in llama.MessageRole} | {
     "human": llama.MessageRole.USER,
     "ai": llama.MessageRole.ASSISTANT,
@@ -113,13 +114,13 @@ def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessa
         raise Unfaithful(f"{type(message).__qualname__} is a class of yours, and would come back as another")
     kwargs = message.additional_kwargs
     if len(message.blocks) == 1 and not kwargs and status is None and type(message.blocks[0]) is llama.TextBlock:
-        return ChatMessage(llama.MessageRole(message.role).value, message.blocks[0].text)  # as most are
+        return ChatMessage(_word(message.role), message.blocks[0].text)  # as most are
     calls = [(place, block) for place, block in enumerate(message.blocks) if type(block) is llama.ToolCallBlock]
     said = [block for block in message.blocks if type(block) is not llama.ToolCallBlock]
     content, native = _content(said)
     own: Fields = {"native": True} if native else {}
     entry = ChatMessage(
-        role=llama.MessageRole(message.role).value,
+        role=_word(message.role),
         content=None if calls and not said else content,
         name=_text(kwargs.get("name")),
         tool_calls=[_openai_call(block) for _, block in calls] or None,
@@ -139,6 +140,11 @@ def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessa
     if status is not None:
         own["status"] = status
     return replace(entry, metadata={OWN: own}) if own else entry
+
+
+def _word(role: llama.MessageRole | str) -> str:
+    """What stands for the role. (A message may hold a word instead: LlamaIndex does not look at what is assigned.)"""
+    return _WORDS.get(role) or llama.MessageRole(role).value
 
 
 def from_entry(entry: ChatMessage) -> llama.ChatMessage:

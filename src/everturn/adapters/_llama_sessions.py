@@ -69,12 +69,12 @@ class Sessions:
 
     async def add(self, key: str, added: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """Append as one turn: all or none. No messages change nothing."""
-        if turn := _encoded(added, status):
+        if turn := encoded(added, status):
             await self._call("add_messages", key, turn)
 
     async def set(self, key: str, wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """In one undoable step, make these the history."""
-        await self._call("replace", key, _encoded(wanted, status), after=0)
+        await self._call("replace", key, encoded(wanted, status), after=0)
 
     async def archive_oldest(self, key: str, number: int) -> list[Message]:
         """Archive the oldest of the queue, in one step, and return them."""
@@ -182,7 +182,8 @@ def _without(state: SessionState, gone: Collection[int | None]) -> tuple[int, li
     return (stay[-1].seq or 0) if stay else 0, rest
 
 
-def _encoded(wanted: Iterable[Message], status: MessageStatus) -> list[ChatMessage]:
+def encoded(wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> list[ChatMessage]:
+    """The messages as entries. Raises InvalidInput for one that would not come back as it is."""
     said = messages.ARCHIVED if status is MessageStatus.ARCHIVED else None
     turn = []
     for index, message in enumerate(wanted):

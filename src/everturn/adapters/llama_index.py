@@ -16,7 +16,7 @@ from llama_index.core.llms import ChatMessage  # noqa: E402
 from llama_index.core.storage.chat_store.base import BaseChatStore  # noqa: E402
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus  # noqa: E402
 
-from everturn.adapters._llama_sessions import Sessions  # noqa: E402
+from everturn.adapters._llama_sessions import Sessions, encoded  # noqa: E402
 
 
 class EverturnChatStore(BaseChatStore):
@@ -49,7 +49,9 @@ class EverturnChatStore(BaseChatStore):
 
     def add_message(self, key: str, message: ChatMessage) -> None:
         """Append a message. Raises InvalidInput for one that would not come back as it is."""
-        self._faces.drive(self._sessions.add(key, [message]))
+        # For every message, so without detours: pydantic looks for a private attribute in all other places first.
+        faces: Both = self.__pydantic_private__["_faces"]
+        faces.blocking.add_messages(key, encoded([message]))
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Erase the session, for good, and return its messages; None if there is no such key.

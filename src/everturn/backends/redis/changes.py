@@ -28,13 +28,30 @@ from everturn.model import Snapshot
 
 _STATUSES = {status.value.encode(): status for status in Status}
 _APPLIED = Status.APPLIED, Status.REPLAYED
+_RECEIPT = 5  # words of an answer that is a receipt and no more
 
 
 def call_for(request: ChangeRequest, now: str, *, waits: bool) -> tuple[Script, list[Any]]:
     """The script that carries a change out, and its arguments."""
     effect = request.effect
-    if type(effect) is Append and not now and _is_plain(request, effect):
-        return scripts.TURN, _turn(request, effect)
+    if (
+        type(effect) is Append
+        and not now
+        and request.key is None
+        and not request.retry
+        and request.expected_version is None
+        and request.expected_life is None
+        and effect.after is None
+        and effect.messages == len(effect.drafts) > 0
+    ):
+        # A turn of messages only, without a key or a condition, and the first attempt: turn.lua's case. It is given no
+        # more than it needs: an argument costs the server and us as much as ten bytes of a message.
+        size, bodies = 0, []
+        for draft in effect.drafts:
+            size += len(draft.body)
+            bodies.append(b"%d %b" % (draft.checksum, draft.body))
+        ttl = "" if request.ttl is None else repr(request.ttl)
+        return scripts.TURN, [request.call, request.life, ttl, time.time_ns() // 1000, size, *bodies]
     script, own = _EFFECTS[type(effect)](effect)
     return script, head_of(request, now, waits=waits) + own
 
@@ -52,31 +69,6 @@ def head_of(request: ChangeRequest, now: str, *, waits: bool) -> list[Any]:
         "-" if life is None else life,
         now or time.time_ns() // 1000,
         ("r" if request.retry else "") + ("w" if waits else "") + ("t" if now else ""),
-    ]
-
-
-def _is_plain(request: ChangeRequest, effect: Append) -> bool:
-    """Whether it is a turn of messages only, without a key or a condition, and the first attempt: turn.lua's case."""
-    return (
-        request.key is None
-        and not request.retry
-        and request.expected_version is None
-        and request.expected_life is None
-        and effect.after is None
-        and effect.messages == len(effect.drafts) > 0
-    )
-
-
-def _turn(request: ChangeRequest, effect: Append) -> list[Any]:
-    """What turn.lua needs: an argument costs the server and us as much as ten bytes of a message."""
-    drafts = effect.drafts
-    return [
-        request.call,
-        request.life,
-        "" if request.ttl is None else repr(request.ttl),
-        time.time_ns() // 1000,
-        sum([len(draft.body) for draft in drafts]),
-        *[b"%d %b" % (draft.checksum, draft.body) for draft in drafts],
     ]
 
 
@@ -143,6 +135,9 @@ _EFFECTS: dict[type[Effect], Callable[[Any], tuple[Script, list[Any]]]] = {
 
 def outcome_of(reply: bytes, session_id: str, effect: Effect) -> ChangeOutcome:
     """What became of a change. Raises CorruptEntry if the session has lost its meta."""
+    parts = reply.split(b" ")
+    if len(parts) == _RECEIPT and parts[0] == b"applied":
+        return ChangeOutcome(Status.APPLIED, parts[1].decode(), int(parts[2]), int(parts[3]), int(parts[4]))
     line, newline, label = reply.partition(b"\n")
     word, life_named, version_named, first, count, *rest = line.split(b" ")
     if word == b"headless":

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _ESCAPES = {ord(char): f"%{ord(char):02X}" for char in "%{}:"}
 _ORIGINALS = {escape: chr(code) for code, escape in _ESCAPES.items()}
 _GLOB = {ord(char): f"\\{char}" for char in "*?[]\\^"}
 
+KNOWN = 256  # sessions whose keys are kept at hand: most calls are about a few
 STAGED = b":staged:"  # in the keys of what is not yet visible, and in no others
 
 Keys = tuple[bytes, ...]
@@ -25,9 +28,10 @@ class Names:
 
     def __init__(self, namespace: str) -> None:
         self._prefix = f"everturn:{{{escape(namespace)}:"
-
-    def keys(self, session_id: str) -> Keys:
+        self.keys = lru_cache(KNOWN)(self._keys)
         """A session's five keys, in the order of KEYS in every script."""
+
+    def _keys(self, session_id: str) -> Keys:
         base = f"{self._prefix}{session_id.translate(_ESCAPES)}}}:".encode()
         return base + b"meta", base + b"log", base + b"others", base + b"changes", base + b"snapshots"
 
