@@ -1,6 +1,12 @@
 """LangGraph: `EverturnSaver(store)`, a checkpointer that keeps every checkpoint and stores what changed.
 
-How a thread is stored is said in `_langgraph_log.py`; here it is LangGraph's interface, on both faces of a store.
+Here it is LangGraph's interface, on both faces of a store. What is behind it, from the outside in:
+
+    _langgraph_reads, _changes, _upkeep   what is asked for, put, and removed or copied: in terms of sessions
+    _langgraph_reader, _views             what of a session has to be read for that, and what is known already
+    _langgraph_puts, _moves               what is new in a checkpoint; what a fork or a deletion moves. Pure
+    _langgraph_log                        how a thread is stored. Pure
+    _langgraph_values, _short, _names     values as JSON, ids and times in fewer bytes, names of sessions
 """
 
 from __future__ import annotations
@@ -9,7 +15,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mappi
 from copy import copy
 from typing import Any
 
-from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, SessionNotFound
+from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore
 from everturn.adapters._faces import Both, require
 
 require("langgraph", (1, 2), "langgraph")
@@ -29,7 +35,8 @@ from langgraph.checkpoint.base import (  # noqa: E402
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol  # noqa: E402
 
-from everturn.adapters._langgraph_log import Log, Point  # noqa: E402
+from everturn.adapters._langgraph_changes import Changes, OnConflict  # noqa: E402
+from everturn.adapters._langgraph_log import Point  # noqa: E402
 from everturn.adapters._langgraph_names import (  # noqa: E402
     SEPARATOR,
     Beginnings,
@@ -40,12 +47,13 @@ from everturn.adapters._langgraph_names import (  # noqa: E402
     thread_of,
 )
 from everturn.adapters._langgraph_puts import Put  # noqa: E402
-from everturn.adapters._langgraph_threads import Found, OnConflict, Threads, unreadable  # noqa: E402
+from everturn.adapters._langgraph_reader import Reader  # noqa: E402
+from everturn.adapters._langgraph_reads import Reads  # noqa: E402
+from everturn.adapters._langgraph_upkeep import Upkeep  # noqa: E402
 from everturn.adapters._langgraph_values import Name, Values  # noqa: E402
 from everturn.adapters._langgraph_views import Shelf  # noqa: E402
 from everturn.adapters._values import Unfaithful  # noqa: E402
 
-OWN = ("versions", "seen", "meta", "refs")  # of a stored checkpoint; the rest of its state is as it was put
 REPLAYING = "__pregel_replay_state"  # LangGraph's word that a subgraph goes back with its parent
 
 
@@ -80,7 +88,10 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     def _use(self, values: Values) -> None:
         self._values = values
         self.serde = values.serde
-        self._threads = Threads(self._call, values, self._shelf, WRITES_IDX_MAP)
+        self._reader = Reader(self._call, values, self._shelf)
+        self._reads = Reads(self._reader, values, self._shelf, WRITES_IDX_MAP)
+        self._changes = Changes(self._call, self._reader, values, self._shelf)
+        self._upkeep = Upkeep(self._call, self._reader, self._shelf)
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         return await self._faces.call(name, *args, **kwargs)
@@ -110,42 +121,12 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     async def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, namespace, checkpoint = address(config)
         session_id = session_of(thread, namespace)
-        found = await self._threads.get(thread, session_id, checkpoint)
+        found = await self._reads.get(thread, session_id, checkpoint)
         if found is None:
             if checkpoint is None:
                 self._beginnings.seen(session_id)
             return None
-        return self._tuple(thread, namespace, found)
-
-    def _tuple(self, thread: str, namespace: str, found: Found) -> CheckpointTuple:
-        point = found.point
-        rest = {name: self._decoded(thread, point, name, node) for name, node in point.state.items() if name not in OWN}
-        checkpoint = {
-            "ts": point.ts,
-            "id": point.id,
-            "channel_values": found.values,
-            "channel_versions": dict(point.versions),
-            "versions_seen": {node: dict(seen) for node, seen in point.state["seen"].items()},
-            "updated_channels": point.updated,
-            **rest,
-        }
-        return CheckpointTuple(
-            config_of(thread, namespace, point.id, found.head),
-            checkpoint,  # type: ignore[arg-type]  # a TypedDict, with whatever else was put
-            self._metadata(thread, point),
-            config_of(thread, namespace, point.parent, found.head) if point.parent else None,
-            [(write.task, write.channel, write.value) for write in found.writes],
-        )
-
-    def _metadata(self, thread: str, point: Point) -> CheckpointMetadata:
-        metadata: CheckpointMetadata = self._decoded(thread, point, "metadata", point.state["meta"])
-        return metadata
-
-    def _decoded(self, thread: str, point: Point, name: str, node: Any) -> Any:
-        try:
-            return self._values.decode(node)
-        except Unfaithful as exc:
-            raise unreadable(thread, point.id, name, exc) from exc
+        return self._reads.as_tuple(thread, namespace, found)
 
     async def alist(
         self,
@@ -193,13 +174,13 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             def is_wanted(point: Point, thread: str = thread) -> bool:
                 if checkpoint not in (None, point.id) or (earlier is not None and point.id >= earlier):
                     return False
-                metadata = self._metadata(thread, point) if wanted else {}
+                metadata = self._reads.metadata(thread, point) if wanted else {}
                 return all(metadata.get(name) == value for name, value in (wanted or {}).items())
 
-            async for found in self._threads.walk(thread, session_id, is_wanted, left):
+            async for found in self._reads.walk(thread, session_id, is_wanted, left):
                 if left is not None:
                     left -= 1
-                yield self._tuple(thread, namespace, found)
+                yield self._reads.as_tuple(thread, namespace, found)
 
     async def _sessions(self, config: RunnableConfig | None) -> AsyncIterator[tuple[str, str, str]]:
         """Thread, namespace and session id of all that a config may mean."""
@@ -210,7 +191,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             return
         if thread is not None:
             yield thread, "", session_of(thread, "")
-        async for session in self._threads.sessions("" if thread is None else session_of(thread, "") + SEPARATOR):
+        async for session in self._reader.sessions("" if thread is None else session_of(thread, "") + SEPARATOR):
             yield *thread_of(session.session_id), session.session_id
 
     async def aget_delta_channel_history(
@@ -229,7 +210,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         if not channels:
             return {}
         thread, namespace, checkpoint = address(config)
-        traces = await self._threads.history(thread, session_of(thread, namespace), checkpoint, channels)
+        traces = await self._reads.history(thread, session_of(thread, namespace), checkpoint, channels)
         histories: dict[str, DeltaChannelHistory] = {}
         for channel in channels:
             trace = traces.get(channel)
@@ -289,7 +270,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             meta,
             new_versions,
         )
-        await self._threads.put(put, self.on_conflict)
+        await self._changes.put(put, self.on_conflict)
         return config_of(thread, namespace, put.id, put.id)
 
     def _begins(self, config: RunnableConfig, session_id: str) -> bool:
@@ -319,83 +300,44 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             raise InvalidInput("writes belong to a checkpoint: name its checkpoint_id", path="config.configurable")
         if writes:
             session_id = session_of(thread, namespace)
-            await self._threads.put_writes(thread, session_id, checkpoint, task_id, task_path, writes)
+            await self._changes.put_writes(thread, session_id, checkpoint, task_id, task_path, writes)
 
     # --- deletions and copies ----------------------------------------------------------------------------------------
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Erase a thread: its subgraphs, then itself. An absent one is no error."""
-        await self._faces.run(self._delete_thread(thread_id))
+        await self._faces.run(self._upkeep.delete_thread(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
         """See `adelete_thread`."""
-        self._faces.drive(self._delete_thread(thread_id))
-
-    async def _delete_thread(self, thread_id: str) -> None:
-        await self._threads.erase([*await self._subgraphs(thread_id), session_of(thread_id, "")])
-
-    async def _subgraphs(self, thread_id: str) -> Sequence[str]:
-        prefix = session_of(thread_id, "") + SEPARATOR
-        return [session.session_id async for session in self._threads.sessions(prefix)]
+        self._faces.drive(self._upkeep.delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, their writes and what was said only in them: in one step for each session."""
-        await self._faces.run(self._delete_for_runs(run_ids))
+        await self._faces.run(self._upkeep.delete_for_runs(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See `adelete_for_runs`."""
-        self._faces.drive(self._delete_for_runs(run_ids))
-
-    async def _delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        unwanted = frozenset(map(str, run_ids))
-        if not unwanted:
-            return
-        for session_id in await self._threads.mentioning(sorted(unwanted)):
-            thread, _ = thread_of(session_id)
-            await self._threads.keep_only(session_id, lambda log, thread=thread: _of_other_runs(log, unwanted, thread))  # type: ignore[misc]  # mypy cannot infer the default
+        self._faces.drive(self._upkeep.delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its checkpoints into a new one: its subgraphs, then itself, each in one step.
 
         Raises InvalidInput if the new thread exists. An absent source is no error.
         """
-        await self._faces.run(self._copy_thread(source_thread_id, target_thread_id))
+        await self._faces.run(self._upkeep.copy_thread(source_thread_id, target_thread_id))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See `acopy_thread`."""
-        self._faces.drive(self._copy_thread(source_thread_id, target_thread_id))
-
-    async def _copy_thread(self, source: str, target: str) -> None:
-        target_session = session_of(target, "")
-        try:
-            await self._call("info", target_session)
-        except SessionNotFound:
-            await self._threads.erase(await self._subgraphs(target))  # what an interrupted copy left
-        else:
-            raise InvalidInput(f"thread {target!r} exists already; copy into a new one", path="target_thread_id")
-        for session_id in [*await self._subgraphs(source), session_of(source, "")]:
-            try:
-                await self._threads.copy(session_id, session_of(target, thread_of(session_id)[1]))
-            except SessionNotFound:
-                pass
+        self._faces.drive(self._upkeep.copy_thread(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all checkpoints but the latest of each namespace (and those it is rebuilt from), or "delete" all."""
-        await self._faces.run(self._prune(thread_ids, strategy))
+        await self._faces.run(self._upkeep.prune(thread_ids, strategy))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See `aprune`."""
-        self._faces.drive(self._prune(thread_ids, strategy))
-
-    async def _prune(self, thread_ids: Sequence[str], strategy: str) -> None:
-        if strategy not in ("keep_latest", "delete"):
-            raise InvalidInput(f"is 'keep_latest' or 'delete', not {strategy!r}", path="strategy")
-        for thread_id in thread_ids:
-            if strategy == "delete":
-                await self._delete_thread(thread_id)
-                continue
-            for session_id in [*await self._subgraphs(thread_id), session_of(thread_id, "")]:
-                await self._threads.keep_only(session_id, _latest)
+        self._faces.drive(self._upkeep.prune(thread_ids, strategy))
 
 
 def to_langchain(history: Iterable[ChatMessage]) -> Sequence[BaseMessage]:
@@ -410,43 +352,6 @@ def to_langchain(history: Iterable[ChatMessage]) -> Sequence[BaseMessage]:
 
 async def _next(tuples: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:
     return await anext(tuples, None)
-
-
-# --- which checkpoints -----------------------------------------------------------------------------------------------
-
-
-def _latest(log: Log) -> frozenset[str] | None:
-    if log.latest is None:
-        return None
-    keep = {log.latest.id, *(point.id for point in _rebuilt_from(log, log.latest))}
-    return None if keep == log.seqs.keys() else frozenset(keep)
-
-
-def _of_other_runs(log: Log, unwanted: frozenset[str], thread: str) -> frozenset[str] | None:
-    points = [log.point(seq) for seq in log.seqs.values()]
-    gone = {point.id for point in points if point.state["meta"].get("run_id") in unwanted}
-    if not gone:
-        return None
-    for point in points:
-        if point.id not in gone and (needed := gone & {each.id for each in _rebuilt_from(log, point)}):
-            raise InvalidInput(
-                f"checkpoint {point.id!r} of thread {thread!r} is rebuilt (it has a DeltaChannel) from checkpoint "
-                f"{min(needed)!r} of such a run; delete the thread instead",
-                path="run_ids",
-            )
-    return frozenset(log.seqs.keys() - gone)
-
-
-def _rebuilt_from(log: Log, point: Point) -> list[Point]:
-    """The ancestors whose writes a checkpoint's delta channels are made of."""
-    channels = {*point.state["meta"].get("counters_since_delta_snapshot", {})} - point.refs.keys()
-    needed = []
-    for ancestor in log.ancestors(point) if channels else ():
-        needed.append(ancestor)
-        channels -= ancestor.refs.keys()
-        if not channels:
-            break
-    return needed
 
 
 __all__ = ["EverturnSaver", "session_of", "thread_of", "to_langchain"]

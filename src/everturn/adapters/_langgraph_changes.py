@@ -1,0 +1,186 @@
+"""Changes of LangGraph threads: a checkpoint, or what a task wrote, is appended in one turn or not at all.
+
+Over a blocking store the coroutines never suspend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from everturn import InvalidInput, Receipt, VersionConflict
+from everturn.adapters._langgraph_log import MESSAGES, Point
+from everturn.adapters._langgraph_moves import in_sight, unsaid
+from everturn.adapters._langgraph_puts import INPUT, Composer, Draft, Put, refused, writes_record
+from everturn.adapters._langgraph_reader import TRIES, Call, Reader, Stale, lost
+from everturn.adapters._langgraph_values import Values
+from everturn.adapters._langgraph_views import Awaiting, Contents, Shelf, View
+from everturn.adapters._values import Unfaithful
+
+OnConflict: TypeAlias = Literal["raise", "last_wins"]
+
+
+class Changes:
+    """What an EverturnSaver puts, in terms of sessions."""
+
+    def __init__(self, call: Call, reader: Reader, values: Values, shelf: Shelf) -> None:
+        self._call = call
+        self._reader = reader
+        self._values = values
+        self._shelf = shelf
+
+    async def put(self, put: Put, on_conflict: OnConflict) -> None:
+        """Append a checkpoint in one turn. Raises VersionConflict if the thread has moved on from what the run read."""
+        view = self._shelf.get(put.session_id)
+        is_fresh = view is None
+        if view is None:
+            view = await self._reader.look(put.session_id)
+        misses = 0
+        while True:
+            if not _may_follow(put, view, on_conflict):
+                if is_fresh:
+                    raise _conflict(put, view)
+                view, is_fresh = await self._reader.look(put.session_id), True
+                continue
+            try:
+                draft, receipt, awaiting = await self._append(put, view)
+            except (VersionConflict, Stale) as exc:
+                misses += isinstance(exc, Stale)
+                if misses == TRIES and view.point is not None:
+                    raise lost(put.session_id, view.point.seq) from exc
+                self._shelf.forget(put.session_id)
+                view, is_fresh = await self._reader.look(put.session_id), True
+            except InvalidInput as exc:
+                raise _named(put.thread, put.id, exc) from exc
+            else:
+                self._shelf.put(_view_after(put, draft, receipt, awaiting))
+                return
+
+    async def _append(self, put: Put, view: View) -> tuple[Draft, Receipt, Awaiting]:
+        base = view.point
+        if base is not None and base.id not in (put.parent, put.id):
+            return await self._append_elsewhere(put, view)
+        known = view.contents
+        if base is not None:
+            known = await self._reader.fill(view.session_id, base, known, _changing(put, base))
+        loose = await self._reader.loose(view) if MESSAGES in put.checkpoint["channel_values"] else ()
+        composer = Composer(self._values, put, base, known, first=view.last_seq + 1, directly=True, loose=loose)
+        draft = self._draft(composer, put, view.awaiting)
+        receipt = await self._call("append", put.session_id, draft.entries, expected_version=view.expected)
+        return draft, receipt, view.awaiting
+
+    async def _append_elsewhere(self, put: Put, view: View) -> tuple[Draft, Receipt, Awaiting]:
+        """A fork: what was said since the checkpoint it is put on leaves the history, and nothing else does."""
+        now, log = await self._reader.look_closely(
+            put.session_id, view.point.key if view.point else None, until=lambda log: put.parent in log.seqs
+        )
+        if now.version != view.version or now.life != view.life:
+            raise Stale
+        base = log.point(log.seqs[put.parent]) if put.parent in log.seqs else None
+        known = Contents()
+        if base is not None:
+            base, known = in_sight(base, await self._reader.fill(put.session_id, base, known, base.refs, log))
+        entries, places, after = unsaid(log, base.seq if base else 0)
+        first = view.last_seq + 1 + len(entries)
+        composer = Composer(self._values, put, base, known, first=first, directly=False)
+        awaiting = tuple([(name, places.get(seq, seq), body) for name, seq, body in view.awaiting])
+        draft = self._draft(composer, put, awaiting)
+        together = [*entries, *draft.entries]
+        if after is None:
+            receipt = await self._call("append", put.session_id, together, expected_version=view.expected)
+        else:
+            receipt = await self._call("replace", put.session_id, together, after=after, expected_version=view.expected)
+        return draft, receipt, awaiting
+
+    def _draft(self, composer: Composer, put: Put, awaiting: Awaiting) -> Draft:
+        draft = composer.compose(
+            early=[seq for name, seq, _ in awaiting if name == put.id],
+            awaiting=[(name, seq) for name, seq, _ in awaiting if name != put.id],
+        )
+        if (given := draft.point.values.get(INPUT)) is not None:
+            self._shelf.expect(put.id, given)
+        return draft
+
+    async def put_writes(
+        self, thread: str, session_id: str, checkpoint: str, task: str, path: str, writes: Sequence[tuple[str, Any]]
+    ) -> None:
+        """Append what a task wrote, in one turn, whatever else goes on."""
+        nodes = []
+        for channel, value in writes:
+            try:
+                nodes.append((channel, self._values.encode(value)))
+            except Unfaithful as exc:
+                raise refused(thread, checkpoint, channel, exc) from exc
+        body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(checkpoint))
+        try:
+            receipt: Receipt = await self._call("append", session_id, [record])
+        except InvalidInput as exc:
+            raise _named(thread, checkpoint, exc) from exc
+        seq = receipt.seqs[0]
+
+        def step(known: View) -> View:
+            if known.point is not None and known.point.id == checkpoint:
+                more: dict[str, Any] = {"writes": (*known.writes, (seq, body))}
+            else:
+                more = {"awaiting": (*known.awaiting, (checkpoint, seq, body))}
+            return msgspec.structs.replace(known, version=receipt.version, last_seq=seq, **more)
+
+        self._shelf.follow(receipt, step)
+
+
+def _changing(put: Put, base: Point) -> list[str]:
+    """The channels of the base that will have to be compared: those that grow, and have."""
+    versions = put.checkpoint["channel_versions"]
+    return [
+        channel
+        for channel, ref in base.refs.items()
+        if isinstance(ref, dict)
+        and "n" in ref
+        and (channel in put.new_versions or base.versions.get(channel) != versions.get(channel))
+    ]
+
+
+def _may_follow(put: Put, view: View, on_conflict: OnConflict) -> bool:
+    head = view.point.id if view.point else None
+    if put.parent == head or on_conflict == "last_wins":
+        return True
+    if view.point is not None and put.id == head and put.parent == view.point.parent:
+        return True  # put again
+    if put.parent is None:
+        return not put.begins
+    return head is not None and put.head == head  # nothing has happened since it chose to go back
+
+
+def _view_after(put: Put, draft: Draft, receipt: Receipt, awaiting: Awaiting) -> View:
+    return View(
+        put.session_id,
+        receipt.life,
+        receipt.version,
+        draft.point.seq,
+        draft.point,
+        tuple((seq, body) for name, seq, body in awaiting if name == put.id),
+        tuple(each for each in awaiting if each[0] != put.id),
+        contents=draft.contents,
+    )
+
+
+def _conflict(put: Put, view: View) -> VersionConflict:
+    head = f"stands at checkpoint {view.point.id!r}" if view.point else "has no checkpoint any more"
+    ground = f"on {put.parent!r}" if put.parent else "as its first"
+    return VersionConflict(
+        f"thread {put.thread!r} {head}, and checkpoint {put.id!r} was put {ground}: another run has written to the "
+        "thread meanwhile. Nothing was changed. Read the state again and run again, or let the last writer win: "
+        "EverturnSaver(store, on_conflict='last_wins')",
+        session_id=put.session_id,
+        expected=None,
+        actual=view.version,
+    )
+
+
+def _named(thread: str, checkpoint: str, exc: InvalidInput) -> InvalidInput:
+    """The store's own refusal (too long, too deep), with whose value it was."""
+    if exc.path.startswith("thread "):
+        return exc
+    return InvalidInput(str(exc).partition(": ")[2], path=f"thread {thread!r}, checkpoint {checkpoint!r}, {exc.path}")
