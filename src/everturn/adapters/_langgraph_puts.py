@@ -185,7 +185,7 @@ class Composer:
     def _is_conversation(self, value: Any) -> bool:
         if self._values.opaque or type(value) is not list or not value:
             return False
-        return all(issubclass(kind, BaseMessage) for kind in {*map(type, value)})
+        return all(BaseMessage in kind.__mro__ for kind in {*map(type, value)})  # pydantic's issubclass is slow
 
     def _converse(self, channel: str, messages: list[BaseMessage], old: Ref) -> None:
         is_old = isinstance(old, dict) and "said" in old
