@@ -237,6 +237,10 @@ class Backend(Protocol):
         whatever the effect needs. An absent or expired session has version 0; Append and TakeSnapshot begin a new
         life, Clear and SetFloor find nothing to do, the rest is NO_SESSION. Every APPLIED change adds one to the
         version, refreshes the TTL and is remembered for at least the next 1,024 changes.
+
+        A request with `retry` may overtake the one that it repeats: a network keeps what was sent, and a server works
+        on for a client that has gone. An engine where that can be answers the late one like a retry, and does not
+        apply it; nor does it apply what the retry was refused.
         """
         ...
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Any
+from os import urandom
+from typing import Any, Self
 
+import msgspec
 import pytest
 
-from everturn import InvalidInput, MemoryStoreBackendError, Record, Snapshot, Summary, ToolCall, VersionConflict
+from everturn import InvalidInput, MemoryStoreBackendError, Record, Snapshot, Summary, ToolCall, VersionConflict, codec
+from everturn.backend import Append, ChangeRequest, drive
 from tests.contract.places import Place
 from tests.contract.speech import in_another_process, say, say_each, user, words
 
@@ -298,3 +302,106 @@ def test_a_lost_reply_does_not_make_the_change_happen_twice(store: Any, kind: st
     assert store.info("a").version == (version if kind == "fork" else version + 1)
     if not isinstance(answer, Snapshot):
         assert answer.replayed
+
+
+class Kept:
+    """A network that keeps the first request until its retry was answered; then it arrives after all."""
+
+    def __init__(self, store: Any, name: str = "change") -> None:
+        self._backend = store._engine.backend
+        self._name = name
+        self._real = getattr(self._backend, name)
+        self._kept: list[Any] = []
+        self.arrived: list[Any] = []
+
+    def __enter__(self) -> Self:
+        setattr(self._backend, self._name, self._send)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        delattr(self._backend, self._name)
+
+    async def _send(self, request: Any, deadline: float) -> Any:
+        if not self._kept:
+            self._kept.append(request)
+            raise MemoryStoreBackendError("there was no answer", outcome="unknown", transient=True)
+        answer = await self._real(request, deadline)
+        self.arrived.append(await self._real(self._kept[0], deadline))
+        return answer
+
+
+def _seen(store: Any) -> Any:
+    return store.state("a"), store.changes("a"), store.info("a")
+
+
+@every_change
+@pytest.mark.where(far=True)
+def test_a_request_that_arrives_after_its_retry_is_too_late(store: Any, kind: str) -> None:
+    change = CHANGES[kind](store, _prepared(store))
+    version = store.info("a").version
+    with Kept(store, "fork" if kind == "fork" else "change") as network:
+        answer = change()
+    (late,) = network.arrived
+    assert late.status.value in ("replayed", "exists")
+    assert store.info("a").version == (version if kind == "fork" else version + 1)
+    assert kind == "fork" or late.version == answer.version == version + 1
+    assert store.verify().ok
+
+
+@pytest.mark.where(far=True)
+def test_a_session_that_a_retry_began_is_not_begun_again(store: Any) -> None:
+    with Kept(store) as network:
+        say(store, "a", "first")
+    assert [late.status.value for late in network.arrived] == ["replayed"]
+    assert words(store, "a") == ["first"]
+    assert store.info("a").version == 1
+
+
+@pytest.mark.where(far=True)
+def test_what_a_retry_was_refused_is_not_done_later(store: Any) -> None:
+    """Others came between the retry, which had nothing to clear, and the request that it repeated."""
+    say(store, "a", "1")
+    store.clear("a")
+    network = Kept(store)
+    real = network._real
+
+    async def meanwhile(request: Any, deadline: float) -> Any:
+        if not request.retry:
+            await real(msgspec.structs.replace(others, call=urandom(16)), deadline)
+        return await real(request, deadline)
+
+    others = ChangeRequest("a", Append([codec.encode(user("2"), "m", 1000)], 1), b"", None)
+    network._real = meanwhile
+    with network:
+        store.clear("a")
+    assert [late.status.value for late in network.arrived] == ["unchanged"]
+    assert words(store, "a") == ["2"]
+
+
+@pytest.mark.where(far=True, blocking=True)
+def test_a_late_request_is_known_for_a_thousand_and_twenty_four_changes(store: Any) -> None:
+    """And then the session is as quick as before: nothing is looked for any more."""
+    say(store, "a", "0")
+    network = Kept(store)
+    real = network._real
+    kept: list[Any] = []
+
+    async def remember(request: Any, deadline: float) -> Any:
+        if not request.retry:
+            kept.append(request)
+            return None
+        return await real(request, deadline)
+
+    network._real = remember
+    with network:
+        say(store, "a", "once")
+    for _ in range(1023):
+        say(store, "a", "x")
+    before = _seen(store)
+    late = drive(real(kept[0], time.monotonic() + 60))
+    assert late.status.value == "replayed"
+    assert _seen(store) == before
+    for _ in range(3):
+        say(store, "a", "x")
+    assert store.info("a").version == 1028
+    assert store.verify().ok

@@ -131,6 +131,7 @@ class Place:
     orders_by_change = True  # sessions(order="recent")
     keeps_the_expired = True  # until writers and compact come by; else the engine sees to it
     has_readers = True  # whose transactions may need what was erased
+    far = False  # a network lies between, which may keep a request that was given up
     notices_kinds = True  # that were changed, in reads of a part of a history too
     examples = 60  # how many of its own a test that makes them up may try
 

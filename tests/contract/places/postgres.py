@@ -104,6 +104,7 @@ class PostgresDoor:
 
 class Postgres(Place):
     notices_kinds = False  # as its documentation says
+    far = True
     examples = 15
 
     def __init__(self, *args: Any) -> None:

@@ -1,9 +1,10 @@
 -- Before every change: what the session is, whether the change was made before, whether it is expected.
 -- ARGV: call, life, ttl, key, content, expected version, expected life, the caller's time, and letters: r for a retry,
 -- w if replicas are waited for, t to go by the caller's time. (Else its time is only noted; expiry is by the server's.)
--- Nothing is written here. What the effect needs follows in a file of its own, which ends in `commit` or `refused`.
+-- No more is written here than that a retry was answered. What the effect needs follows in a file of its own, which ends in `commit` or `refused`.
 -- The answer is one line, "status life version first count ...": the server takes far longer to send a table.
-local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at')
+local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at',
+                   'retried')
 local at, letters = ARGV[8], ARGV[9]
 local life, ended = facts[1], false
 
@@ -51,11 +52,28 @@ local function replayed(change)
     .. (others.snapshot or '-') .. ' ' .. change.at .. ' ' .. messages .. (others.label and '\n' .. others.label or '')
 end
 
+local REMEMBERED, PRUNED = 1024, 64
+
+-- Calls that were answered at a second attempt, as "version call...": the first may have been given up and still be on
+-- its way. When it comes, it is too late. Forgotten at that version; no more are kept than changes are remembered.
+local retried = life and facts[9]
+local function with_this_call()
+  local last, calls = string.match(retried or '', '^(%d+) (.*)$')
+  if not last or version > tonumber(last) then calls = '' end
+  return version + REMEMBERED .. ' ' .. string.sub(calls .. ARGV[1], -16 * REMEMBERED)
+end
+
 local keyed = ''
 if life then
-  if has('r') then
+  local late = retried and string.find(retried, ARGV[1], 1, true)
+  if late or has('r') then
     for _, row in ipairs(call('XREVRANGE', CHANGES, '+', '-')) do
       if row[2][4] == ARGV[1] then return replayed(change_in(row)) end
+    end
+    if not has('r') then return refused('unchanged') end  -- its retry was refused, and its caller told so
+    if not late then
+      retried = with_this_call()
+      call('HSET', META, 'retried', retried)
     end
   end
   local used = ARGV[4] ~= '' and call('HGET', META, 'k' .. ARGV[4])
@@ -76,8 +94,6 @@ end
 if (ARGV[6] ~= '' and tonumber(ARGV[6]) ~= version) or (ARGV[7] ~= '-' and ARGV[7] ~= (life or '')) then
   return refused('conflict')
 end
-
-local REMEMBERED, PRUNED = 1024, 64
 
 local function forget_old_changes()
   local last = version - REMEMBERED
@@ -136,7 +152,9 @@ local function commit(kind, after, plan)
     fields[#fields + 1] = name
     fields[#fields + 1] = value
   end
+  if retried and version > tonumber(string.match(retried, '^%d+')) then call('HDEL', META, 'retried') end
   if fresh then
+    if has('r') then set('retried', with_this_call()) end
     set('life', life)
     set('created_at', at)
     -- All in their places from the start: a small hash is a list, and what stands in front is found first.

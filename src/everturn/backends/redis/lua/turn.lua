@@ -1,14 +1,15 @@
 -- By far the most frequent change, without detours: messages, with no key, no condition and no earlier attempt, to a
 -- session that is there and stands at the end of its log. In all other cases what follows this text decides. (Every
--- 64th version too, for it forgets old changes.)
+-- 64th version too, for it forgets old changes; and where a call was made at a second attempt of late.)
 -- ARGV: call, life, ttl, time, bytes of all bodies; then "checksum body" of each message.
 do
   local call = redis.call
-  local facts = call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl', 'expires_at')
+  local facts = call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl', 'expires_at',
+                     'retried')
   local head, hidden, messages, kept = string.match(facts[4] or '', '^(%d+) (%d+ %d+) (%d+)(.*)$')
   local version, size = tonumber(facts[2]), tonumber(facts[5])
   local ttl, clock = facts[6], 0
-  local plain = head and head == facts[3] and version and size and version % 64 ~= 63
+  local plain = head and head == facts[3] and version and size and version % 64 ~= 63 and not facts[8]
   if plain and ttl ~= '' then
     local time, ends = call('TIME'), tonumber(facts[7])
     clock, ttl = time[1] * 1000000 + time[2], tonumber(ttl)

@@ -27,7 +27,11 @@ CREATE TABLE everturn.sessions (
     -- step_v1 of the times: five minutes at a time. An index on the times themselves would make every change write to every
     -- index of the table; one on these lets most changes be heap-only updates. (Not GENERATED: that is a tenth of an append.)
     changed_in  bigint,
-    expires_in  bigint
+    expires_in  bigint,
+    -- Calls that were answered at a second attempt. The first may have been given up and still be on its way, or wait for
+    -- a lock in a connection that nobody holds any more: when it comes, it is too late. Forgotten at a later version.
+    retried       bytea[],
+    retried_until bigint
 ) WITH (fillfactor = 50);  -- every change updates a row here: leave room for its next versions on the same page
 
 -- One live session a name. This index, not a lock, is what makes two workers that begin one session begin the same.

@@ -20,7 +20,7 @@ DECLARE
     c everturn.changes;
     o everturn.outcome_v1;
 BEGIN
-    IF r.retry THEN
+    IF r.retry OR r.call = ANY (s.retried) THEN
         SELECT * INTO c FROM everturn.changes g
          WHERE g.session = s.no AND g.version > s.version - 2048 AND g.call = r.call;
     END IF;
@@ -44,6 +44,12 @@ BEGIN
 END
 $$;
 
+-- The calls that were answered at a second attempt, with this one: those of the last 1,024 changes, and no more than so many.
+CREATE FUNCTION everturn.retried_v1(s everturn.sessions, p_call bytea) RETURNS bytea[] LANGUAGE sql IMMUTABLE AS $$
+    SELECT (array_agg(call ORDER BY place))[greatest(1, count(*) - 1023):]
+      FROM unnest(CASE WHEN s.version <= s.retried_until THEN s.retried END || p_call) WITH ORDINALITY AS c (call, place)
+$$;
+
 -- Apply one change, or say why not. The session's row is locked from the first look to the end of the transaction.
 CREATE FUNCTION everturn.apply_v1(p_namespace text, r everturn.request_v1, p_bodies text[], p_now double precision)
 RETURNS everturn.outcome_v1 LANGUAGE plpgsql AS $$
@@ -55,6 +61,7 @@ DECLARE
     at    double precision;
     first bigint;
     size  bigint;
+    late  boolean;  -- the first attempt of a call whose second was answered
 BEGIN
     LOOP
         SELECT * INTO s FROM everturn.sessions n
@@ -65,13 +72,16 @@ BEGIN
             s := NULL;
         END IF;
         at := greatest(at, s.changed_at);  -- a clock that was set back does not make a session younger
-        IF s.no IS NOT NULL AND (r.retry OR r.key IS NOT NULL) THEN
+        late := r.call = ANY (s.retried) AND NOT coalesce(r.retry, false);
+        IF s.no IS NOT NULL AND (r.retry OR late OR r.key IS NOT NULL) THEN
             o := everturn.recall_v1(s, r);
             IF o.status IS NOT NULL THEN
                 RETURN o;
             END IF;
         END IF;
-        IF coalesce(s.version, 0) <> r.expected_version OR coalesce(s.life, '') <> r.expected_life THEN
+        IF late THEN
+            p.refusal := 'unchanged';  -- its retry was refused, and its caller told so
+        ELSIF coalesce(s.version, 0) <> r.expected_version OR coalesce(s.life, '') <> r.expected_life THEN
             p.refusal := 'conflict';
         ELSE
             p := everturn.plan_v1(s, r);
@@ -83,6 +93,10 @@ BEGIN
             o.first_seq := 0;
             o.count := 0;
             o.detail := coalesce(s.dimension, 0);
+            IF r.retry THEN
+                UPDATE everturn.sessions SET retried = everturn.retried_v1(s, r.call), retried_until = s.version + 1024
+                 WHERE no = s.no;
+            END IF;
             RETURN o;
         END IF;
         EXIT WHEN s.no IS NOT NULL;
@@ -112,11 +126,18 @@ BEGIN
         s.ttl := r.seconds;
     END IF;
     s.changed_at := at;
+    IF r.retry THEN
+        s.retried := everturn.retried_v1(s, r.call);
+        s.retried_until := s.version + 1024;
+    ELSIF s.version > s.retried_until THEN
+        s.retried := NULL;
+    END IF;
     UPDATE everturn.sessions
        SET version = s.version, last_seq = s.last_seq, head = s.head, cleared = s.cleared, floor = s.floor,
            kept = s.kept, messages = s.messages, bytes = s.bytes + size, dimension = s.dimension,
            ttl = s.ttl, expires_at = at + s.ttl, changed_at = at,
-           changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + s.ttl)
+           changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + s.ttl),
+           retried = s.retried, retried_until = s.retried_until
      WHERE no = s.no;
     IF r.entries > 0 THEN
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
@@ -168,7 +189,8 @@ END
 $$;
 
 -- The change that nearly all are, with nothing to look up first: append one turn of messages, without a key or an
--- expectation. Where the session is not there, has expired, or its head was moved, it is a change like any other.
+-- expectation. Where the session is not there, has expired, its head was moved, or a call was made at a second attempt of
+-- late, it is a change like any other.
 -- Returns outcome_v1 as text: one value is quicker to plan and to read than a row.
 CREATE FUNCTION everturn.append_v1(
     p_namespace text, p_session_id text, p_call bytea, p_ttl double precision, p_bodies text[], p_checksums text,
@@ -188,7 +210,7 @@ BEGIN
            changed_in = everturn.step_v1(greatest(at, t.changed_at)),
            expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
      WHERE t.namespace = p_namespace AND t.session_id = p_session_id AND NOT t.ended AND t.head = t.last_seq
-       AND NOT everturn.is_over_v1(t.expires_at, at)
+       AND t.retried IS NULL AND NOT everturn.is_over_v1(t.expires_at, at)
     RETURNING t.no, t.life, t.version, t.head, t.cleared, t.floor, t.kept, t.messages, t.changed_at INTO s;
     IF NOT FOUND THEN
         r.session_id := p_session_id;
@@ -249,7 +271,7 @@ BEGIN
                changed_in = everturn.step_v1(greatest(at, t.changed_at)),
                expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
           FROM asked a
-         WHERE t.no = a.no AND t.head = t.last_seq AND NOT everturn.is_over_v1(t.expires_at, at)
+         WHERE t.no = a.no AND t.head = t.last_seq AND t.retried IS NULL AND NOT everturn.is_over_v1(t.expires_at, at)
         RETURNING a.place, a.call, a.count, t.head - a.count + 1 AS first, t.*
     ), turns AS (
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
