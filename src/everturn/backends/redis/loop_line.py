@@ -31,7 +31,9 @@ class LoopLine(Protocol):
 
 def over(connection: Any) -> LoopLine:
     """A line over a connection of our own that has just been made."""
-    return OwnLine(connection) if wire.reply_reader else LentLine(connection)
+    # redis-py has no door to its transport. Should it hide it elsewhere one day, it talks for us again.
+    transport = getattr(getattr(connection, "_writer", None), "transport", None)
+    return OwnLine(connection, transport) if wire.reply_reader and transport else LentLine(connection)
 
 
 class LentLine:
@@ -60,10 +62,10 @@ class LentLine:
 class OwnLine(asyncio.Protocol):
     """By what the transport hands over, and hiredis."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, transport: asyncio.WriteTransport) -> None:
         self.connection = connection
         self.is_lost = False
-        self._transport: asyncio.WriteTransport = connection._writer.transport  # noqa: SLF001 - redis-py has no door to it
+        self._transport = transport
         self._streams = self._transport.get_protocol()
         self._transport.set_protocol(self)
         self._reader: Any = wire.reply_reader() if wire.reply_reader else None
