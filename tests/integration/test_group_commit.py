@@ -344,6 +344,7 @@ def test_a_task_whose_time_is_up_in_the_queue_has_written_nothing(path: Path, di
 
 def interrupt_me(when: Callable[[], bool], what: str) -> threading.Thread:
     """Send this process Ctrl-C when the condition holds."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell runs in the background ignores it
 
     def interrupt() -> None:
         eventually(when, what)
