@@ -214,6 +214,8 @@ class Simulation:
             if doing.f == "trim" and self._plan.plans_trims:
                 trim = self._memory.plan_trim(doing.limit or 0)
                 yield True
+            if outcome == "ok" and doing.f == "rollback" and doing.name not in self._memory.snapshots:
+                outcome = "fail"  # somebody has erased it meanwhile
             if outcome == "ok" or (outcome in {"info", "kill"} and self._chance.random() < 0.5):
                 seen, changed = self._effect(doing, trim), True
                 yield True
