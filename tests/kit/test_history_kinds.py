@@ -297,6 +297,15 @@ def test_a_trim_may_be_planned_a_moment_before_it_hides() -> None:
     assert kinds(*beside, read((8, 9), "a b c"), append((10, 11), "d"), read((21, 22), "b c d")) == {}
 
 
+def test_a_trim_may_have_counted_what_was_appended_beside_a_replace_and_never_seen() -> None:
+    """`x y` came after the replace: with it `r` no longer fits beside `c`."""
+    erased = append((4, 16), "a b"), snapshot((13, 24)), call("e", "erase", (16, 38)), append((18, 25), "d e f")
+    replaced = call("w", "replace", (47, 56), "r")
+    trimmed = append((59, 73), "c"), trim((65, 70), 2), read((68, 89), "c")
+    assert kinds(*erased, append((32, 61), "x y", "v"), replaced, *trimmed) == {}
+    assert kinds(*erased, append((32, 46), "x y", "v"), replaced, *trimmed) == {"lost": 1}
+
+
 def test_resurrected_after_a_trim() -> None:
     appends = append((1, 2), "a"), append((3, 4), "b")
     assert kinds(*appends, trim((5, 6), 1), read((7, 8), "b"), read((9, 10), "a b")) == {"resurrected": 1}

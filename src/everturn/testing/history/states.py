@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import accumulate
+from itertools import accumulate, combinations
 from typing import NamedTuple, TypeAlias
 
 from everturn.testing.history.calls import NEVER, Call, Unit
@@ -85,17 +85,21 @@ class State(NamedTuple):
 Snapshots: TypeAlias = frozenset[tuple[str, State]]
 
 
+# Appends of unseen units under way, with the lowest place each can be given.
+Waiting: TypeAlias = frozenset[tuple[Call, int]]
+
+
 class Config(NamedTuple):
     """One possible present: a state, the snapshots, and which of the calls under way have already taken effect.
 
-    `waiting` are the appends of unseen units under way that have not, with the lowest place each can be given. Units
-    that no read ever saw only spoil reads: it is best to let them wait until all is wiped, or until their call ends.
+    `waiting` are the appends of unseen units that have not. Units that no read ever saw only spoil reads: it is best
+    to let them wait until all is wiped, or until their call ends.
     """
 
     state: State
     snapshots: Snapshots = frozenset()
     done: frozenset[Call] = frozenset()
-    waiting: frozenset[tuple[Call, int]] = frozenset()
+    waiting: Waiting = frozenset()
 
 
 WILD = Unit((), None, 0, NEVER, failed=False)  # type: ignore[arg-type]  # nobody wrote it
@@ -179,25 +183,36 @@ class Model:
                 return self._trimmed(config, call)
             case "snapshot":
                 return [Config(state, self._keep(snapshots, call.snapshot or "", state), done, waiting)]
-        # What follows wipes everything, so the units that wait are best placed right before.
-        done |= {call for call, _ in waiting}
+        return [
+            Config(after, kept, done | {call for call, _ in gone}, _behind(after, waiting - gone))
+            for after, kept in self._wiped(state, snapshots, call)
+            for gone in self._wiped_with(waiting)
+        ]
+
+    def _wiped(self, state: State, snapshots: Snapshots, call: Call) -> list[tuple[State, Snapshots]]:
+        """What a call leaves that wipes everything: the states, each with the snapshots."""
         match call.f:
             case "clear":
                 depth = state.node.depth
-                return [Config(State(state.node, depth, depth), snapshots, done)]
+                return [(State(state.node, depth, depth), snapshots)]
             case "rollback":
-                return [Config(*kept, done) for kept in self.kept(snapshots, call.snapshot or "")]
+                return self.kept(snapshots, call.snapshot or "")
             case "replace":
                 unit, empty = self.unit_of.get(call), State(self.root)
                 if unit is not None and unit in self.unseen:
-                    return [Config(self._spoil(empty, call, 0), snapshots, done)]
-                return [
-                    Config(after, snapshots, done) for after in ([empty] if unit is None else self._append(empty, unit))
-                ]
+                    return [(self._spoil(empty, call, 0), snapshots)]
+                return [(after, snapshots) for after in ([empty] if unit is None else self._append(empty, unit))]
             case "erase":
-                return [Config(State(self.root), frozenset(), done)]
+                return [(State(self.root), frozenset())]
             case _:
-                return [Config(self._wild(), snapshots, done)]
+                return [(self._wild(), snapshots)]
+
+    def _wiped_with(self, waiting: Waiting) -> Iterable[Waiting]:
+        """Which of the units that wait came before all is wiped: best all of them, but for a trim that counted some."""
+        if not waiting or not self._trims:
+            return [waiting]
+        in_order = sorted(waiting, key=lambda waits: waits[0].begin)
+        return [frozenset(some) for count in range(len(in_order) + 1) for some in combinations(in_order, count)]
 
     def _spoil(self, state: State, call: Call, place: int) -> State:
         unit = self.unit_of[call]
@@ -267,6 +282,11 @@ class Model:
         if not lo <= floor <= hi or not node.shows(floor, units):
             return None
         return state if lo == hi else State(node, floor, floor)
+
+
+def _behind(state: State, waiting: Waiting) -> Waiting:
+    """What still waits stands, if it does, after all that a state has."""
+    return frozenset((call, state.node.depth) for call, _ in waiting)
 
 
 def after_trim(state: State, call: Call, doubt: int) -> State:
