@@ -1,5 +1,5 @@
--- Version 1 of the stored form. docs/storage-postgres.md explains it; it is a contract, so it only ever changes by a new
--- folder beside this one. `everturn.` stands for the schema the store was opened with.
+-- Version 1 of the stored form. docs/storage-postgres.md explains it; from the first release on it is a contract, and only
+-- ever changes by a new folder beside this one. `everturn.` stands for the schema the store was opened with.
 --
 -- Every table but `sessions` is keyed by (session number, seq or version): the rows of a session stand together, and the
 -- tables can be partitioned by `session`. There are no foreign keys: they would lock the session's row once more.
