@@ -22,6 +22,7 @@ from everturn.testing.servers import wait_until
 TURN = 2  # messages
 FACES = ["threads", "tasks"]
 REST = 0.02  # seconds after an error: who is told that the server is gone need not ask a thousand times
+SILENCES = 12  # one in five finds no change on its way, where all share one connection
 GIVES_UP = 60.0  # seconds after which a writer no longer believes that its change can be made
 
 
@@ -45,9 +46,26 @@ class Ledger:
         wanted = self.count + more
         self._wait(lambda: self.count >= wanted, "the writers went on")
 
-    def trouble(self, count: int) -> None:
-        """Return when so many errors have been raised."""
-        self._wait(lambda: len(self.errors) >= count, "the writers had errors")
+    def trouble(self, more: int) -> None:
+        """Return when so many more errors have been raised."""
+        wanted = len(self.errors) + more
+        self._wait(lambda: len(self.errors) >= wanted, "the writers had errors")
+
+    def hang(self, hang: Callable[[], object], resume: Callable[[], object], more: int) -> None:
+        """Have the server say nothing until so many more errors have been raised, with a change on its way.
+
+        At the moment that it falls silent all writers may just be reading or connecting; then it does so again.
+        """
+        for _ in range(SILENCES):
+            self.progress(60)
+            hang()
+            self.trouble(more)
+            resume()
+            if any(error.outcome == "unknown" for error in self.errors):
+                break
+        else:
+            raise AssertionError("no change was ever in doubt")
+        self.progress(60)
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         wait_until(lambda: condition() or bool(self.failures), what, GIVES_UP)

@@ -90,12 +90,7 @@ def test_a_server_that_hangs_leaves_one_copy_of_everything(face: str, pausable: 
     """Longer than the time-out, with writers under way: an error that tells, then one copy of each."""
     ledger = Ledger()
     with Writers(face, pausable.url, ledger, turns, every_kind, count=6, timeout=0.8):
-        ledger.progress(60)
-        pausable.pause()
-        ledger.trouble(12)
-        assert "unknown" in {error.outcome for error in ledger.errors}
-        pausable.resume()
-        ledger.progress(60)
+        ledger.hang(pausable.pause, pausable.resume, 12)
     wait_until(lambda: not lingering(pausable), "what was sent is carried out", 20)
     checked(ledger, pausable.url)
 
@@ -278,3 +273,18 @@ def test_a_server_that_is_gone_is_not_written(server: PostgresServer, schema: st
         with pytest.raises(MemoryStoreBackendError, match="cannot be reached") as caught:
             store.add_messages("a", turn("2"))
         assert caught.value.outcome == "not_written"
+
+
+def test_changes_that_fail_together_each_say_so_once(server: PostgresServer, schema: str) -> None:
+    async def main() -> None:
+        with FaultProxy(server.url) as proxy:
+            async with await everturn.open_async(f"{proxy.url}?schema={schema}", timeout=0.5) as store:
+                proxy.refuse()
+                proxy.cut()
+                await asyncio.sleep(0.05)  # as above
+                changes = [store.add_messages(f"s{number}", turn("1")) for number in range(5)]
+                errors = await asyncio.gather(*changes, return_exceptions=True)
+                assert {str(error).count("[not_written]") for error in errors} == {1}
+                assert len({id(error) for error in errors}) == len(errors)
+
+    asyncio.run(main())

@@ -133,12 +133,7 @@ def test_every_reply_held_back_is_unknown_and_the_retry_finds_one(server: Valkey
     ledger = Ledger()
     with FaultProxy(server.url) as proxy:
         with Writers(face, proxy.url, ledger, turns, every_kind, count=6, timeout=0.5):
-            ledger.progress(50)
-            proxy.delay(float("inf"))
-            ledger.trouble(24)
-            proxy.restore()
-            ledger.progress(50)
-        assert "unknown" in {error.outcome for error in ledger.errors}
+            ledger.hang(lambda: proxy.delay(float("inf")), proxy.restore, 24)
     checked(ledger, server)
 
 
@@ -175,12 +170,7 @@ def test_a_server_that_hangs_leaves_one_copy_of_everything(own: ValkeyServer, fa
     """Longer than the time-out, with writers under way: an error that tells, then one copy of each."""
     ledger = Ledger()
     with Writers(face, own.url, ledger, turns, every_kind, count=6, timeout=0.5):
-        ledger.progress(60)
-        HANGS[how](own)
-        ledger.trouble(24)
-        assert "unknown" in {error.outcome for error in ledger.errors}
-        own.resume()
-        ledger.progress(60)
+        ledger.hang(lambda: HANGS[how](own), own.resume, 24)
     checked(ledger, own)
 
 

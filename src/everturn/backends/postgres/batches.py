@@ -173,7 +173,7 @@ class Batches:
     def _fail(self, batch: list[_Waiting], error: Exception) -> None:
         for waiting in batch:
             if isinstance(error, MemoryStoreBackendError):  # each gets its own: whoever catches it may write on it
-                error = MemoryStoreBackendError(str(error), outcome=error.outcome, transient=error.transient)
+                error = MemoryStoreBackendError(*error.args, outcome=error.outcome, transient=error.transient)
             waiting.fail(error)
 
     async def close(self) -> None:
