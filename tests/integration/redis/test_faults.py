@@ -131,9 +131,8 @@ def test_a_reply_that_never_comes_makes_no_second_change(server: ValkeyServer, k
 @pytest.mark.parametrize("face", FACES)
 def test_every_reply_held_back_is_unknown_and_the_retry_finds_one(server: ValkeyServer, face: str) -> None:
     ledger = Ledger()
-    with FaultProxy(server.url) as proxy:
-        with Writers(face, proxy.url, ledger, turns, every_kind, count=6, timeout=0.5):
-            ledger.hang(lambda: proxy.delay(float("inf")), proxy.restore, 24)
+    with FaultProxy(server.url) as proxy, Writers(face, proxy.url, ledger, turns, every_kind, count=6, timeout=0.5):
+        ledger.hang(lambda: proxy.delay(float("inf")), proxy.restore, 24)
     checked(ledger, server)
 
 
