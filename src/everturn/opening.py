@@ -1,6 +1,6 @@
 """Opens stores: a URL and options to an engine's backend, by way of the entry-point group `everturn.backends`.
 
-It knows no engine; which there are is decided by what is installed.
+Of an engine it knows the scheme and nothing else; which there are beside ours is decided by what is installed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from importlib import import_module
+from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from everturn.aio import AsyncMemoryStore
@@ -18,10 +20,17 @@ from everturn.engine import Settings
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 from everturn.store import MemoryStore
 
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
 GROUP = "everturn.backends"
+OURS = {
+    "sqlite": "everturn.backends.sqlite",
+    "redis": "everturn.backends.redis",
+    "rediss": "everturn.backends.redis",
+    "redis+cluster": "everturn.backends.redis",
+    "redis+sentinel": "everturn.backends.redis",
+    "postgresql": "everturn.backends.postgres",
+    "postgres": "everturn.backends.postgres",
+}
+"""As pyproject.toml registers them. Known here too: to look through all that is installed takes a process 50 ms."""
 LONGEST = 10**11  # seconds: three thousand years
 
 
@@ -52,9 +61,9 @@ def from_client(client: Any, **options: Any) -> Any:
     client stays yours: closing the store leaves it open. Options as for `open`. Raises InvalidInput for what no engine
     takes.
     """
-    for entry_point in _entry_points().values():
+    for load in _every():
         try:
-            engine: Any = entry_point.load()
+            engine: Any = load()
         except ImportError:
             continue  # its driver is not installed, so this is not its client
         adopts = getattr(engine, "adopts", None)
@@ -74,7 +83,7 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
     if not isinstance(url, str):
         raise InvalidInput(f"must be a string, not {type(url).__name__}", path="url")
     scheme, colon, _ = url.partition("://")
-    known = _entry_points()
+    known = _ours if scheme in _ours else {**_installed(), **_ours}
     if not colon or scheme not in known:
         raise InvalidInput(
             f"{url!r} does not begin with a scheme there is an engine for: "
@@ -88,37 +97,47 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
     return engine, address, settings, own
 
 
-_known_engines: dict[str, EntryPoint] = {}  # looking for them takes longer than opening a file
+_Load: TypeAlias = Callable[[], Any]
+_ours: dict[str, _Load] = {scheme: partial(import_module, name) for scheme, name in OURS.items()}
+_known_installed: dict[str, _Load] = {}
 
 
-def _entry_points() -> dict[str, EntryPoint]:
-    # 30 ms to import, which a program that only handles messages need not pay.
+def _installed() -> dict[str, _Load]:
+    """All engines that are installed, ours among them."""
     from importlib.metadata import MetadataPathFinder, entry_points
 
-    if not _known_engines:
+    if not _known_installed:
         try:
-            _known_engines.update((entry_point.name, entry_point) for entry_point in entry_points(group=GROUP))
+            _known_installed.update((found.name, found.load) for found in entry_points(group=GROUP))
         except OSError as exc:
-            raise _no_list(exc) from exc
-        if not _known_engines:  # ours are always there: so they could not be read, and the reader remembers none
+            raise _unread("the list of installed engines", exc) from exc
+        if not _known_installed:  # ours are always there: so they could not be read, and the reader remembers none
             MetadataPathFinder().invalidate_caches()
-            raise _no_list("it came out empty")
-    return _known_engines
+            raise _unread("the list of installed engines", "it came out empty")
+    return _known_installed
 
 
-def _no_list(why: object) -> MemoryStoreBackendError:
+def _every() -> Iterator[_Load]:
+    """Ours, then the others, which are only looked for by who gets so far."""
+    yield from _ours.values()
+    yield from (load for scheme, load in _installed().items() if scheme not in _ours)
+
+
+def _unread(what: str, why: object) -> MemoryStoreBackendError:
     return MemoryStoreBackendError(
-        f"the list of installed engines could not be read ({why}); are there open files left?",
-        outcome="not_written",
+        f"{what} could not be read ({why}); are there open files left?", outcome="not_written"
     )
 
 
-def _load(scheme: str, entry_point: EntryPoint) -> Opener:
+def _load(scheme: str, load: _Load) -> Opener:
     with _drivers(scheme):
-        engine: Opener = entry_point.load()
-        load_driver = getattr(engine, "load_driver", None)
-        if load_driver:  # now, since no time-out has begun: a first import may take longer than one
-            load_driver()
+        try:
+            engine: Opener = load()
+            load_driver = getattr(engine, "load_driver", None)
+            if load_driver:  # now, since no time-out has begun: a first import may take longer than one
+                load_driver()
+        except OSError as exc:
+            raise _unread(f"the engine of {scheme}://", exc) from exc
     return engine
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 import everturn
+from everturn import opening
 from tests.contract.speech import in_another_process
 
 ROOT = Path(everturn.__file__).parent
@@ -111,3 +113,19 @@ def test_opening_a_sqlite_store_imports_no_other_driver() -> None:
         print(*(name for name in argv if name in sys.modules))
     """
     assert in_another_process(script, "redis", "psycopg", "numpy", "pydantic").split() == []
+
+
+def test_our_engines_are_those_that_are_registered() -> None:
+    registered = entry_points(group=opening.GROUP)
+    assert {found.name: found.value for found in registered if within(found.value, "everturn")} == opening.OURS
+
+
+def test_opening_a_file_looks_through_nothing_that_is_installed(tmp_path: Path) -> None:
+    """It took longer than opening the file, in every process."""
+    everturn.open(f"sqlite:///{tmp_path}/memory.db").close()
+    script = """
+        import everturn
+        everturn.open(f"sqlite:///{argv[0]}/memory.db").close()
+        print("importlib.metadata" in sys.modules)
+    """
+    assert in_another_process(script, tmp_path) == "False\n"

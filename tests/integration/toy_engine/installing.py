@@ -32,11 +32,11 @@ def install(site: Path) -> Path:
 def installed(site: Path) -> Iterator[None]:
     """Have the toy in this process too. (A process looks for engines once; those that start with it need no more.)"""
     sys.path.append(str(install(site)))
-    opening._known_engines.clear()
+    opening._known_installed.clear()
     invalidate_caches()
     try:
         yield
     finally:
         sys.path.remove(str(site))
-        opening._known_engines.clear()
+        opening._known_installed.clear()
         invalidate_caches()

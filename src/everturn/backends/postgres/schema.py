@@ -6,8 +6,6 @@ transaction, under a lock that lasts as long as it.
 
 from __future__ import annotations
 
-from importlib.metadata import version as package_version
-
 import msgspec
 
 from everturn.backends.postgres import statements
@@ -61,6 +59,8 @@ async def _found(port: Port, schema: str, deadline: float) -> _Found:
 
 
 def _scripts(schema: str, found: _Found, current: int) -> list[Call]:
+    from importlib.metadata import version as package_version  # 30 ms, for what a schema needs once
+
     calls = statements.load("schema.sql", schema)
     scripts = [Call(calls["lock"], (_LOCK, schema))]
     if not found.exists:

@@ -6,7 +6,6 @@ Each migration is a file schema/NNN.sql; it and its record commit together, and 
 from __future__ import annotations
 
 import time
-from importlib.metadata import version as package_version
 from importlib.resources import files
 
 import apsw
@@ -29,6 +28,8 @@ def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
     """
     if _found(db, path, current) == current:
         return
+    from importlib.metadata import version as package_version  # 30 ms, for what a file needs once
+
     db.execute("BEGIN IMMEDIATE")
     try:
         found = _found(db, path, current)  # again: another process may have been faster
