@@ -27,7 +27,12 @@ def check(
     target: Annotated[
         str | None, typer.Argument(metavar="TARGET", help="A store URL, or package.module:factory.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The least of every clause: about 10 seconds.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick", help="The least of every clause: about 10 seconds; with a server to start and fail, 15 to 25."
+        ),
+    ] = False,
     budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="What the run may take; 60 is usual.")] = None,
     seed: Annotated[int | None, typer.Option(help="Fixes inputs, plan, pause and kill points.")] = None,
     stop_at_first: Annotated[bool, typer.Option("-x", help="Stop at the first broken clause.")] = False,

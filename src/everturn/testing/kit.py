@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, NoReturn, TypeVar
 
 from everturn.testing.clauses import Broken, Clause, StoreRaised, Untested, said
+from everturn.testing.common import Staff
 from everturn.testing.dialects import Said, Seen
 from everturn.testing.history import judge, load
 from everturn.testing.orders import (
@@ -146,6 +147,7 @@ class Kit:
         self._instances: list[Instance] = []
         self._places: list[Path] = []
         self._workers: list[WorkerProcess] = []
+        self._borrowed: list[Staff] = []
 
     def offers(self, what: str) -> bool:
         """Whether the target offers an operation or option."""
@@ -211,6 +213,26 @@ class Kit:
         opened = self.ask(worker, self.opening(slot, place, **options), Opened)
         return self.adopt(worker, slot, place, name, opened)
 
+    def borrow(self, name: str = "A", *, beside: Instance | None = None, watched: bool = False) -> Instance:
+        """An instance at the place that clauses share, perhaps one that another clause has used.
+
+        For a clause that only cares what becomes of sessions of its own. Otherwise as `open`.
+        """
+        common = self.target.common
+        used = {(one.worker.pid, one.slot) for one in self._instances}
+        if not self.target.offer.processes and self._borrowed:
+            staff, used = self._borrowed[0], set()
+        elif beside is not None:
+            staff = next(one for one in self._borrowed if one.worker is beside.worker)
+        else:
+            staff = common.hire(watched=watched)
+            self._borrowed.append(staff)
+        slot = next((slot for slot in staff.slots if (staff.worker.pid, slot) not in used), None)
+        if slot is None:
+            slot, order = common.opening()
+            staff.slots[slot] = self.ask(staff.worker, order, Opened)
+        return self.adopt(staff.worker, slot, common.place, name, staff.slots[slot])
+
     def open_or_none(self, name: str, *, at: Path) -> Instance | None:
         """Open the target where it may rightly refuse: None if it did."""
         try:
@@ -251,9 +273,15 @@ class Kit:
             self.ask(instance.worker, Close(instance.slot), Ready)
         self._instances = others
 
-    def end(self) -> None:
-        """Close everything. What a store does then is not judged."""
-        for instance in list(self._instances):
+    def end(self, *, kept: bool) -> None:
+        """Close everything; what a store does then is not judged. What was borrowed waits for the next clause, if the
+        promise was `kept`."""
+        for staff in self._borrowed:
+            self.target.common.give_back(staff)
+        if self._borrowed and not kept:
+            self.target.common.retire()
+        borrowed = {staff.worker.pid for staff in self._borrowed}
+        for instance in [one for one in self._instances if one.worker.pid not in borrowed]:
             try:
                 self.close(instance)
             except (Untested, OrderFailed, WorkerDied):
@@ -270,7 +298,8 @@ class Kit:
     # --- what is written ---------------------------------------------------------------------------------------------
 
     def session(self) -> str:
-        return f"s{next(self._sessions)}"
+        """A name that no other clause has."""
+        return f"{self.clause.id}-{next(self._sessions)}"
 
     def turn(self, messages: int | None = None) -> tuple[Said, ...]:
         """What one call appends, with contents that were never written before."""

@@ -55,7 +55,7 @@ class _Processes:
 
     def __init__(self, kit: Kit) -> None:
         self._kit = kit
-        self._instances: dict[str, Instance] = {who: kit.open(who) for who in callers()}
+        self._instances: dict[str, Instance] = {who: kit.borrow(who) for who in callers()}
         self.reader = self._instances["reader"]
 
     def play(self, steps: dict[str, tuple[Step, ...]]) -> None:
@@ -72,7 +72,7 @@ class _Lanes:
     def __init__(self, kit: Kit, mode: Mode) -> None:
         self._kit = kit
         self._mode = mode
-        self.reader = kit.open("last reader")
+        self.reader = kit.borrow("last reader")
         self._names = {who: kit.unique_name(who) for who in callers()}
 
     def play(self, steps: dict[str, tuple[Step, ...]]) -> None:

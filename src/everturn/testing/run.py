@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from everturn.testing.common import Common
 from everturn.testing.orders import Close, Loaded, Modules, Open, Opened, Tell
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import postgres_server, valkey_cluster, valkey_sentinel, valkey_server
@@ -61,6 +62,8 @@ class Run:
             self.offer = self.nursery.offer
             self._start_servers()
             self.opened = self._probe()
+            self.common = Common(self)
+            self._stack.callback(self.common.retire)
         except BaseException:
             self._stack.close()
             raise

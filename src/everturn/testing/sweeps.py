@@ -61,11 +61,13 @@ class Sweep:
         self._end = 0
         self._left_out = 0
         self._patience = LEAST_PATIENCE
-        self.reader = kit.open("reader")
+        self.reader = kit.borrow("reader")
         if mode == "processes":
-            self._a, self._b = kit.open("A", watched=True), kit.open("B")
+            self._a, self._b = kit.borrow("A", watched=True), kit.borrow("B")
+            # What connects at its first call has done so: a replay, whose A is new, stops where the sweep did.
+            self._a.take_unrecorded(Step("read", kit.session()))
         else:
-            self._a = kit.open("A", beside=self.reader)
+            self._a = kit.borrow("A", beside=self.reader)
             self._b = self._a
         self._b_name = self._b.name if mode == "processes" else kit.unique_name("B")
 

@@ -16,7 +16,7 @@ book = Book("sequential")
     needs=["checkpoints"],
 )
 def checkpoint_by_id(kit: Kit) -> None:
-    store, session, turns = kit.open(), kit.session(), kit.turns(6)
+    store, session, turns = kit.borrow(), kit.session(), kit.turns(6)
     ids = [store.append(session, turn) for turn in turns]
     for number, checkpoint_id in enumerate(ids):
         found = store.call("checkpoint", session, checkpoint_id)
@@ -34,7 +34,7 @@ def checkpoint_by_id(kit: Kit) -> None:
     needs=["checkpoints"],
 )
 def checkpoint_lost_update(kit: Kit) -> None:
-    store, session = kit.open(), kit.session()
+    store, session = kit.borrow(), kit.session()
     store.append(session, kit.turn())
     first, second = kit.turn(), kit.turn()
     store.call("hold", session, "A")
@@ -57,8 +57,8 @@ def checkpoint_lost_update(kit: Kit) -> None:
     weight=2,
 )
 def checkpoints_are_all_kept(kit: Kit) -> None:
-    stores = [kit.open(f"writer {number}") for number in range(1, 5)]
-    reader = kit.open("reader")
+    stores = [kit.borrow(f"writer {number}") for number in range(1, 5)]
+    reader = kit.borrow("reader")
     for _ in range(3 if kit.quick else 10):
         session = kit.session()
         for store in stores:

@@ -124,7 +124,7 @@ def many_sessions(kit: Kit) -> None:
 
     for mode in modes(kit):
         play(kit, mode, plan, rounds=5)
-    last = kit.open("last reader")
+    last = kit.borrow("last reader")
     last.run(*(Step("read", name) for name in names))
     kit.judge(*NO_LOSS)
 
@@ -139,7 +139,7 @@ def many_sessions(kit: Kit) -> None:
     needs=["appends", "processes", "key"],
 )
 def keyed_at_once(kit: Kit) -> None:
-    stores = [kit.open(f"writer {number}") for number in range(1, 5)]
+    stores = [kit.borrow(f"writer {number}") for number in range(1, 5)]
     for number in range(10):
         session, turn = kit.session(), kit.turn()
         for store in stores:
@@ -157,7 +157,7 @@ def keyed_at_once(kit: Kit) -> None:
     needs=["appends", "processes", "expected_version"],
 )
 def one_version_one_winner(kit: Kit) -> None:
-    stores = [kit.open(f"writer {number}") for number in range(1, 5)]
+    stores = [kit.borrow(f"writer {number}") for number in range(1, 5)]
     for _ in range(10):
         session = kit.session()
         version = stores[0].append(session, kit.turn())
@@ -176,7 +176,7 @@ def one_version_one_winner(kit: Kit) -> None:
     needs=["appends", "processes"],
 )
 def sees_later_writes(kit: Kit) -> None:
-    early, late = kit.open("A"), kit.open("B")
+    early, late = kit.borrow("A"), kit.borrow("B")
     session, turns = kit.session(), kit.turns(4)
     early.append(session, turns[0])
     kit.same(late.read(session), turns[:1], "another process stored one turn", session=session)
@@ -274,8 +274,8 @@ def _four_at_once(kit: Kit) -> int:
     weight=2,
 )
 def snapshot_is_a_cut(kit: Kit) -> None:
-    writers = [kit.open(f"writer {number}") for number in range(1, 4)]
-    keeper = kit.open("keeper")
+    writers = [kit.borrow(f"writer {number}") for number in range(1, 4)]
+    keeper = kit.borrow("keeper")
     for _ in range(4 if kit.quick else 8):
         session = kit.session()
         for store in writers:

@@ -27,7 +27,7 @@ def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[Said, ...]]:
 def round_trip(kit: Kit, contents: Sequence[Any], story: str, *, may_refuse: bool = False) -> None:
     """Store each content, and see that it comes back code point for code point. Where a store may refuse, it must do
     so loudly, and then nothing of it is stored."""
-    store, session = kit.open(), kit.session()
+    store, session = kit.borrow(), kit.session()
     accepted = 0
     kept: list[tuple[Said, ...]] = []
     for content, turn in zip(contents, turn_of(kit, contents), strict=True):
@@ -193,7 +193,7 @@ ODD_VALUES: dict[str, Any] = {
     needs=["fields"],
 )
 def odd_json(kit: Kit) -> None:
-    store = kit.open()
+    store = kit.borrow()
     judged = refused = 0
     for name, value in ODD_VALUES.items():
         session = kit.session()
@@ -270,7 +270,7 @@ def filler(length: int, start: str) -> str:
     needs=["lists"],
 )
 def large_turn(kit: Kit) -> None:
-    store, session, turn = kit.open(), kit.session(), kit.turn(1000)
+    store, session, turn = kit.borrow(), kit.session(), kit.turn(1000)
     store.append(session, turn)
     kit.same(store.read(session), [turn], "a turn of 1,000 messages was stored", session=session)
 
@@ -288,7 +288,7 @@ def gives_up(kit: Kit) -> float:
     weight=2,
 )
 def long_history(kit: Kit) -> None:
-    store, session = kit.open(), kit.session()
+    store, session = kit.borrow(), kit.session()
     # A checkpointer writes the whole state each time: larger turns, so that it is not the kit that is quadratic.
     checkpoints = kit.offers("checkpoints")
     goal = 1_001 if kit.quick or checkpoints else 10_001

@@ -166,7 +166,7 @@ def trim_then_append(kit: Kit) -> None:
     needs=["trim_keeps_prompts", "fields"],
 )
 def trim_keeps_prompts(kit: Kit) -> None:
-    store, session = kit.open(), kit.session()
+    store, session = kit.borrow(), kit.session()
     system, call = Said("system", "be brief"), Said("assistant", "looking", {"tool_calls": [TOOL_CALL]})
     result, answer = Said("tool", "found it", {"tool_call_id": "call-1"}), Said("assistant", "here it is")
     for turn in ((system,), *kit.turns(4), (call,), (result,), (answer,)):

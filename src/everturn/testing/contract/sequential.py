@@ -12,7 +12,7 @@ book = Book("sequential")
 
 def begun(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[Said, ...]]]:
     """An instance, a session, and the turns that were stored in it."""
-    store, session, stored = kit.open(), kit.session(), kit.turns(turns)
+    store, session, stored = kit.borrow(), kit.session(), kit.turns(turns)
     for turn in stored:
         store.append(session, turn)
     return store, session, stored
@@ -37,7 +37,7 @@ def store_and_retrieve(kit: Kit) -> None:
     incident="Google ADK 2.13.0: events with equal timestamps sort by a random id.",
 )
 def order(kit: Kit) -> None:
-    store, session, turns = kit.open(), kit.session(), kit.turns(30)
+    store, session, turns = kit.borrow(), kit.session(), kit.turns(30)
     for outcome in store.run(*(Step("append", session, (turn,)) for turn in turns)):
         kit.check(outcome.ok, f"a turn was refused: {outcome.fault}", session=session)
     kit.same(store.read(session), turns, "30 turns were stored one after the other", session=session)
@@ -50,7 +50,7 @@ def order(kit: Kit) -> None:
     needs=["roles"],
 )
 def roles(kit: Kit) -> None:
-    store, session = kit.open(), kit.session()
+    store, session = kit.borrow(), kit.session()
     turns = [(Said(role, f"said by {role}"),) for role in ("system", "user", "assistant", "user")]
     for turn in turns:
         store.append(session, turn)
@@ -67,7 +67,7 @@ TOOL_CALL = {"name": "look_up", "args": {"order": 1234, "exact": True}, "id": "c
     needs=["fields"],
 )
 def fields(kit: Kit) -> None:
-    store, session = kit.open(), kit.session()
+    store, session = kit.borrow(), kit.session()
     stored = (
         Said("user", "where is it?", {"name": "ada", "id": "m-1", "metadata": {"score": 0.5, "tags": ["a", None]}}),
         Said("assistant", "let me look", {"id": "m-2", "tool_calls": [TOOL_CALL]}),
@@ -93,7 +93,7 @@ def fields(kit: Kit) -> None:
     incident="A reader that creates what it looks for: every health check leaves an empty conversation behind.",
 )
 def empty_session(kit: Kit) -> None:
-    store, session = kit.open(), kit.session()
+    store, session = kit.borrow(), kit.session()
     kit.same(store.read(session), [], "nothing was stored", session=session)
     kit.same(store.read(session), [], "nothing was stored, and it was read before", session=session)
     turn = kit.turn()
@@ -217,7 +217,7 @@ def keyed_retry(kit: Kit) -> None:
     needs=["key"],
 )
 def keys_belong_to_sessions(kit: Kit) -> None:
-    store, one, other = kit.open(), kit.session(), kit.session()
+    store, one, other = kit.borrow(), kit.session(), kit.session()
     first, second = kit.turn(), kit.turn()
     store.append(one, first, key="1")
     store.append(other, second, key="1")
@@ -231,7 +231,7 @@ def keys_belong_to_sessions(kit: Kit) -> None:
     needs=["key"],
 )
 def key_with_other_content(kit: Kit) -> None:
-    store, session = kit.open(), kit.session()
+    store, session = kit.borrow(), kit.session()
     turn, other = kit.turn(), kit.turn()
     store.append(session, turn, key="k")
     kit.refused(store, Step("append", session, (other,), {"key": "k"}), "its key was used with other content before")
@@ -245,7 +245,7 @@ def key_with_other_content(kit: Kit) -> None:
     needs=["expected_version"],
 )
 def expected_version(kit: Kit) -> None:
-    store, session = kit.open(), kit.session()
+    store, session = kit.borrow(), kit.session()
     first, second, late = kit.turn(), kit.turn(), kit.turn()
     version = store.append(session, first)
     store.append(session, second, expected_version=version)

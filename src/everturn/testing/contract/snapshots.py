@@ -15,7 +15,7 @@ SNAPSHOTS = ("save_snapshot", "rollback")
 
 def kept(kit: Kit) -> tuple[Instance, str, list[tuple[Said, ...]], Any]:
     """An instance, a session with two turns, and a snapshot of it. One more turn follows."""
-    store, session, turns = kit.open(), kit.session(), kit.turns(2)
+    store, session, turns = kit.borrow(), kit.session(), kit.turns(2)
     for turn in turns:
         store.append(session, turn)
     snapshot = store.save_snapshot(session)
@@ -89,7 +89,7 @@ def rollback_then_append(kit: Kit) -> None:
     needs=SNAPSHOTS,
 )
 def snapshot_of_nothing(kit: Kit) -> None:
-    store, session, turn = kit.open(), kit.session(), kit.turn()
+    store, session, turn = kit.borrow(), kit.session(), kit.turn()
     taken = store.take(Step("save_snapshot", session))
     store.append(session, turn)
     if taken.ok:
@@ -106,7 +106,7 @@ def snapshot_of_nothing(kit: Kit) -> None:
     needs=SNAPSHOTS,
 )
 def snapshots_are_many(kit: Kit) -> None:
-    store, session, turns = kit.open(), kit.session(), kit.turns(5)
+    store, session, turns = kit.borrow(), kit.session(), kit.turns(5)
     taken = []
     for turn in turns:
         store.append(session, turn)
@@ -161,7 +161,7 @@ def clear_keeps_snapshots(kit: Kit) -> None:
     needs=SNAPSHOTS,
 )
 def unknown_snapshot(kit: Kit) -> None:
-    store, session, turns = kit.open(), kit.session(), kit.turns(2)
+    store, session, turns = kit.borrow(), kit.session(), kit.turns(2)
     for turn in turns:
         store.append(session, turn)
     snapshot = store.save_snapshot(session)
@@ -223,7 +223,7 @@ def snapshot_of_another_session(kit: Kit) -> None:
     needs=[*SNAPSHOTS, "tool_calls|summaries"],
 )
 def rollback_takes_everything(kit: Kit) -> None:
-    store, session, turns = kit.open(), kit.session(), kit.turns(2)
+    store, session, turns = kit.borrow(), kit.session(), kit.turns(2)
     store.append(session, turns[0])
     kinds = [(add, read) for add, read in PARTS if kit.offers(read)]
     for add, _ in kinds:
@@ -249,7 +249,7 @@ PARTS = (("add_tool_call", "tool_calls"), ("add_summary", "summaries"))
     needs=["undo", "clear"],
 )
 def undo(kit: Kit) -> None:
-    store, session, turns = kit.open(), kit.session(), kit.turns(3)
+    store, session, turns = kit.borrow(), kit.session(), kit.turns(3)
     for turn in turns:
         store.append(session, turn)
     steps = [Step("clear", session)]
@@ -272,7 +272,7 @@ def undo(kit: Kit) -> None:
     needs=["undo"],
 )
 def undo_of_nothing(kit: Kit) -> None:
-    store, session, turns = kit.open(), kit.session(), kit.turns(2)
+    store, session, turns = kit.borrow(), kit.session(), kit.turns(2)
     for turn in turns:
         store.append(session, turn)
     kit.refused(store, Step("undo", session), "there is nothing to undo")

@@ -1,0 +1,93 @@
+"""Clauses that share a place: what one has opened serves the next, unless a promise was broken there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from everturn.testing.choosing import chosen
+from everturn.testing.common import Staff
+from everturn.testing.contract import CLAUSES
+from everturn.testing.run import Run
+from everturn.testing.runner import Runner
+from everturn.testing.targets import parse
+
+
+class Trial:
+    """A run, clause by clause."""
+
+    def __init__(self, target: str) -> None:
+        self.run = Run(parse(target), seed=1, quick=True)
+        self.runner = Runner(self.run, [], budget=30.0)
+
+    def status(self, name: str) -> str:
+        (one,) = chosen(CLAUSES, [name])
+        return self.runner.result(one).status
+
+    @property
+    def waiting(self) -> list[Staff]:
+        return self.run.common._waiting
+
+
+@pytest.fixture(params=["sqlite:///memory.db", "sqlite://", "tests.mutants.sound.memory:tasks"])
+def sound(request: pytest.FixtureRequest) -> Iterator[Trial]:
+    trial = Trial(request.param)
+    with trial.run:
+        yield trial
+
+
+@pytest.fixture
+def broken() -> Iterator[Trial]:
+    trial = Trial("tests.kit.stores:reads_then_writes")
+    with trial.run:
+        yield trial
+
+
+def test_what_a_clause_has_opened_serves_the_next(sound: Trial) -> None:
+    assert sound.status("order") == "pass"
+    place, ((worker, slots),) = sound.run.common.place, [(one.worker.pid, set(one.slots)) for one in sound.waiting]
+    assert (sound.status("roles"), sound.status("append-append")) == ("pass", "pass")
+    assert sound.run.common.place == place
+    kept = {one.worker.pid: set(one.slots) for one in sound.waiting}
+    assert slots <= kept[worker]
+
+
+def test_a_call_that_is_watched_is_made_by_a_worker_that_is(sound: Trial) -> None:
+    sound.status("append-append")
+    before = sorted(one.worker.pid for one in sound.waiting)
+    sound.status("append-trim")
+    assert sorted(one.worker.pid for one in sound.waiting) == before
+    watched = {one.worker.watched for one in sound.waiting}
+    assert watched == ({True, False} if sound.run.offer.processes else {False})
+
+
+def test_a_broken_promise_takes_the_place_along(broken: Trial) -> None:
+    assert broken.status("order") == "pass"
+    place = broken.run.common.place
+    assert broken.status("append-append") == "fail"
+    assert not place.exists()
+    assert broken.waiting == []
+    assert broken.status("store-and-retrieve") == "pass"
+    assert broken.run.common.place != place
+
+
+def test_a_worker_that_died_does_not_come_back() -> None:
+    trial = Trial("tests.kit.stores:dying")
+    with trial.run:
+        assert (trial.status("order"), trial.waiting) == ("fail", [])
+
+
+def test_the_place_is_gone_with_the_run(sound: Trial) -> None:
+    sound.status("order")
+    place = sound.run.common.place
+    assert place.exists()
+    sound.run.close()
+    assert not place.exists()
+
+
+def test_a_clause_that_opens_for_itself_has_a_place_for_itself(sound: Trial) -> None:
+    sound.status("order")
+    waiting = list(sound.waiting)
+    assert sound.status("strange-session-ids") == "pass"
+    assert sound.waiting == waiting
