@@ -91,3 +91,10 @@ def test_a_clause_that_opens_for_itself_has_a_place_for_itself(sound: Trial) -> 
     waiting = list(sound.waiting)
     assert sound.status("strange-session-ids") == "pass"
     assert sound.waiting == waiting
+
+
+def test_objects_of_one_session_are_closed_with_their_clause() -> None:
+    """Each may hold a connection: those of all clauses would be more than a process may have."""
+    trial = Trial("tests.mutants.sound.shapes:agents")
+    with trial.run:
+        assert (trial.status("order"), trial.status("append-append"), trial.waiting) == ("pass", "pass", [])

@@ -218,6 +218,8 @@ class Kit:
 
         For a clause that only cares what becomes of sessions of its own. Otherwise as `open`.
         """
+        if "session_id" in self.target.offer.options:  # an object for each session: those of all clauses would pile up
+            return self.open(name, beside=beside, watched=watched)
         common = self.target.common
         used = {(one.worker.pid, one.slot) for one in self._instances}
         if not self.target.offer.processes and self._borrowed:
