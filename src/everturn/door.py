@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from enum import Enum
+from itertools import repeat
 from typing import NoReturn
 
 import msgspec
@@ -17,11 +18,49 @@ from everturn.model import JSON
 MAX_NESTING = 200
 
 
-def check(value: JSON, path: str, depth: int = 0) -> None:
+def check(value: JSON, path: str) -> None:
+    """Raise InvalidInput, by the path to it, for the first thing in a value that would not come back equal."""
+    if not _is_plain(value):
+        _look(value, path, 0)
+
+
+def check_list(values: object, path: str) -> None:
+    if not isinstance(values, list):
+        raise InvalidInput(f"must be a list, not {name_of(values)}", path=path)
+    check(values, path)
+
+
+def check_dict(values: object, path: str) -> None:
+    if not isinstance(values, dict):
+        raise InvalidInput(f"must be a dict, not {name_of(values)}", path=path)
+    check(values, path)
+
+
+def _is_plain(value: JSON, depth: int = 0) -> bool:
+    """Whether there is clearly nothing to refuse. What is unusual is looked at again, with the path to it at hand."""
     kind = type(value)
     if kind is str:
-        if not value.isascii():
-            _check_encodable(value, path)
+        return value.isascii() or _is_encodable(value)
+    if kind is list:
+        return depth < MAX_NESTING and all(map(_is_plain, value, repeat(depth + 1)))
+    if kind is dict:
+        if depth >= MAX_NESTING:
+            return False
+        for key, item in value.items():
+            if type(key) is not str or not key.isascii() or not _is_plain(item, depth + 1):
+                return False
+        return True
+    if kind is int:
+        return bool(-(2**63) <= value < 2**64)
+    if kind is float:
+        return math.isfinite(value)
+    return kind is bool or value is None
+
+
+def _look(value: JSON, path: str, depth: int) -> None:
+    kind = type(value)
+    if kind is str:
+        _check_encodable(value, path)
     elif kind is bool or value is None:
         pass
     elif kind is int:
@@ -31,32 +70,24 @@ def check(value: JSON, path: str, depth: int = 0) -> None:
         if not math.isfinite(value):
             raise InvalidInput(f"{_spelt(value)} cannot be stored", path=path)
     elif isinstance(value, list):
-        check_list(value, path, depth)
+        _check_depth(depth, path)
+        for index, item in enumerate(value):
+            _look(item, f"{path}[{index}]", depth + 1)
     elif isinstance(value, dict):
-        check_dict(value, path, depth)
+        _check_depth(depth, path)
+        for key, item in value.items():
+            _look_at_key(key, path)
+            _look(item, f"{path}.{key}", depth + 1)
     elif isinstance(value, Enum) and isinstance(value, str | int):
-        check(value.value, path, depth)
+        _look(value.value, path, depth)
     else:
         refuse(value, path)
 
 
-def check_list(values: object, path: str, depth: int = 0) -> None:
-    if not isinstance(values, list):
-        raise InvalidInput(f"must be a list, not {name_of(values)}", path=path)
-    _check_depth(depth, path)
-    for index, value in enumerate(values):
-        check(value, f"{path}[{index}]", depth + 1)
-
-
-def check_dict(values: object, path: str, depth: int = 0) -> None:
-    if not isinstance(values, dict):
-        raise InvalidInput(f"must be a dict, not {name_of(values)}", path=path)
-    _check_depth(depth, path)
-    for key, value in values.items():
-        if not isinstance(key, str):
-            raise InvalidInput(f"the key {key!r} is {name_of(key)}; JSON keys are strings", path=path)
-        check(str(key), f"{path}.{key!a}" if not key.isascii() else f"{path}.{key}")
-        check(value, f"{path}.{key}", depth + 1)
+def _look_at_key(key: object, path: str) -> None:
+    if not isinstance(key, str):
+        raise InvalidInput(f"the key {key!r} is {name_of(key)}; JSON keys are strings", path=path)
+    _check_encodable(str(key), f"{path}.{key!a}" if not key.isascii() else f"{path}.{key}")
 
 
 def _check_depth(depth: int, path: str) -> None:
@@ -70,6 +101,14 @@ def check_text(value: object, path: str, *, longest: int | None = None) -> None:
     check(value, path)
     if longest is not None and not 0 < len(value) <= longest:
         raise InvalidInput(f"must have 1 to {longest} characters, not {len(value)}", path=path)
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_encodable(text: str, path: str) -> None:
