@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from errno import EMFILE, ENFILE
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeAlias
@@ -30,7 +31,7 @@ OURS = {
     "postgresql": "everturn.backends.postgres",
     "postgres": "everturn.backends.postgres",
 }
-"""As pyproject.toml registers them. Known here too: to look through all that is installed takes a process 50 ms."""
+"""As pyproject.toml registers them, and nobody else's: to look through all that is installed takes a process 50 ms."""
 LONGEST = 10**11  # seconds: three thousand years
 
 
@@ -61,9 +62,9 @@ def from_client(client: Any, **options: Any) -> Any:
     client stays yours: closing the store leaves it open. Options as for `open`. Raises InvalidInput for what no engine
     takes.
     """
-    for load in _every():
+    for loader in _every():
         try:
-            engine: Any = load()
+            engine: Any = _loaded("an installed engine", loader)
         except ImportError:
             continue  # its driver is not installed, so this is not its client
         adopts = getattr(engine, "adopts", None)
@@ -91,18 +92,18 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
             + ("" if "://" in url else f"; for a file, write sqlite:///{url.removeprefix('sqlite:')}"),
             path="url",
         )
-    engine = _load(scheme, known[scheme])
+    engine = _engine_of(scheme, known[scheme])
     address, _, query = url.partition("?")
     settings, own = _read_options(engine, dict(parse_qsl(query, keep_blank_values=True)) | dict(options))
     return engine, address, settings, own
 
 
-_Load: TypeAlias = Callable[[], Any]
-_ours: dict[str, _Load] = {scheme: partial(import_module, name) for scheme, name in OURS.items()}
-_known_installed: dict[str, _Load] = {}
+_Loader: TypeAlias = Callable[[], Any]
+_ours: dict[str, _Loader] = {scheme: partial(import_module, name) for scheme, name in OURS.items()}
+_known_installed: dict[str, _Loader] = {}
 
 
-def _installed() -> dict[str, _Load]:
+def _installed() -> dict[str, _Loader]:
     """All engines that are installed, ours among them."""
     from importlib.metadata import MetadataPathFinder, entry_points
 
@@ -117,10 +118,10 @@ def _installed() -> dict[str, _Load]:
     return _known_installed
 
 
-def _every() -> Iterator[_Load]:
+def _every() -> Iterator[_Loader]:
     """Ours, then the others, which are only looked for by who gets so far."""
     yield from _ours.values()
-    yield from (load for scheme, load in _installed().items() if scheme not in _ours)
+    yield from (loader for scheme, loader in _installed().items() if scheme not in _ours)
 
 
 def _unread(what: str, why: object) -> MemoryStoreBackendError:
@@ -129,16 +130,23 @@ def _unread(what: str, why: object) -> MemoryStoreBackendError:
     )
 
 
-def _load(scheme: str, load: _Load) -> Opener:
+def _engine_of(scheme: str, loader: _Loader) -> Opener:
+    what = f"the engine of {scheme}://"
     with _drivers(scheme):
-        try:
-            engine: Opener = load()
-            load_driver = getattr(engine, "load_driver", None)
-            if load_driver:  # now, since no time-out has begun: a first import may take longer than one
-                load_driver()
-        except OSError as exc:
-            raise _unread(f"the engine of {scheme}://", exc) from exc
+        engine: Opener = _loaded(what, loader)
+        load_driver = getattr(engine, "load_driver", None)
+        if load_driver:  # now, since no time-out has begun: a first import may take longer than one
+            _loaded(what, load_driver)
     return engine
+
+
+def _loaded(what: str, loader: _Loader) -> Any:
+    try:
+        return loader()
+    except OSError as exc:
+        if exc.errno not in (EMFILE, ENFILE):
+            raise
+        raise _unread(what, exc) from exc
 
 
 @contextmanager

@@ -58,9 +58,11 @@ class Ledger:
         """
         for _ in range(SILENCES):
             self.progress(60)
-            hang()
-            self.trouble(more)
-            resume()
+            try:
+                hang()
+                self.trouble(more)
+            finally:
+                resume()
             if any(error.outcome == "unknown" for error in self.errors):
                 break
         else:

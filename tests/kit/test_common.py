@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from everturn.testing.choosing import chosen
 from everturn.testing.common import Staff
 from everturn.testing.contract import CLAUSES
+from everturn.testing.kit import Kit
 from everturn.testing.run import Run
-from everturn.testing.runner import Runner
+from everturn.testing.runner import Chosen, Runner
 from everturn.testing.targets import parse
 
 
@@ -24,6 +27,10 @@ class Trial:
     def status(self, name: str) -> str:
         (one,) = chosen(CLAUSES, [name])
         return self.runner.result(one).status
+
+    def kit(self) -> Kit:
+        """What a clause works with."""
+        return Kit(self.run, CLAUSES[0], until=time.monotonic() + 10)
 
     @property
     def waiting(self) -> list[Staff]:
@@ -53,13 +60,14 @@ def test_what_a_clause_has_opened_serves_the_next(sound: Trial) -> None:
     assert slots <= kept[worker]
 
 
-def test_a_call_that_is_watched_is_made_by_a_worker_that_is(sound: Trial) -> None:
-    sound.status("append-append")
-    before = sorted(one.worker.pid for one in sound.waiting)
-    sound.status("append-trim")
-    assert sorted(one.worker.pid for one in sound.waiting) == before
-    watched = {one.worker.watched for one in sound.waiting}
-    assert watched == ({True, False} if sound.run.offer.processes else {False})
+def test_a_call_that_is_watched_is_made_by_a_worker_that_is() -> None:
+    trial = Trial("sqlite:///memory.db")
+    with trial.run:
+        trial.status("append-append")
+        before = sorted(one.worker.pid for one in trial.waiting)
+        trial.status("append-trim")
+        assert sorted(one.worker.pid for one in trial.waiting) == before
+        assert {one.worker.watched for one in trial.waiting} == {True, False}
 
 
 def test_a_broken_promise_takes_the_place_along(broken: Trial) -> None:
@@ -98,3 +106,55 @@ def test_objects_of_one_session_are_closed_with_their_clause() -> None:
     trial = Trial("tests.mutants.sound.shapes:agents")
     with trial.run:
         assert (trial.status("order"), trial.status("append-append"), trial.waiting) == ("pass", "pass", [])
+
+
+def test_a_clause_can_be_run_again(sound: Trial) -> None:
+    """As by two points of one sweep: its sessions are new ones."""
+    assert [sound.status(name) for name in ("order", "order", "append-append", "append-append@3")] == ["pass"] * 4
+
+
+def test_what_a_store_keeps_for_a_thread_is_closed_with_the_clause() -> None:
+    trial = Trial("tests.mutants.sound.memory:threads")
+    with trial.run:
+        assert trial.status("append-append") == "pass"
+        assert trial.status("threads-lose-nothing") == "pass"
+        assert trial.waiting == []
+
+
+def test_a_fault_of_the_server_leaves_nothing_that_waits() -> None:
+    """A store may raise at the first call over a connection that was cut: not in a clause about something else."""
+    trial = Trial("redis://")
+    with trial.run:
+        assert trial.status("order") == "pass"
+        assert trial.waiting
+        assert trial.status("backend-down") == "pass"
+        assert trial.waiting == []
+        assert trial.status("order") == "pass"
+
+
+def test_what_a_clause_has_closed_is_not_lent_again(sound: Trial) -> None:
+    kit = sound.kit()
+    kit.borrow().close()
+    kit.end(kept=True)
+    assert [one.slots for one in sound.waiting] == [{}]
+    assert sound.status("order") == "pass"
+
+
+def test_what_is_opened_beside_it_is_closed_again(sound: Trial) -> None:
+    kit = sound.kit()
+    lent = kit.borrow()
+    own = kit.open("B", beside=lent)
+    kit.end(kept=True)
+    assert [list(one.slots) for one in sound.waiting] == [[lent.slot]]
+    assert sound.status("order") == "pass"
+    assert own.worker is lent.worker
+
+
+def test_an_error_of_the_kit_itself_takes_the_place_along(sound: Trial) -> None:
+    def wrong(kit: Kit) -> None:
+        kit.borrow()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        sound.runner.result(Chosen(msgspec.structs.replace(CLAUSES[0], test=wrong, needs=())))
+    assert sound.waiting == []

@@ -68,7 +68,7 @@ class Common:
         for staff in self._waiting:
             try:
                 for slot in staff.slots:
-                    staff.worker.ask(Close(slot), CLOSE_PATIENCE)
+                    staff.worker.ask(Close(slot), min(CLOSE_PATIENCE, self._run.patience()))
             except (OrderFailed, StillBusy, WorkerDied):
                 staff.worker.usable = False
             self._run.nursery.rest(staff.worker)

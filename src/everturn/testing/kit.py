@@ -140,8 +140,6 @@ class Kit:
         self.notes: list[str] = []  # what the report says beside the status
         self.replays: dict[str, str] = {}  # by session, what replays what happened in it
         self.folder = run.new_folder(f"history_{clause.id}")
-        self._turns = count(1)
-        self._sessions = count(1)
         self._names: dict[str, int] = {}
         self._slots = count(1)
         self._instances: list[Instance] = []
@@ -221,19 +219,22 @@ class Kit:
         if "session_id" in self.target.offer.options:  # an object for each session: those of all clauses would pile up
             return self.open(name, beside=beside, watched=watched)
         common = self.target.common
-        used = {(one.worker.pid, one.slot) for one in self._instances}
-        if not self.target.offer.processes and self._borrowed:
-            staff, used = self._borrowed[0], set()
-        elif beside is not None:
+        if beside is not None:
             staff = next(one for one in self._borrowed if one.worker is beside.worker)
+        elif self._borrowed and not self.target.offer.processes:
+            staff = self._borrowed[0]
         else:
             staff = common.hire(watched=watched)
             self._borrowed.append(staff)
-        slot = next((slot for slot in staff.slots if (staff.worker.pid, slot) not in used), None)
+        slot = next((slot for slot in staff.slots if not self._uses(staff.worker, slot)), None)
         if slot is None:
             slot, order = common.opening()
             staff.slots[slot] = self.ask(staff.worker, order, Opened)
         return self.adopt(staff.worker, slot, common.place, name, staff.slots[slot])
+
+    def _uses(self, worker: WorkerProcess, slot: str) -> bool:
+        """Whether this clause has the instance already, and is to get another."""
+        return self.target.offer.processes and any(one.worker is worker and one.slot == slot for one in self._instances)
 
     def open_or_none(self, name: str, *, at: Path) -> Instance | None:
         """Open the target where it may rightly refuse: None if it did."""
@@ -273,7 +274,13 @@ class Kit:
         shared = any(one.slot == instance.slot and one.worker is instance.worker for one in others)
         if instance in self._instances and not shared and instance.worker.usable:
             self.ask(instance.worker, Close(instance.slot), Ready)
+            for staff in self._borrowed:
+                if staff.worker is instance.worker:
+                    staff.slots.pop(instance.slot, None)
         self._instances = others
+
+    def _is_borrowed(self, instance: Instance) -> bool:
+        return any(staff.worker is instance.worker and instance.slot in staff.slots for staff in self._borrowed)
 
     def end(self, *, kept: bool) -> None:
         """Close everything; what a store does then is not judged. What was borrowed waits for the next clause, if the
@@ -282,8 +289,7 @@ class Kit:
             self.target.common.give_back(staff)
         if self._borrowed and not kept:
             self.target.common.retire()
-        borrowed = {staff.worker.pid for staff in self._borrowed}
-        for instance in [one for one in self._instances if one.worker.pid not in borrowed]:
+        for instance in [one for one in self._instances if not self._is_borrowed(one)]:
             try:
                 self.close(instance)
             except (Untested, OrderFailed, WorkerDied):
@@ -300,12 +306,12 @@ class Kit:
     # --- what is written ---------------------------------------------------------------------------------------------
 
     def session(self) -> str:
-        """A name that no other clause has."""
-        return f"{self.clause.id}-{next(self._sessions)}"
+        """A name that was never used before in this run."""
+        return f"s{next(self.target.sessions)}"
 
     def turn(self, messages: int | None = None) -> tuple[Said, ...]:
         """What one call appends, with contents that were never written before."""
-        number = next(self._turns)
+        number = next(self.target.turns)
         size = {"turn": messages or 3, "pair": 2, "message": 1}[self.target.opened.unit]
         roles = ("user", "assistant")
         return tuple(Said(roles[index % 2], f"t{number}.{index + 1}") for index in range(size))

@@ -76,7 +76,7 @@ class FaultProxy:
         self._orders: deque[_Swallow] = deque()
         self._delay = 0.0
         self._listener: asyncio.Server | None = None
-        self._loop = asyncio.new_event_loop()
+        self._loop = asyncio.SelectorEventLoop()  # asyncio's own, whatever the tests run in: others hide their sockets
         self._released = asyncio.Event()
         self._thread = threading.Thread(target=self._loop.run_forever, name="everturn-fault-proxy", daemon=True)
         self._thread.start()

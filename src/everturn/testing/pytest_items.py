@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 MARK = "memory_contract"
 _SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("--memory-target", {"metavar": "TARGET", "help": "run the contract on a store URL or package.module:factory"}),
-    ("--memory-quick", {"action": "store_true", "help": "the least of every clause: about 10 seconds"}),
+    (
+        "--memory-quick",
+        {"action": "store_true", "help": "the least of every clause: about 10 seconds, on a server more"},
+    ),
     ("--memory-budget", {"type": float, "metavar": "SECONDS", "help": "what the contract may take; 60 is usual"}),
     ("--memory-seed", {"type": int, "help": "fixes inputs, plan, pause and kill points of the contract"}),
     ("--memory-ledger", {"metavar": "FILE", "help": "failures of the contract that are known, with reasons"}),

@@ -72,7 +72,7 @@ class _Lanes:
     def __init__(self, kit: Kit, mode: Mode) -> None:
         self._kit = kit
         self._mode = mode
-        self.reader = kit.borrow("last reader")
+        self.reader = (kit.open if mode == "threads" else kit.borrow)("last reader")  # as in sweeps.py
         self._names = {who: kit.unique_name(who) for who in callers()}
 
     def play(self, steps: dict[str, tuple[Step, ...]]) -> None:

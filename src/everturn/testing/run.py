@@ -52,6 +52,8 @@ class Run:
         self.servers: dict[str, Any] = {}
         self.proxies: dict[str, FaultProxy] = {}
         self.shared: dict[str, Any] = {}  # what one clause made and others look at, too
+        self.sessions = count(1)  # one number for all clauses, since they share a place
+        self.turns = count(1)
         self._folders = count(1)
         self._ends = time.monotonic() + 10**6
         self._stack = ExitStack()

@@ -99,11 +99,13 @@ class Runner:
 
     def _tried(self, chosen: Chosen, until: float) -> tuple[Status, str, tuple[Violation, ...], str]:
         kit = Kit(self.run, chosen.clause, until=until, only=chosen.only)
+        kept = False
         status: Status = "pass"
         detail: str = ""
         violations: tuple[Violation, ...] = ()
         try:
             chosen.clause.test(kit)
+            kept = True
         except Broken as exc:
             status, detail, violations = "fail", exc.detail, exc.violations
         except StoreRaised as exc:
@@ -117,7 +119,7 @@ class Runner:
         except NotOffered as exc:
             status, detail = "not_offered", str(exc)
         finally:
-            kit.end(kept=status == "pass")
+            kit.end(kept=kept)
         if status == "fail" and self.histories is not None and (events := kit.events()):
             self.histories.mkdir(parents=True, exist_ok=True)
             save(events, saved := self.histories / f"{chosen.clause.id}.jsonl")

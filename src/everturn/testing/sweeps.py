@@ -61,13 +61,13 @@ class Sweep:
         self._end = 0
         self._left_out = 0
         self._patience = LEAST_PATIENCE
-        self.reader = kit.borrow("reader")
+        # Of what a store keeps for each thread, there would be more with every clause.
+        get = kit.open if mode == "threads" else kit.borrow
+        self.reader = get("reader")
         if mode == "processes":
-            self._a, self._b = kit.borrow("A", watched=True), kit.borrow("B")
-            # What connects at its first call has done so: a replay, whose A is new, stops where the sweep did.
-            self._a.take_unrecorded(Step("read", kit.session()))
+            self._a, self._b = get("A", watched=True), get("B")
         else:
-            self._a = kit.borrow("A", beside=self.reader)
+            self._a = get("A", beside=self.reader)
             self._b = self._a
         self._b_name = self._b.name if mode == "processes" else kit.unique_name("B")
 
@@ -77,6 +77,8 @@ class Sweep:
 
         Stops when the stopped call ends before its n-th point, or when the time for it is over.
         """
+        # Once without a stop: what connects at its first call has done so, and a replay stops where the sweep did.
+        self._a.run(*prepare(self.reader).stopped)
         by: Stops = "awaits" if self.mode == "tasks" else "calls"
         seen = self._sweep(prepare, after, by)
         if self.mode == "threads" and not seen:

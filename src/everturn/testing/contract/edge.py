@@ -24,10 +24,10 @@ def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[Said, ...]]:
     return [(Said("user", content),) for content in contents]
 
 
-def round_trip(kit: Kit, contents: Sequence[Any], story: str, *, may_refuse: bool = False) -> None:
+def round_trip(kit: Kit, contents: Sequence[Any], story: str, *, may_refuse: bool = False, large: bool = False) -> None:
     """Store each content, and see that it comes back code point for code point. Where a store may refuse, it must do
-    so loudly, and then nothing of it is stored."""
-    store, session = kit.borrow(), kit.session()
+    so loudly, and then nothing of it is stored. What is `large` is not left for the clauses that follow."""
+    store, session = (kit.open if large else kit.borrow)(), kit.session()
     accepted = 0
     kept: list[tuple[Said, ...]] = []
     for content, turn in zip(contents, turn_of(kit, contents), strict=True):
@@ -248,7 +248,7 @@ def exactly(one: Any, other: Any) -> bool:
 def sizes(kit: Kit) -> None:
     exponents = range(4, 21) if not kit.quick else (8, 12, 15, 16, 20)
     contents = [filler(2**exponent + 1, f"{exponent}:") for exponent in exponents]
-    round_trip(kit, contents, "content of a little more than a power of two")
+    round_trip(kit, contents, "content of a little more than a power of two", large=True)
 
 
 def filler(length: int, start: str) -> str:
@@ -270,7 +270,7 @@ def filler(length: int, start: str) -> str:
     needs=["lists"],
 )
 def large_turn(kit: Kit) -> None:
-    store, session, turn = kit.borrow(), kit.session(), kit.turn(1000)
+    store, session, turn = kit.open(), kit.session(), kit.turn(1000)
     store.append(session, turn)
     kit.same(store.read(session), [turn], "a turn of 1,000 messages was stored", session=session)
 
@@ -288,7 +288,7 @@ def gives_up(kit: Kit) -> float:
     weight=2,
 )
 def long_history(kit: Kit) -> None:
-    store, session = kit.borrow(), kit.session()
+    store, session = kit.open(), kit.session()
     # A checkpointer writes the whole state each time: larger turns, so that it is not the kit that is quadratic.
     checkpoints = kit.offers("checkpoints")
     goal = 1_001 if kit.quick or checkpoints else 10_001

@@ -64,6 +64,7 @@ def judged_later(kit: Kit, session: str) -> None:
 def mended(kit: Kit) -> Iterator[Any]:
     """The proxy before the server; faithful again afterwards, whatever happens."""
     (option, proxy), *_ = kit.target.proxies.items()
+    kit.target.common.retire()  # what waits for another clause is connected through it, too
     try:
         yield proxy
     finally:
