@@ -30,7 +30,7 @@ def check(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="The least of every clause: about 10 seconds; with a server to start and fail, 15 to 25."
+            "--quick", help="The least of every clause: about 10 seconds; with a server to start and fail, 20 to 30."
         ),
     ] = False,
     budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="What the run may take; 60 is usual.")] = None,

@@ -33,10 +33,11 @@ def callers() -> list[str]:
     return [*(f"writer {number}" for number in range(1, WRITERS + 1)), "reader"]
 
 
-def play(kit: Kit, mode: Mode, plan: Plan = write_and_read, *, rounds: int = ROUNDS) -> None:
+def play(kit: Kit, mode: Mode, plan: Plan = write_and_read, *, rounds: int = ROUNDS) -> Instance:
     """Play so many rounds, each on a fresh session, or as many as there is time for (five at least).
 
-    After each round the session is read once more, by one that took part in it. All of it is in the kit's history.
+    After each round the session is read once more, by one that took part in it, and who is returned. All of it is in
+    the kit's history.
     """
     players = _Processes(kit) if mode == "processes" else _Lanes(kit, mode)
     played = 0
@@ -48,6 +49,7 @@ def play(kit: Kit, mode: Mode, plan: Plan = write_and_read, *, rounds: int = ROU
         players.reader.take(Step("read", session))
         played += 1
     kit.notes.append(f"{mode}: {WRITERS} writers and a reader, {played} random rounds")
+    return players.reader
 
 
 class _Processes:

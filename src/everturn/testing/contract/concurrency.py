@@ -115,7 +115,7 @@ def random_mix(kit: Kit) -> None:
     weight=2,
 )
 def many_sessions(kit: Kit) -> None:
-    names = [kit.session() for _ in range(12)]
+    names: list[str] = []
 
     def plan(kit: Kit, _session: str, who: str) -> tuple[Step, ...]:
         if who == "reader":
@@ -123,9 +123,9 @@ def many_sessions(kit: Kit) -> None:
         return tuple(Step("append", kit.dice.choice(names), (kit.turn(),)) for _ in range(5))
 
     for mode in modes(kit):
-        play(kit, mode, plan, rounds=5)
-    last = kit.borrow("last reader")
-    last.run(*(Step("read", name) for name in names))
+        names[:] = [kit.session() for _ in range(12)]
+        last = play(kit, mode, plan, rounds=5)
+        last.run(*(Step("read", name) for name in names))
     kit.judge(*NO_LOSS)
 
 
