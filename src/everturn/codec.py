@@ -120,19 +120,19 @@ def _encode_message(message: ChatMessage, path: str) -> bytes:
 
 
 def _is_plain(message: ChatMessage) -> bool:
-    """Whether it is a role and a string, as most are: then there is nothing in it to look for."""
+    """Whether it is made of strings only, as most are: then there is nothing in it to look for."""
     return (
         type(message.content) is str
         and type(message.role) is str
         and 0 < len(message.role) <= MAX_ROLE
         and message.metadata == {}
-        and message.name is None
         and message.tool_calls is None
-        and message.tool_call_id is None
-        and message.id is None
         and message.extra is None
         and message.seq is None
         and message.created_at is None
+        and (message.id is None or type(message.id) is str)
+        and (message.name is None or type(message.name) is str)
+        and (message.tool_call_id is None or type(message.tool_call_id) is str)
     )
 
 
