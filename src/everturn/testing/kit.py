@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeVar
 from everturn.testing.clauses import Broken, Clause, StoreRaised, Untested, said
 from everturn.testing.common import Staff
 from everturn.testing.dialects import Said, Seen
+from everturn.testing.differences import difference
 from everturn.testing.history import judge, load
 from everturn.testing.orders import (
     Close,
@@ -382,20 +383,3 @@ class Kit:
     def refused(self, instance: Instance, step: Step, story: str) -> None:
         """Raise Broken unless the store raises."""
         self.check(not instance.take(step).ok, f"{said(step)} was accepted: {story}", session=step.session)
-
-
-def difference(wanted: Sequence[tuple[str, Any]], got: Sequence[tuple[str, Any]]) -> str:
-    """Where two histories part, in one line."""
-    for index, (one, other) in enumerate(zip(wanted, got, strict=False)):
-        if one != other:
-            counts = f"{len(got)} came back, {len(wanted)} expected"
-            return f"message {index + 1} is {_shown(other)}, not {_shown(one)} ({counts})"
-    if len(got) < len(wanted):
-        return f"{len(got)} of {len(wanted)} came back; the first missing is {_shown(wanted[len(got)])}"
-    return f"{len(got)} came back, {len(wanted)} expected; the first too many is {_shown(got[len(wanted)])}"
-
-
-def _shown(message: tuple[str, Any]) -> str:
-    role, content = message
-    text = ascii(content)
-    return f"{role}: {text if len(text) <= 60 else f'{text[:50]}... ({len(text)} characters)'}"
