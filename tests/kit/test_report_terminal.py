@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable, Sequence
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
 from everturn.testing.report import Progress, terminal
-from everturn.testing.results import RunReport
+from everturn.testing.results import ClauseResult, RunReport
 from tests.kit.report_tools import clause, everything, report, violations
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -86,19 +88,37 @@ def test_only_the_first_stories_of_a_clause_are_told_here() -> None:
 
 
 def watched(*, tty: bool) -> str:
+    last = msgspec.structs.replace(clause("pass"), id="crash.last", layer="crash")
+    return followed([*everything().clauses, last], tty=tty)
+
+
+def followed(clauses: Sequence[ClauseResult], ended: Iterable[int] | None = None, *, tty: bool = False) -> str:
+    """What is seen of clauses that end in the order of these numbers."""
     out = io.StringIO()
-    clauses = everything().clauses
-    with Progress(Console(file=out, force_terminal=tty, width=80), total=len(clauses)) as progress:
-        for done in clauses:
-            progress.begin(done.id, done.layer)
-            progress.end(done)
-        progress.begin("crash.last", "crash")
-        progress.end(clause("pass"))
+    with Progress(Console(file=out, force_terminal=tty, width=80), [one.id for one in clauses]) as progress:
+        for number in range(len(clauses)) if ended is None else ended:
+            progress.begin(clauses[number].id)
+            progress.end(clauses[number])
     return out.getvalue()
 
 
 def test_in_a_log_each_layer_is_a_line_of_letters() -> None:
     assert watched(tty=False) == "sequential   FFuk.-\ncrash        .\n"
+
+
+@pytest.mark.parametrize("ended", [(6, 0, 5, 1, 4, 2, 3), (6, 5, 4, 3, 2, 1, 0)])
+def test_clauses_that_end_before_their_turn_wait_for_it(ended: tuple[int, ...]) -> None:
+    last = msgspec.structs.replace(clause("pass"), id="crash.last", layer="crash")
+    assert followed([*everything().clauses, last], ended) == "sequential   FFuk.-\ncrash        .\n"
+
+
+def test_what_ended_in_a_run_that_was_stopped_is_seen() -> None:
+    assert followed(everything().clauses, (0, 5, 3)) == "sequential   Fk-\n"
+
+
+def test_a_clause_that_runs_twice_is_seen_twice() -> None:
+    twice = [clause("fail"), clause("pass"), clause("fail")]
+    assert followed(twice, (2, 1, 0)) == "sequential   F.F\n"
 
 
 def test_on_a_terminal_failures_show_at_once_and_the_bar_goes_away() -> None:
@@ -112,8 +132,8 @@ def test_a_run_that_is_interrupted_leaves_the_terminal_as_it_was() -> None:
     out = io.StringIO()
 
     def interrupted() -> None:
-        with Progress(Console(file=out, force_terminal=True), total=3) as progress:
-            progress.begin("a", "sequential")
+        with Progress(Console(file=out, force_terminal=True), ["a", "b", "c"]) as progress:
+            progress.begin("a")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

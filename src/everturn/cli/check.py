@@ -29,9 +29,7 @@ def check(
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="The least of every clause: about 10 seconds; with a server to start and fail, 20 to 30."
-        ),
+        typer.Option("--quick", help="The least of every clause, a few side by side: about 10 seconds."),
     ] = False,
     budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="What the run may take; 60 is usual.")] = None,
     seed: Annotated[int | None, typer.Option(help="Fixes inputs, plan, pause and kill points.")] = None,
@@ -180,12 +178,12 @@ def _checked(
     while True:
         with Run(target, seed=secrets.randbelow(10**6) if seed is None else seed, quick=quick) as run:
             runner = Runner(run, clauses, budget=seconds, known=known, histories=HISTORIES)
-            with Progress(console(), total=len(clauses)) as progress:
+            with Progress(console(), [one.clause.id for one in clauses]) as progress:
                 report = run_all(
                     runner,
                     clauses,
                     stop_at_first=stop_at_first,
-                    begin=lambda clause: progress.begin(clause.id, clause.layer),
+                    begin=lambda clause: progress.begin(clause.id),
                     end=progress.end,
                 )
         if report.exit_code or time.monotonic() >= ends:

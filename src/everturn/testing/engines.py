@@ -54,6 +54,8 @@ def _sqlite(url: str) -> Any:
 
 
 def _redis(url: str) -> Any:
+    import redis  # noqa: F401 - as in `_preload`: the engine imports it when it connects
+
     import everturn
 
     query = urlsplit(url).query

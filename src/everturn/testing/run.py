@@ -10,6 +10,7 @@ import shutil
 import tempfile
 import time
 from contextlib import ExitStack
+from copy import copy
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -48,12 +49,6 @@ class Run:
         self.target = target
         self.seed = seed
         self.quick = quick
-        self.urls: dict[str, str] = {}
-        self.servers: dict[str, Any] = {}
-        self.proxies: dict[str, FaultProxy] = {}
-        self.shared: dict[str, Any] = {}  # what one clause made and others look at, too
-        self.sessions = count(1)  # one number for all clauses, since they share a place
-        self.turns = count(1)
         self._folders = count(1)
         self._ends = time.monotonic() + 10**6
         self._stack = ExitStack()
@@ -62,10 +57,8 @@ class Run:
             self._stack.callback(shutil.rmtree, self.root, ignore_errors=True)
             self.nursery = self._stack.enter_context(Nursery(target, self.root))
             self.offer = self.nursery.offer
-            self._start_servers()
+            self._furnish()
             self.opened = self._probe()
-            self.common = Common(self)
-            self._stack.callback(self.common.retire)
         except BaseException:
             self._stack.close()
             raise
@@ -82,6 +75,28 @@ class Run:
     def close(self) -> None:
         """End every process and server of the run, and remove its directories. Does nothing the second time."""
         self._stack.close()
+
+    def beside(self) -> Run:
+        """A second lane of this run: the same nursery, but servers and a shared place of its own. Closed with the run.
+
+        Raises ServerError if its servers do not start.
+        """
+        lane = copy(self)
+        lane._stack = self._stack.enter_context(ExitStack())  # noqa: SLF001 - it is this class's own
+        lane._furnish()  # noqa: SLF001
+        return lane
+
+    def _furnish(self) -> None:
+        """What clauses use one at a time."""
+        self.urls: dict[str, str] = {}
+        self.servers: dict[str, Any] = {}
+        self.proxies: dict[str, FaultProxy] = {}
+        self.shared: dict[str, Any] = {}  # what one clause made and others look at, too
+        self.sessions = count(1)  # one number for all clauses, since they share a place
+        self.turns = count(1)
+        self._start_servers()
+        self.common = Common(self)
+        self._stack.callback(self.common.retire)
 
     def _start_servers(self) -> None:
         for option, start in (("redis_url", valkey_server), ("postgres_url", postgres_server)):

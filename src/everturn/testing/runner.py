@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 
 from everturn.testing.clauses import Broken, Clause, NotOffered, StoreRaised, Untested
 from everturn.testing.history import save
 from everturn.testing.kit import Kit
+from everturn.testing.lanes import work_off
 from everturn.testing.results import CONTRACT_VERSION, ClauseResult, RunReport, Status, Violation, count_statuses
 from everturn.testing.run import Run
 from everturn.testing.workers import OrderFailed, WorkerDied
@@ -56,6 +58,7 @@ class Runner:
         self.budget = budget
         self.known = dict(known or {})
         self.results: list[ClauseResult] = []
+        self._order = {one.clause.id: number for number, one in enumerate(chosen)}
         self._waiting = sum(one.clause.weight for one in chosen)
         self._started = time.monotonic()
         self._started_at = datetime.now(UTC)
@@ -63,8 +66,8 @@ class Runner:
         self._hard_end = self._started + max(budget, _LONGEST_QUICK) if run.quick else self._ends
         run.end_at(self._hard_end + _GRACE)
 
-    def result(self, chosen: Chosen) -> ClauseResult:
-        """Run one clause. Returns what became of it, also when the kit itself has nothing more to give it."""
+    def result(self, chosen: Chosen, lane: Run | None = None) -> ClauseResult:
+        """Run one clause, in a lane of the run. Returns what became of it, also when there is no time left for it."""
         clause = chosen.clause
         began = time.monotonic()
         part = clause.weight / max(self._waiting, clause.weight)
@@ -80,7 +83,7 @@ class Runner:
         elif began >= self._hard_end:
             status, detail = "untested", f"the budget of {self.budget:g} s was used up before; give a larger --budget"
         else:
-            status, detail, violations, point = self._tried(chosen, min(until, self._hard_end))
+            status, detail, violations, point = self._tried(chosen, lane or self.run, min(until, self._hard_end))
         if clause.id in self.known and status in {"fail", "untested"}:
             status, detail = "known", f"known: {self.known[clause.id]}" + (f" ({detail})" if detail else "")
         result = ClauseResult(
@@ -97,8 +100,8 @@ class Runner:
         self.results.append(result)
         return result
 
-    def _tried(self, chosen: Chosen, until: float) -> tuple[Status, str, tuple[Violation, ...], str]:
-        kit = Kit(self.run, chosen.clause, until=until, only=chosen.only)
+    def _tried(self, chosen: Chosen, lane: Run, until: float) -> tuple[Status, str, tuple[Violation, ...], str]:
+        kit = Kit(lane, chosen.clause, until=until, only=chosen.only)
         kept = False
         status: Status = "pass"
         detail: str = ""
@@ -131,17 +134,18 @@ class Runner:
         return f"everturn check {shlex.quote(self.run.target.text)} --clause {point} --seed {self.run.seed}"
 
     def report(self) -> RunReport:
-        """What became of all that was run so far."""
+        """What became of all that was run so far, in the order in which it was chosen."""
+        results = sorted(self.results, key=lambda result: self._order.get(result.id, 0))
         return RunReport(
             contract_version=CONTRACT_VERSION,
             target=self.run.target.text,
             seed=self.run.seed,
-            clauses=tuple(self.results),
+            clauses=tuple(results),
             started=self._started_at.isoformat(timespec="seconds"),
             seconds=time.monotonic() - self._started,
             versions={"everturn": version("everturn"), "python": platform.python_version()},
             complaints=tuple(self._complaints()),
-            counts=count_statuses(self.results),
+            counts=count_statuses(results),
         )
 
     def _complaints(self) -> Iterable[str]:
@@ -162,11 +166,19 @@ def run_all(
     begin: Callable[[Clause], None] = lambda _: None,
     end: Callable[[ClauseResult], None] = lambda _: None,
 ) -> RunReport:
-    """Run them all (or, with `stop_at_first`, until one is broken), and report."""
-    for one in chosen:
-        begin(one.clause)
-        result = runner.result(one)
-        end(result)
-        if stop_at_first and result.status in {"fail", "untested"}:
-            break
+    """Run them all (or, with `stop_at_first`, until one is broken), and report.
+
+    `begin` and `end` are told one at a time, but in the order in which clauses begin and end: two run side by side.
+    """
+    telling = Lock()
+
+    def work(one: Chosen, lane: Run) -> bool:
+        with telling:
+            begin(one.clause)
+        result = runner.result(one, lane)
+        with telling:
+            end(result)
+        return not (stop_at_first and result.status in {"fail", "untested"})
+
+    work_off(runner.run, chosen, work)
     return runner.report()

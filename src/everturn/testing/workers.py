@@ -13,6 +13,7 @@ import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Self
 
@@ -123,7 +124,7 @@ def _after(lines: list[str], start: str) -> list[str]:
 
 
 class Nursery:
-    """The process that imported the target, and the workers forked from it. One per run."""
+    """The process that imported the target, and the workers forked from it. One per run, for all its lanes."""
 
     def __init__(self, target: Target, root: Path) -> None:
         """Start it and import the target. Raises TargetError if that fails.
@@ -142,6 +143,7 @@ class Nursery:
             )
         self._line = ours
         self._pipe = Connection(os.dup(ours.fileno()))
+        self._lock = Lock()  # for a question and its answer: two lanes ask
         self._idle: list[WorkerProcess] = []
         self._all: list[WorkerProcess] = []
         self._ended: dict[int, int] = {}
@@ -173,11 +175,12 @@ class Nursery:
 
     def worker(self, *, watched: bool = False) -> WorkerProcess:
         """A worker: an idle one, or a new one."""
-        for index, idle in enumerate(self._idle):
-            if idle.watched == watched:
-                return self._idle.pop(index)
+        with self._lock:
+            for index, idle in enumerate(self._idle):
+                if idle.watched == watched:
+                    return self._idle.pop(index)
         ours, theirs = socket.socketpair()
-        with theirs:
+        with theirs, self._lock:
             try:
                 self._pipe.send(("fork", watched))
                 socket.send_fds(self._line, [b"f"], [theirs.fileno()])
@@ -198,18 +201,20 @@ class Nursery:
 
     def preload(self, names: tuple[str, ...]) -> None:
         """Import what opening and using the target imported, so that no later worker has to."""
-        self._pipe.send(("import", names))
-        self._pipe.recv()
+        with self._lock:
+            self._pipe.send(("import", names))
+            self._pipe.recv()
 
     def end(self, pid: int) -> int:
         """Kill and reap the process of a worker. Returns its status, also when asked again."""
-        if pid not in self._ended:
-            try:
-                self._pipe.send(("end", pid))
-                self._ended[pid] = self._pipe.recv()
-            except (EOFError, OSError):
-                self._ended[pid] = -signal.SIGKILL  # it has gone with the nursery
-        return self._ended[pid]
+        with self._lock:
+            if pid not in self._ended:
+                try:
+                    self._pipe.send(("end", pid))
+                    self._ended[pid] = self._pipe.recv()
+                except (EOFError, OSError):
+                    self._ended[pid] = -signal.SIGKILL  # it has gone with the nursery
+            return self._ended[pid]
 
     def close(self) -> None:
         """End every worker and the nursery. Does nothing the second time."""

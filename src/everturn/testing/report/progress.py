@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -19,14 +21,18 @@ _LETTERS: dict[Status, str] = {"pass": ".", "fail": "F", "untested": "u", "known
 
 
 class Progress:
-    """Follows a run: `begin` and `end` for each clause, inside a `with` block. Failures show as soon as they are known.
+    """Follows a run: `begin` and `end` for each clause, inside a `with` block.
 
-    On a terminal one line moves and is gone at the end. Elsewhere each layer is a line of letters, that grows.
+    On a terminal one line moves and is gone at the end, and failures show as soon as they are known. Elsewhere each
+    layer is a line of letters, that grows: clauses that end before their turn wait for it.
     """
 
-    def __init__(self, console: Console, *, total: int | None = None) -> None:
+    def __init__(self, console: Console, clauses: Sequence[str]) -> None:
+        """`clauses` are the ids of those that will be run, in their order."""
         self._console = console
         self._layer = ""
+        self._awaited = deque(clauses)
+        self._ended: defaultdict[str, list[ClauseResult]] = defaultdict(list)
         self._bar: Bar | None = None
         if console.is_terminal:
             columns = (
@@ -36,21 +42,19 @@ class Progress:
                 TextColumn("{task.fields[id]}"),
             )
             self._bar = Bar(*columns, console=console, transient=True)
-            self._task = self._bar.add_task("", total=total, id="")
+            self._task = self._bar.add_task("", total=len(clauses), id="")
 
-    def begin(self, clause_id: str, layer: str) -> None:
+    def begin(self, clause_id: str) -> None:
         """A clause begins."""
         if self._bar is not None:
             self._bar.update(self._task, id=named(clause_id))
-        elif layer != self._layer:
-            self._end_line()
-            self._console.print(Text(f"{layer:<12} "), end="", soft_wrap=True)
-            self._layer = layer
 
     def end(self, result: ClauseResult) -> None:
         """A clause has ended."""
         if self._bar is None:
-            self._console.print(Text(_LETTERS[result.status]), end="", soft_wrap=True)
+            self._ended[result.id].append(result)
+            while self._awaited and self._ended[self._awaited[0]]:
+                self._print_letter(self._ended[self._awaited.popleft()].pop())
             return
         self._bar.advance(self._task)
         if result.status in {"fail", "untested"}:
@@ -67,7 +71,17 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+        for clause_id in self._awaited:  # a run that was stopped: what did end, though not in turn
+            if self._ended[clause_id]:
+                self._print_letter(self._ended[clause_id].pop())
         self._end_line()
+
+    def _print_letter(self, result: ClauseResult) -> None:
+        if result.layer != self._layer:
+            self._end_line()
+            self._console.print(Text(f"{result.layer:<12} "), end="", soft_wrap=True)
+            self._layer = result.layer
+        self._console.print(Text(_LETTERS[result.status]), end="", soft_wrap=True)
 
     def _end_line(self) -> None:
         if self._bar is None and self._layer:

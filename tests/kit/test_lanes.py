@@ -1,0 +1,156 @@
+"""Clauses in several lanes at once: each is run once, nothing is lost on the way, and lanes do not meet."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any, cast
+
+import pytest
+
+from everturn.testing.choosing import chosen
+from everturn.testing.contract import CLAUSES
+from everturn.testing.lanes import MANY, MOST, work_off
+from everturn.testing.run import Run
+from everturn.testing.runner import Runner, run_all
+from everturn.testing.servers import ServerError
+from everturn.testing.targets import parse
+
+
+class Made:
+    """Stands for a run: it only says that it is a quick one, and what is beside it."""
+
+    def __init__(self, *, quick: bool = True, refuses: BaseException | None = None) -> None:
+        self.quick = quick
+        self.refuses = refuses
+        self.lanes = [self]
+
+    def beside(self) -> Made:
+        if self.refuses:
+            raise self.refuses
+        self.lanes.append(lane := Made())
+        return lane
+
+
+@pytest.fixture(autouse=True)
+def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+
+
+def worked_off(run: Made, many: int, **how: Any) -> list[tuple[int, Any]]:
+    done: list[tuple[int, Any]] = []
+
+    def work(item: int, lane: Any) -> bool:
+        time.sleep(0.001)
+        if item == how.get("fault"):
+            raise ZeroDivisionError
+        done.append((item, lane))
+        return item != how.get("last")
+
+    work_off(cast("Run", run), range(many), work)
+    return done
+
+
+@pytest.mark.parametrize("many", [0, 1, MANY - 1, MANY, 200])
+def test_each_item_is_done_once(many: int) -> None:
+    run = Made()
+    done = worked_off(run, many)
+    assert sorted(item for item, _ in done) == list(range(many))
+    assert len(run.lanes) == (MOST if many >= MANY else 1)
+    assert {id(lane) for _, lane in done} <= {id(lane) for lane in run.lanes}
+
+
+def test_the_first_lane_begins_at_the_front_and_the_others_at_the_end() -> None:
+    run = Made()
+    done = worked_off(run, 100)
+    mine = [item for item, lane in done if lane is run]
+    theirs = [item for item, lane in done if lane is not run]
+    assert mine == list(range(len(mine)))
+    assert sorted(theirs) == list(range(len(mine), 100))
+
+
+@pytest.mark.parametrize("processors", [{0}, {0, 1}, set(range(64))])
+def test_one_processor_has_one_lane(processors: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: processors, raising=False)
+    run = Made()
+    worked_off(run, MANY)
+    assert len(run.lanes) == (1 if len(processors) == 1 else MOST)
+
+
+def test_a_run_that_is_not_quick_has_one_lane() -> None:
+    run = Made(quick=False)
+    assert [item for item, _ in worked_off(run, 100)] == list(range(100))
+    assert len(run.lanes) == 1
+
+
+@pytest.mark.parametrize("last", [3, 97])
+def test_when_one_says_stop_what_is_under_way_is_done_and_no_more(last: int) -> None:
+    done = worked_off(Made(), 100, last=last)
+    assert last in [item for item, _ in done]
+    assert len(done) < 60
+
+
+@pytest.mark.parametrize("fault", [3, 97])
+def test_a_fault_in_any_lane_is_raised(fault: int) -> None:
+    with pytest.raises(ZeroDivisionError):
+        worked_off(Made(), 100, fault=fault)
+
+
+def test_without_room_for_more_servers_the_first_lane_does_it_all() -> None:
+    run = Made(refuses=ServerError("no room"))
+    assert [item for item, _ in worked_off(run, 100)] == list(range(100))
+
+
+def test_a_lane_that_cannot_begin_for_another_reason_says_so() -> None:
+    with pytest.raises(ZeroDivisionError):
+        worked_off(Made(refuses=ZeroDivisionError()), 100)
+
+
+def test_an_interrupt_ends_the_other_lanes() -> None:
+    begun: list[int] = []
+
+    def work(item: int, _lane: Any) -> bool:
+        if item == 5:
+            raise KeyboardInterrupt
+        begun.append(item)
+        time.sleep(0.005)
+        return True
+
+    with pytest.raises(KeyboardInterrupt):
+        work_off(cast("Run", Made()), range(1000), work)
+    for thread in threading.enumerate():
+        if thread.name.startswith("lane"):
+            thread.join(5)
+            assert not thread.is_alive()
+    assert len(begun) < 100
+
+
+# --- the real thing --------------------------------------------------------------------------------------------------
+
+BROKEN = "tests.mutants.broken.max_plus_one:factory"
+
+
+def test_the_report_is_in_the_order_of_the_contract_whatever_ended_first() -> None:
+    clauses = chosen(CLAUSES)
+    ended: list[str] = []
+    with Run(parse(BROKEN), seed=1, quick=True) as run:
+        report = run_all(Runner(run, clauses, budget=10), clauses, end=lambda result: ended.append(result.id))
+    ids = [one.clause.id for one in clauses]
+    assert [clause.id for clause in report.clauses] == ids
+    assert sorted(ended) == sorted(ids)
+    assert ended != ids
+    assert report.exit_code == 1
+
+
+def test_lanes_have_servers_and_places_of_their_own_and_go_with_the_run() -> None:
+    with Run(parse("redis://"), seed=1, quick=True) as run:
+        lane = run.beside()
+        assert lane.nursery is run.nursery
+        assert lane.urls != run.urls
+        assert lane.common.place != run.common.place
+        pids = [pid for one in (run, lane) for pid in one.servers["redis_url"].pids]
+        assert len(set(pids)) == len(pids) >= 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
