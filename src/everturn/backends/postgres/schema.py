@@ -49,11 +49,12 @@ class _Found(msgspec.Struct, frozen=True):
 
 async def _found(port: Port, schema: str, deadline: float) -> _Found:
     calls = statements.load("schema.sql", schema)
-    ((exists, tables, is_ours),) = await port.run(Call(calls["look"], (schema, schema)), deadline)
+    ((exists, is_ours),) = await port.run(Call(calls["look"], (schema, schema)), deadline)
     if is_ours:
         ((version,),) = await port.run(Call(calls["version"]), deadline)
         return _Found(exists, version)
-    if tables:
+    ((has_tables,),) = await port.run(Call(calls["any_table"], (schema,)), deadline)
+    if has_tables:
         raise InvalidInput(f"{schema!r} has tables that are not everturn's; choose another schema", path="schema")
     return _Found(exists, 0)
 
