@@ -5,18 +5,19 @@ Over a blocking store the coroutines never suspend.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from everturn import InvalidInput, Receipt, VersionConflict
-from everturn.adapters._langgraph_log import MESSAGES, Point
+from everturn.adapters._langgraph_log import EARLIEST, MESSAGES, Object, Point
 from everturn.adapters._langgraph_moves import in_sight, unsaid
 from everturn.adapters._langgraph_puts import INPUT, Composer, Draft, Put, refused, writes_record
+from everturn.adapters._langgraph_queue import Queue
 from everturn.adapters._langgraph_reader import TRIES, Call, Reader, Stale, lost
 from everturn.adapters._langgraph_values import Values
-from everturn.adapters._langgraph_views import Awaiting, Contents, Shelf, View
+from everturn.adapters._langgraph_views import PASSED, Awaiting, Contents, Shelf, View
 from everturn.adapters._values import Unfaithful
 
 OnConflict: TypeAlias = Literal["raise", "last_wins"]
@@ -25,14 +26,19 @@ OnConflict: TypeAlias = Literal["raise", "last_wins"]
 class Changes:
     """What an EverturnSaver puts, in terms of sessions."""
 
-    def __init__(self, call: Call, reader: Reader, values: Values, shelf: Shelf) -> None:
+    def __init__(self, call: Call, reader: Reader, values: Values, shelf: Shelf, queue: Queue) -> None:
         self._call = call
         self._reader = reader
         self._values = values
         self._shelf = shelf
+        self._queue = queue
 
     async def put(self, put: Put, on_conflict: OnConflict) -> None:
         """Append a checkpoint in one turn. Raises VersionConflict if the thread has moved on from what the run read."""
+        async with self._queue.in_front(put.session_id):
+            await self._put(put, on_conflict)
+
+    async def _put(self, put: Put, on_conflict: OnConflict) -> None:
         view = self._shelf.get(put.session_id)
         is_fresh = view is None
         if view is None:
@@ -55,7 +61,7 @@ class Changes:
             except InvalidInput as exc:
                 raise _named(put.thread, put.id, exc) from exc
             else:
-                self._shelf.put(_view_after(put, draft, receipt, awaiting))
+                self._shelf.put(_view_after(put, view, draft, receipt, awaiting))
                 return
 
     async def _append(self, put: Put, view: View) -> tuple[Draft, Receipt, Awaiting]:
@@ -113,21 +119,28 @@ class Changes:
                 nodes.append((channel, self._values.encode(value)))
             except Unfaithful as exc:
                 raise refused(thread, checkpoint, channel, exc) from exc
-        body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(checkpoint))
-        try:
-            receipt: Receipt = await self._call("append", session_id, [record])
-        except InvalidInput as exc:
-            raise _named(thread, checkpoint, exc) from exc
-        seq = receipt.seqs[0]
+        async with self._queue.in_front(session_id):
+            body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(checkpoint))
+            try:
+                receipt: Receipt = await self._call("append", session_id, [record])
+            except InvalidInput as exc:
+                raise _named(thread, checkpoint, exc) from exc
+            self._shelf.follow(receipt, _step_to(receipt, checkpoint, body))
 
-        def step(known: View) -> View:
-            if known.point is not None and known.point.id == checkpoint:
-                more: dict[str, Any] = {"writes": (*known.writes, (seq, body))}
-            else:
-                more = {"awaiting": (*known.awaiting, (checkpoint, seq, body))}
-            return msgspec.structs.replace(known, version=receipt.version, last_seq=seq, **more)
 
-        self._shelf.follow(receipt, step)
+def _step_to(receipt: Receipt, checkpoint: str, body: Object) -> Callable[[View], View]:
+    """From the view before a record of writes to the one after it."""
+    seq = receipt.seqs[0]
+
+    def step(known: View) -> View:
+        more: dict[str, Any] = {}
+        if known.point is not None and known.point.id == checkpoint:
+            more["writes"] = (*known.writes, (seq, body))
+        elif checkpoint not in known.passed:
+            more["awaiting"] = (*known.awaiting, (checkpoint, seq, body))
+        return msgspec.structs.replace(known, version=receipt.version, last_seq=seq, **more)
+
+    return step
 
 
 def _changing(put: Put, base: Point) -> list[str]:
@@ -153,7 +166,8 @@ def _may_follow(put: Put, view: View, on_conflict: OnConflict) -> bool:
     return head is not None and put.head == head  # nothing has happened since it chose to go back
 
 
-def _view_after(put: Put, draft: Draft, receipt: Receipt, awaiting: Awaiting) -> View:
+def _view_after(put: Put, view: View, draft: Draft, receipt: Receipt, awaiting: Awaiting) -> View:
+    passed = (*view.passed, view.point.id) if view.point else view.passed
     return View(
         put.session_id,
         receipt.life,
@@ -161,7 +175,8 @@ def _view_after(put: Put, draft: Draft, receipt: Receipt, awaiting: Awaiting) ->
         draft.point.seq,
         draft.point,
         tuple((seq, body) for name, seq, body in awaiting if name == put.id),
-        tuple(each for each in awaiting if each[0] != put.id),
+        tuple(each for each in awaiting if each[0] != put.id and each[1] > draft.point.seq - EARLIEST),
+        passed=passed[1 - PASSED :],
         contents=draft.contents,
     )
 

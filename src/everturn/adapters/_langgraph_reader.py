@@ -22,7 +22,7 @@ from everturn.adapters._langgraph_log import (
     seqs_in,
 )
 from everturn.adapters._langgraph_values import Kept, Values
-from everturn.adapters._langgraph_views import Contents, Said, Shelf, View
+from everturn.adapters._langgraph_views import PASSED, Contents, Said, Shelf, View
 from everturn.model import JSON, MESSAGE
 
 Call: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
@@ -268,6 +268,7 @@ def _view_of(session_id: str, log: Log) -> View:
         tuple(log.writes_of(point)) if point else (),
         tuple(awaiting),
         any(seq > point.seq for seq in log.said) if point else bool(log.said),
+        tuple(log.seqs)[-PASSED:-1],
     )
 
 

@@ -22,6 +22,7 @@ from everturn.adapters._langgraph_values import Kept
 from everturn.model import JSON
 
 MOST_SESSIONS, MOST_MESSAGES = 256, 50_000  # remembered
+PASSED = 16  # checkpoints of a view that are known by name
 
 Said: TypeAlias = tuple[tuple[int, Kept], ...]  # messages with their seqs
 Awaiting: TypeAlias = tuple[tuple[str, int, Object], ...]  # records of writes, and the checkpoint each waits for
@@ -47,6 +48,7 @@ class View(msgspec.Struct, frozen=True):
     writes: tuple[tuple[int, Object], ...] = ()  # of the point's tasks
     awaiting: Awaiting = ()  # of checkpoints that have not come yet
     loose: bool = False  # messages that are no checkpoint's stand behind the point
+    passed: tuple[str, ...] = ()  # the checkpoints before the point, the latest few: what comes for them comes late
     contents: Contents = Contents()
 
     @property

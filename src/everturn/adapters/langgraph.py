@@ -3,6 +3,7 @@
 Here it is LangGraph's interface, on both faces of a store. What is behind it, from the outside in:
 
     _langgraph_reads, _changes, _upkeep   what is asked for, put, and removed or copied: in terms of sessions
+    _langgraph_queue                      who of one run puts first
     _langgraph_reader, _views             what of a session has to be read for that, and what is known already
     _langgraph_puts, _moves               what is new in a checkpoint; what a fork or a deletion moves. Pure
     _langgraph_log                        how a thread is stored. Pure
@@ -47,6 +48,7 @@ from everturn.adapters._langgraph_names import (  # noqa: E402
     thread_of,
 )
 from everturn.adapters._langgraph_puts import Put  # noqa: E402
+from everturn.adapters._langgraph_queue import Queue  # noqa: E402
 from everturn.adapters._langgraph_reader import Reader  # noqa: E402
 from everturn.adapters._langgraph_reads import Reads  # noqa: E402
 from everturn.adapters._langgraph_upkeep import Upkeep  # noqa: E402
@@ -83,6 +85,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self.on_conflict: OnConflict = on_conflict
         self._shelf = Shelf()
         self._beginnings = Beginnings()
+        self._queue = Queue(blocking=isinstance(store, MemoryStore))
         self._use(Values(None if serde is None else self.serde, allow))
 
     def _use(self, values: Values) -> None:
@@ -90,7 +93,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self.serde = values.serde
         self._reader = Reader(self._call, values, self._shelf)
         self._reads = Reads(self._reader, values, self._shelf, WRITES_IDX_MAP)
-        self._changes = Changes(self._call, self._reader, values, self._shelf)
+        self._changes = Changes(self._call, self._reader, values, self._shelf, self._queue)
         self._upkeep = Upkeep(self._call, self._reader, self._shelf)
 
     async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
