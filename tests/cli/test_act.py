@@ -147,7 +147,7 @@ def test_a_person_types_the_name_to_erase(url: str) -> None:
 def test_verify_finds_damage_and_says_so_in_its_exit_code(run: Run, url: str) -> None:
     assert run("verify", url).out == "2 sessions, 11 entries: all sound\n"
     path = url.removeprefix("sqlite:///")
-    statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq = 2"
+    statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq IN (1, 2)"
     damage = f"import apsw; apsw.Connection({path!r}).execute({statement!r})"
     subprocess.run([sys.executable, "-c", damage], check=True)
     ran = run("verify", url)

@@ -55,7 +55,7 @@ def test_a_file_that_is_there_is_not_written_over(run: Run, url: str, tmp_path: 
 
 
 def test_a_damaged_store_is_not_passed_on_as_a_backup(run: Run, url: str, tmp_path: Path) -> None:
-    statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq = 2"
+    statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq IN (1, 2)"
     code = f"import apsw; apsw.Connection({url.removeprefix('sqlite:///')!r}).execute({statement!r})"
     subprocess.run([sys.executable, "-c", code], check=True)
     ran = run("backup", url, tmp_path / "copy.db")

@@ -131,7 +131,7 @@ def test_a_file_that_is_wrong_is_refused_and_nothing_is_written(run: Run, url: s
 
 
 def test_a_damaged_session_is_not_exported(run: Run, url: str, tmp_path: Path) -> None:
-    statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq = 2"
+    statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq IN (1, 2)"
     code = f"import apsw; apsw.Connection({url.removeprefix('sqlite:///')!r}).execute({statement!r})"
     subprocess.run([sys.executable, "-c", code], check=True)
     ran = run("export", url, "-o", tmp_path / "x.jsonl")

@@ -7,6 +7,7 @@ a run with a cut must leave what it held after the last acknowledged step, or af
 from __future__ import annotations
 
 import functools
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError, Snapshot, Summary, ToolCall
 from everturn.backends.sqlite import schema
 from everturn.testing.faults import PowerLossVFS
+
+NOW, NEXT = schema.CURRENT, schema.CURRENT + 1
 
 A, B, COPY = "a", "b", "a copy"
 CHECKPOINT_PAGES = 25  # often enough that a checkpoint falls between the steps, and into them
@@ -61,13 +64,13 @@ def snapshot(run: Run) -> None:
 def migrate(run: Run) -> None:
     """Close the store, and open it as the next version of everturn would."""
     run.close()
-    with as_version_2(run.path.parent):
+    with as_next_version(run.path.parent):
         run.open()
 
 
 def reopen(run: Run) -> None:
     run.close()
-    with as_version_2(run.path.parent):
+    with as_next_version(run.path.parent):
         run.open()
 
 
@@ -117,21 +120,19 @@ SCRIPT: list[Step] = [
 
 
 @contextmanager
-def as_version_2(folder: Path) -> Iterator[None]:
+def as_next_version(folder: Path) -> Iterator[None]:
     """Be the next version of everturn: one more migration, which rewrites a table."""
-    (folder / "schema").mkdir(exist_ok=True)
-    first = Path(schema.__file__).parent / "schema" / "001.sql"
-    (folder / "schema" / "001.sql").write_text(first.read_text())
-    (folder / "schema" / "002.sql").write_text(
+    shutil.copytree(Path(schema.__file__).parent / "schema", folder / "schema", dirs_exist_ok=True)
+    (folder / "schema" / f"{NEXT:03}.sql").write_text(
         "CREATE TABLE moods (session INTEGER PRIMARY KEY, mood TEXT NOT NULL) STRICT;\n"
         "INSERT INTO moods SELECT no, 'mellow' FROM sessions;\n"
         "ALTER TABLE entries ADD COLUMN mood TEXT;\n"
         "UPDATE entries SET mood = 'mellow';\n"
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "CURRENT", 2)
+        patch.setattr(schema, "CURRENT", NEXT)
         patch.setattr(schema, "files", lambda _: folder)
-        patch.setattr(schema, "migrate", functools.partial(schema.migrate, current=2))
+        patch.setattr(schema, "migrate", functools.partial(schema.migrate, current=NEXT))
         yield
 
 
@@ -181,7 +182,7 @@ def cut_run(folder: Path, synchronous: str, sync: int, **how: Any) -> Survivor:
         assert not disk.is_on, "the power never went"
         run.close()
     version = version_of(path)
-    with as_version_2(folder), everturn.open(f"sqlite:///{path}?synchronous=OFF") as store:
+    with as_next_version(folder), everturn.open(f"sqlite:///{path}?synchronous=OFF") as store:
         left = contents(store)
         problems = store.verify().problems
         store.save_context(A, "life", "goes on")
@@ -227,7 +228,7 @@ def complaints(left: Survivor, undisturbed: Undisturbed) -> Iterator[str]:
         yield f"step {done}: lost or torn"
     elif left.contents != before and getattr(left.error, "outcome", None) == "not_written":
         yield f"step {done}: there, and yet it was said: {left.error!r}"
-    versions = {0: (0, 1), MIGRATED - 1: (1, 2)}.get(done, (1,) if done < MIGRATED else (2,))
+    versions = {0: (0, NOW), MIGRATED - 1: (NOW, NEXT)}.get(done, (NOW,) if done < MIGRATED else (NEXT,))
     if left.version not in versions:
         yield f"step {done}: the schema has version {left.version}"
 

@@ -772,8 +772,11 @@ class Walk(RuleBasedStateMachine):
         copy = self.folder / "copy.db"
         self.sql.execute("VACUUM INTO ?", (str(copy),))
         damaged = apsw.Connection(str(copy))
-        where = "(SELECT no << 32 FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0) + ?"
-        damaged.execute(f"DELETE FROM entries WHERE id = {where}", (namespace, name, lost.seq))
+        damaged.execute(
+            "DELETE FROM entries WHERE ?3 BETWEEN seq AND seq + count - 1 AND session ="
+            " (SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 0)",
+            (namespace, name, lost.seq),
+        )
         assert damaged.changes() == 1
         damaged.close()
         with self.open(namespace, 0, copy) as store:
@@ -870,7 +873,8 @@ class Walk(RuleBasedStateMachine):
             assert [seq for seq, _ in rows] == [item.seq for item in session.state.visible]
             assert [seq for seq, kind in rows if kind == "message"] == [item.seq for item in session.state.messages]
             query = (
-                "SELECT s.bytes, (SELECT ifnull(sum(octet_length(body)), 0) FROM entries WHERE session = s.no)"
+                "SELECT s.bytes,"
+                " (SELECT ifnull(sum(octet_length(body) - count + 1), 0) FROM entries WHERE session = s.no)"
                 " FROM sessions s WHERE namespace = ? AND session_id = ? AND ended = 0"
             )
             recorded, counted = self.sql.execute(query, (namespace, name)).fetchone()

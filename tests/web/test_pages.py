@@ -199,7 +199,7 @@ def test_a_session_that_is_not_there_is_an_error_and_not_empty(client: Client, a
 
 
 def test_damage_is_shown_as_an_error_with_the_fix(client: Client, url: str) -> None:
-    statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq = 2"
+    statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq IN (1, 2)"
     code = f"import apsw; apsw.Connection({url.removeprefix('sqlite:///')!r}).execute({statement!r})"
     subprocess.run([sys.executable, "-c", code], check=True)
     answer = client().get("/session", params={"id": CUSTOMER})

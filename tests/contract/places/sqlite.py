@@ -89,12 +89,28 @@ class FileDoor:
         statement = statement.replace(":base", f"(SELECT no << 32 FROM sessions WHERE {_IT})")
         return self._beside.sql(self._path, statement, *values)
 
+    def _apart(self, session_id: str, seq: int) -> None:
+        """Give every entry that shares a row with this one a row of its own."""
+        columns = "seq, CAST(body AS BLOB), checksums, count"
+        across = "seq <= ?2 AND seq + count > ?2 AND count > 1 AND session = :base >> 32"
+        for first, body, checksums, _ in self._sql(f"SELECT {columns} FROM entries WHERE {across}", session_id, seq):
+            checks = checksums.split(" ")
+            for number, line in reversed([*enumerate(bytes.fromhex(body).split(b"\n"))]):
+                self._sql(
+                    "INSERT OR REPLACE INTO entries (id, turn, kind, created_at, checksum, body)"
+                    f" SELECT id + {number}, turn, kind, created_at, {checks[number]}, CAST(x'{line.hex()}' AS TEXT)"
+                    " FROM entries WHERE id = :base + ?2",
+                    *(session_id, first),
+                )
+
     def entry(self, session_id: str, seq: int) -> Stored:
+        self._apart(session_id, seq)
         columns = "kind, CAST(body AS BLOB), checksum, turn, created_at"
         ((kind, body, *rest),) = self._sql(f"SELECT {columns} FROM entries WHERE id = :base + ?2", session_id, seq)
         return Stored(kind, bytes.fromhex(body), *rest)
 
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
+        self._apart(session_id, seq)
         body = f"CAST(x'{entry.body.hex()}' AS TEXT)"
         self._sql(
             "INSERT OR REPLACE INTO entries (id, turn, kind, created_at, checksum, body)"
@@ -103,6 +119,7 @@ class FileDoor:
         )
 
     def drop_entry(self, session_id: str, seq: int) -> None:
+        self._apart(session_id, seq)
         self._sql("DELETE FROM entries WHERE id = :base + ?2", session_id, seq)
 
     def drop_log(self, session_id: str) -> None:
@@ -128,7 +145,7 @@ class FileDoor:
         self._sql("UPDATE undo_steps SET head = ?2 WHERE session = :base >> 32", session_id, head)
 
     def entries(self) -> int:
-        ((count,),) = self._sql("SELECT count(*) FROM entries")
+        ((count,),) = self._sql("SELECT ifnull(sum(count), 0) FROM entries")
         return int(count)
 
     def remnants(self, *markers: str) -> dict[str, int]:

@@ -11,6 +11,7 @@ from everturn.backend import ChangeOutcome, ChangeRequest, Status, TakeSnapshot
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.plans import Plan, plan
+from everturn.backends.sqlite.runs import Run, packed
 from everturn.backends.sqlite.sessions import Session, columns_of, load, path_to
 from everturn.model import Snapshot
 from everturn.rules import State, contains
@@ -95,9 +96,9 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
     base, size = session.base, session.bytes
     if planned.follows is not None:
         db.execute(SQL["insert_jump"], (base + first, planned.follows))
-    for seq, draft in enumerate(planned.drafts, first):
-        size += len(draft.body)
-        db.execute(SQL["insert_entry"], (base + seq, first, draft.kind, now, draft.checksum, draft.body))
+    for run in packed(first, planned.drafts):
+        size += run.size
+        insert(db, base, run, turn=first, at=now)
     if planned.undoable:
         _push_undo(db, session, planned.state, request.effect.kind, version)
     if planned.undone is not None:
@@ -125,6 +126,12 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
         ),
     )
     return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot)
+
+
+def insert(db: Connection, base: int, run: Run, *, turn: int, at: float) -> None:
+    """Write one row of the log."""
+    row = (base + run.seq, turn, run.kind, at, run.checksum, run.body, run.count, run.checksums)
+    db.execute(SQL["insert_run"], row)
 
 
 def _push_undo(db: Connection, session: Session, after: State, kind: str, version: int) -> None:

@@ -10,8 +10,8 @@ UPDATE sessions
        ttl = ?, expires_at = ?, changed_at = ?
  WHERE no = ?
 
--- insert_entry: one entry of a turn (the body comes as bytes, to be stored as text)
-INSERT INTO entries (id, turn, kind, created_at, checksum, body) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))
+-- insert_run: one row of a turn (the body comes as bytes, to be stored as text)
+INSERT INTO entries (id, turn, kind, created_at, checksum, body, count, checksums) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?)
 
 -- insert_jump: the next entry does not follow the one before it in the log
 INSERT INTO jumps (id, after) VALUES (?, ?)

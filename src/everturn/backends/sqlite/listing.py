@@ -9,6 +9,7 @@ from everturn.backend import Order
 from everturn.backends import listings
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.reads import SQL, Found, find_session
+from everturn.backends.sqlite.runs import unpacked
 from everturn.backends.sqlite.sessions import path_to
 from everturn.codec import EntryRow
 from everturn.model import SUMMARY, Page
@@ -37,8 +38,9 @@ def find(db: Connection, text: str, session_id: str | None, take: Callable[[str,
     for found_in, *row in rows:
         if looking_at is None or looking_at.session_id != found_in:
             looking_at = _Visibility(db, found_in, now)
-        if looking_at.shows(row[0], row[4]) and not take(found_in, tuple(row)):
-            return
+        for entry in reversed([*unpacked(row)]):
+            if looking_at.shows(entry[0], entry[4]) and not take(found_in, entry):
+                return
 
 
 class _Visibility:

@@ -7,6 +7,7 @@ When to copy what is the business of engine/copies.py.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -14,6 +15,7 @@ from everturn.backend import ChangeOutcome, Status
 from everturn.backends.sqlite import changes, sessions, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.plans import LAST_SEQ
+from everturn.backends.sqlite.runs import MOST, look_from, within
 from everturn.backends.sqlite.sessions import Session, columns_of, span, state_from
 from everturn.dossier import ChangePart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
 from everturn.errors import MemoryStoreBackendError
@@ -80,9 +82,10 @@ def portion(db: Connection, request: PortionRequest, now: float) -> Portion | No
 
 
 def _entries(db: Connection, base: int, request: PortionRequest) -> Iterator[EntryPart]:
-    bounds = (base + request.after_seq + 1, base + request.last_seq, request.entries)
+    first, last = request.after_seq + 1, request.last_seq
+    rows = db.execute(SQL["some_entries"], (base + look_from(first), base + last, request.entries + MOST, first, last))
     size = 0
-    for row in db.execute(SQL["some_entries"], bounds):
+    for row in islice(within(rows), request.entries):
         yield EntryPart.of(row)
         size += len(row[3])
         if size >= request.bytes:

@@ -15,7 +15,8 @@ SELECT version, kind, moved_to, hidden, head, cleared, floor, kept, messages
   FROM undo_steps WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- some_entries: the next of the log
-SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn FROM entries WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
+SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums, ?4, ?5
+  FROM entries WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3
 
 -- some_changes: the next that are remembered
 SELECT version, kind, first_seq, count, created_at, call, key, content, snapshot_id, label,

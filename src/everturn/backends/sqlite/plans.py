@@ -24,6 +24,7 @@ from everturn.backend import (
 )
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.runs import look_from
 from everturn.backends.sqlite.sessions import Session, path_to, snapshot_state, state_from
 from everturn.codec import Draft
 from everturn.errors import MemoryStoreBackendError
@@ -104,7 +105,8 @@ def _moved_back(db: Connection, session: Session | None, after: int) -> State | 
     kept = tuple(seq for seq in state.kept if seq <= after)
     dropped = len(state.kept) - len(kept)
     for first, last in clip(ranges, max(after, state.floor) + 1, state.head):
-        dropped += db.value(SQL["count_messages"], (session.base + first, session.base + last))
+        low = session.base + look_from(first)
+        dropped += db.value(SQL["count_messages"], (low, session.base + first, session.base + last))
     # What is hidden never lies past the head: else it would hide what is appended there in a fork.
     return State(after, min(after, state.cleared), min(after, state.floor), kept, state.messages - dropped)
 

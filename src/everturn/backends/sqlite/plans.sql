@@ -1,5 +1,6 @@
 -- count_messages: how many messages stand in a range of the log
-SELECT count(*) FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message'
+SELECT ifnull(sum(min(id + count - 1, ?3) - max(id, ?2) + 1), 0)
+  FROM entries WHERE id BETWEEN ?1 AND ?3 AND id + count > ?2 AND kind = 'message'
 
 -- load_undo: the latest step
 SELECT id, kind, moved_to, hidden, head, cleared, floor, kept, messages

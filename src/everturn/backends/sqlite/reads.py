@@ -14,10 +14,11 @@ import msgspec
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.runs import look_from, within
 from everturn.backends.sqlite.sessions import path_to, snapshot_state, span, state_from
-from everturn.codec import checksum
+from everturn.codec import Runs, checksum
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
-from everturn.rules import Range, State, clip, contains, size
+from everturn.rules import Range, State, clip, contains, minus, size
 
 SQL = statements.load("reads.sql")
 BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
@@ -56,19 +57,22 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     if query.limit == 0:
         return Reading(Status.FOUND, found.info, state, snapshots)
     before = state.head + 1 if query.before is None else query.before
-    window = clip(path_to(db, found.no, state.head), query.after + 1, before - 1)
+    path = path_to(db, found.no, state.head)
+    window = clip(path, query.after + 1, before - 1)
     cut = False
     if query.limit is not None:
         start = _window_start(db, found.base, _visible(window, state).must, query.limit)
         if start is not None:
             window, cut = clip(window, start, state.head), True
     visible = _visible(window, state)
-    handed = _hand_over(_rows(db, found.base, visible, query.kind), take)
+    whole = query.after == 0 and query.before is None and query.limit is None
+    if query.kind == MESSAGE and whole and visible.must == path and _take_runs(db, found.base, state, path, take):
+        return Reading(Status.FOUND, found.info, state, snapshots)
+    handed = _hand_over(_rows(db, found.base, visible, path, query.kind), take)
     if query.kind == MESSAGE and handed == size(visible.must):
-        missing = 0  # the common case: all that must be there is a message, and was counted
+        missing = 0  # all that must be there is a message, and was counted
     else:
-        whole = query.after == 0 and query.before is None and query.limit is None
-        missing = _first_missing(db, found.base, visible.must, state.messages if whole else None)
+        missing = _first_missing(db, found.base, _looked_up(visible.must, path), state.messages if whole else None)
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
@@ -126,31 +130,52 @@ def _window_start(db: Connection, base: int, shown: Sequence[Range], limit: int)
     """The seq of the `limit`-th latest message; None if there are no more than that."""
     seqs: list[int] = []
     for first, last in reversed(shown):
-        bounds = (base + first, base + last, limit + 1 - len(seqs))
-        seqs += (seq for (seq,) in db.execute(SQL["latest_messages"], bounds))
+        bounds = (base + look_from(first), base + last, limit + 1 - len(seqs))
+        for seq, count in db.execute(SQL["latest_messages"], bounds):
+            seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
         if len(seqs) > limit:
             return seqs[limit - 1]
     return None
 
 
-def _rows(db: Connection, base: int, visible: Visible, kind: str | None) -> Iterable[Any]:
-    """The rows that are visible, in order."""
-    must, below = visible.must, visible.below
+# --- handing them over -----------------------------------------------------------------------------------------------
+
+
+def _take_runs(db: Connection, base: int, state: State, path: Sequence[Range], take: Take) -> bool:
+    """The common case: a history of messages only, which was never moved back. False: it is not, or is damaged."""
+    if len(path) != 1:
+        return False
+    ((first, last),) = path
+    if state.messages != last - first + 1 or db.value(SQL["last_row"], (base + first, base + last)) != base + last:
+        return False
+    # Rows are in order and do not overlap: if they hold as many messages as there are seqs, each has the next.
+    runs = Runs(first, last, db.execute(SQL["runs_in_range"], (base + first, base + last)))
+    take(runs)
+    return runs.is_read
+
+
+def _rows(db: Connection, base: int, visible: Visible, path: Sequence[Range], kind: str | None) -> Iterable[Any]:
+    """The entries that are visible, in order."""
+    must, below = _looked_up(visible.must, path), _looked_up(visible.below, path)
     if kind == MESSAGE:
-        if len(must) == 1:
-            ((first, last),) = must
-            return db.execute(SQL["messages_in_range"], (base + first, base + last))
-        return db.execute(SQL["messages_in_ranges"], (_json(must), base))
-    if kind == SUMMARY:
-        # Kept entries are messages, so that of `must` only what is above the floor matters.
-        return db.execute(SQL["others_in_ranges"], (_json(sorted([*below, *must])), base, kind))
+        return (row[:4] for row in within(db.execute(SQL["messages_in_ranges"], (must, base))))
     if kind is not None:
-        return db.execute(SQL["others_in_ranges"], (_json(must), base, kind))
-    rows = db.execute(SQL["all_in_ranges"], (_json(must), base))
-    if not below:
+        if kind == SUMMARY:
+            # Kept entries are messages, so that of `must` only what is above the floor matters.
+            must = _looked_up(sorted([*visible.below, *visible.must]), path)
+        return (row[:4] for row in within(db.execute(SQL["others_in_ranges"], (must, base, kind))))
+    rows = within(db.execute(SQL["all_in_ranges"], (must, base)))
+    if not visible.below:
         return rows
-    summaries = db.rows(SQL["summaries_in_ranges"], (_json(below), base))
+    summaries = within(db.rows(SQL["others_in_ranges"], (below, base, SUMMARY)))
     return sorted([*summaries, *rows])  # those below the floor stand among the kept messages
+
+
+def _looked_up(ranges: Sequence[Range], path: Sequence[Range]) -> str:
+    """The ranges for a statement: where to look from, first and last seq. A range of the path begins with a row."""
+    starts = {first for first, _ in path}
+    found = [(first if first in starts else look_from(first), first, last) for first, last in ranges]
+    return msgspec.json.encode(found).decode()
 
 
 def _hand_over(rows: Iterable[Any], take: Take) -> int:
@@ -163,20 +188,16 @@ def _hand_over(rows: Iterable[Any], take: Take) -> int:
     return handed
 
 
-def _first_missing(db: Connection, base: int, must: Sequence[Range], messages: int | None) -> int:
+def _first_missing(db: Connection, base: int, must: str, messages: int | None) -> int:
     """The first seq that is not there, or 0. An entry whose kind was damaged is not there as what it was."""
-    ranges = _json(must)
-    count, found_messages = db.row(SQL["count_in_ranges"], (ranges, base))
-    if count != size(must):
-        present = {seq for (seq,) in db.execute(SQL["seqs_in_ranges"], (ranges, base))}
-        return next(seq for first, last in must for seq in range(first, last + 1) if seq not in present)
-    for seq, kind, check, body in db.execute(SQL["no_messages_in_ranges"], (ranges, base)):
+    wanted = [(first, last) for _, first, last in msgspec.json.decode(must)]
+    count, found_messages = db.row(SQL["count_in_ranges"], (must, base))
+    if count != size(wanted):
+        there = db.rows(SQL["spans_in_ranges"], (must, base))
+        return next((first for first, _ in minus(wanted, there)), wanted[-1][1])
+    for seq, kind, check, body in db.execute(SQL["no_messages_in_ranges"], (must, base)):
         if checksum(kind, body) != check:
             return int(seq)
     if messages not in (None, found_messages):
-        return must[-1][1] if must else 1
+        return wanted[-1][1] if wanted else 1
     return 0
-
-
-def _json(ranges: Sequence[Range]) -> str:
-    return msgspec.json.encode(ranges).decode()

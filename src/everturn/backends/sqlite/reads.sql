@@ -12,43 +12,47 @@ SELECT snapshot_id, label, version, messages, created_at FROM snapshots WHERE se
 -- load_version: the state after a change, unless compact has reclaimed part of it
 SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head IS NOT NULL
 
--- latest_messages: the seqs of the latest messages in a range of the log
-SELECT seq FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?
+-- latest_messages: the rows of the latest messages in a range of the log
+SELECT seq, count FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?
 
--- messages_in_range: the messages in one range of the log
-SELECT seq, created_at, checksum, CAST(body AS BLOB) FROM entries
+-- last_row: where the last row up to a place in the log ends
+SELECT id + count - 1 FROM entries WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1
+
+-- runs_in_range: the rows of messages in one range of the log
+SELECT count, created_at, checksum, CAST(body AS BLOB) FROM entries
  WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id
 
--- messages_in_ranges: the same for a path of many ranges, which come as a JSON array in order
-SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB)
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+-- messages_in_ranges: the rows that hold messages of these ranges: a JSON array of where to look from, first seq, last seq
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.value ->> 1, r.value ->> 2
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
  WHERE e.kind = 'message'
 
 -- others_in_ranges: entries of one other kind, by way of the index (which wants to hear that they are no messages)
-SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB)
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.value ->> 1, r.value ->> 2
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 1) AND ?2 + (r.value ->> 2)
  WHERE e.kind = ?3 AND e.kind <> 'message'
 
--- summaries_in_ranges: what a trim leaves visible, as whole rows
-SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
- WHERE e.kind = 'summary' AND e.kind <> 'message'
-
--- all_in_ranges: every entry, as whole rows
-SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+-- all_in_ranges: every entry
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.value ->> 1, r.value ->> 2
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
 
 -- no_messages_in_ranges: all entries that are not messages, to be looked at
 SELECT e.seq, e.kind, e.checksum, CAST(e.body AS BLOB)
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 1) AND ?2 + (r.value ->> 2)
  WHERE e.kind <> 'message'
 
 -- count_in_ranges: how many entries there are, and how many of them are messages
-SELECT count(*), count(*) FILTER (WHERE e.kind = 'message')
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+WITH part AS (
+    SELECT min(e.seq + e.count - 1, r.value ->> 2) - max(e.seq, r.value ->> 1) + 1 AS size, e.kind = 'message' AS is_message
+      FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
+     WHERE e.seq + e.count > (r.value ->> 1))
+SELECT ifnull(sum(size), 0), ifnull(sum(size) FILTER (WHERE is_message), 0) FROM part
 
--- seqs_in_ranges: which entries, of any kind, are there
-SELECT e.seq FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+-- spans_in_ranges: which entries, of any kind, are there
+SELECT max(e.seq, r.value ->> 1), min(e.seq + e.count - 1, r.value ->> 2)
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
+ WHERE e.seq + e.count > (r.value ->> 1)
+ ORDER BY e.id
 
 -- list_changes: the latest changes, newest first
 SELECT version, kind, first_seq, count, created_at, snapshot_id, label
@@ -76,13 +80,13 @@ SELECT session_id, life, version, messages, last_seq, bytes,
  ORDER BY changed_at DESC, session_id DESC LIMIT :limit
 
 -- find_in_all: entries whose body contains the pattern, those of the session begun last first
-SELECT s.session_id, e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
+SELECT s.session_id, e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums
   FROM entries e JOIN sessions s ON s.no = e.id >> 32
  WHERE e.body LIKE :pattern ESCAPE '\' AND s.namespace = :namespace AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > :now)
  ORDER BY e.id DESC
 
 -- find_in_one: the same within one session
-SELECT s.session_id, e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn
+SELECT s.session_id, e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums
   FROM sessions s CROSS JOIN entries e ON e.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295
  WHERE s.namespace = :namespace AND s.session_id = :session_id AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > :now)
    AND e.body LIKE :pattern ESCAPE '\'

@@ -13,7 +13,7 @@ import apsw
 from everturn.errors import InvalidInput, SchemaTooNew
 
 APPLICATION_ID = 0x65767274  # "evrt": tells `file` and other everturns whose database this is
-CURRENT = 1
+CURRENT = 2
 
 
 def refuse_foreign(db: apsw.Connection, path: str) -> None:

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import apsw
 import msgspec
 
 from everturn.backends.sqlite import statements
-from everturn.backends.sqlite.changes import REMEMBERED
+from everturn.backends.sqlite.changes import REMEMBERED, insert
 from everturn.backends.sqlite.connections import Connection, patiently
+from everturn.backends.sqlite.runs import cut, look_from
 from everturn.backends.sqlite.sessions import Session, jumps_to, load, span, state_from
 from everturn.model import Compaction, ErasureReceipt
 from everturn.rules import Jump, Range, Reach, State, clip, minus, reach
 
 SQL = statements.load("upkeep.sql")
+Gone: TypeAlias = tuple[int, int]  # of a row that was deleted: the bytes of its entries, and how many they were
 STEP = 1000  # rows deleted in one transaction: other writers wait no longer than for that
 PATIENCE = 0.5  # seconds that erase waits for readers to leave the WAL
 
@@ -43,20 +46,39 @@ def compact(db: Connection, session_id: str, now: float) -> Compaction:
     unreachable = minus(everything, needed.whole)
     if unreachable:
         _forget_states(db, session, jumps, needed)
-    sizes: list[int] = []
+    gone: list[Gone] = []
     for first, last in minus(unreachable, needed.summaries):
-        sizes += _reclaim(db, "reclaim", session, first, last, STEP - len(sizes))
+        gone += reclaim(db, "reclaim", session.base, first, last, STEP - len(gone))
     for first, last in clip_all(unreachable, needed.summaries):
-        sizes += _reclaim(db, "reclaim_but_summaries", session, first, last, STEP - len(sizes))
-    if sizes:
-        db.execute(SQL["shrink_session"], (sum(sizes), session.no))
-    return Compaction(1 if sizes else 0, len(sizes), sum(sizes))
+        gone += reclaim(db, "reclaim_but_summaries", session.base, first, last, STEP - len(gone))
+    size, entries = _sums(gone)
+    if gone:
+        db.execute(SQL["shrink_session"], (size, session.no))
+    return Compaction(1 if gone else 0, entries, size)
 
 
-def _reclaim(db: Connection, statement: str, session: Session, first: int, last: int, limit: int) -> list[int]:
-    if limit <= 0:
+def reclaim(db: Connection, statement: str, base: int, first: int, last: int, limit: int) -> list[Gone]:
+    """Delete up to `limit` rows of a range (-1: all), and of the rows at its ends what is in it."""
+    if not limit:
         return []
-    return [size for (size,) in db.execute(SQL[statement], (session.base + first, session.base + last, limit))]
+    part(db, base, first)
+    part(db, base, last + 1)
+    return db.rows(SQL[statement], (base + first, base + last, limit))
+
+
+def part(db: Connection, base: int, seq: int) -> None:
+    """Make a row begin at this seq, if one reaches across it. (One whose lines are damaged stays as it is.)"""
+    row = db.row(SQL["row_across"], (base + look_from(seq), base + seq))
+    halves = None if row is None else cut(row, seq)
+    if halves is None:
+        return
+    db.execute(SQL["delete_row"], (base + row[0],))
+    for half in halves:
+        insert(db, base, half, turn=row[5], at=row[1])
+
+
+def _sums(gone: Iterable[Gone]) -> tuple[int, int]:
+    return sum(size for size, _ in gone), sum(count for _, count in gone)
 
 
 def clip_all(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
@@ -85,12 +107,13 @@ def reap(db: Connection, now: float) -> Compaction:
         return Compaction(0, 0, 0)
     db.execute(SQL["end"], (no,))  # what is reaped in part must not come back, should the clock be set back
     low, high = span(no)
-    sizes = [size for (size,) in db.execute(SQL["reclaim"], (low, high, STEP))]
-    if len(sizes) < STEP:
+    gone: list[Gone] = db.rows(SQL["reclaim"], (low, high, STEP))
+    if len(gone) < STEP:
         db.execute(SQL["reap_changes"], (low, high, STEP))
         if db.changes() < STEP:
             _delete_session(db, no)
-    return Compaction(1, len(sizes), sum(sizes))
+    size, entries = _sums(gone)
+    return Compaction(1, entries, size)
 
 
 def erase(db: Connection, session_id: str) -> ErasureReceipt:
@@ -98,8 +121,8 @@ def erase(db: Connection, session_id: str) -> ErasureReceipt:
     entries = snapshots = size = 0
     for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id)):
         low, high = span(no)
-        for (length,) in db.execute(SQL["reclaim"], (low, high, -1)):
-            entries += 1
+        for length, count in db.execute(SQL["reclaim"], (low, high, -1)):
+            entries += count
             size += length
         db.execute(SQL["reap_changes"], (low, high, -1))
         snapshots += _delete_session(db, no)

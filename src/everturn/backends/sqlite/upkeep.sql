@@ -13,13 +13,22 @@ SELECT head, cleared, floor, kept, messages, 'version ' || version, id FROM chan
 -- forget_state: part of what this version shows is being reclaimed
 UPDATE changes SET head = NULL WHERE id = ?
 
--- reclaim: delete some entries of a range
-DELETE FROM entries WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 LIMIT ?3) RETURNING octet_length(body)
+-- row_across: the row that holds what stands before this place in the log, and what stands behind it
+SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums
+  FROM entries WHERE id BETWEEN ?1 AND ?2 - 1 AND id + count > ?2 ORDER BY id DESC LIMIT 1
+
+-- delete_row: it is written anew, in two
+DELETE FROM entries WHERE id = ?
+
+-- reclaim: delete some rows of a range
+DELETE FROM entries
+ WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND id + count <= ?2 + 1 LIMIT ?3)
+RETURNING octet_length(body) - count + 1, count
 
 -- reclaim_but_summaries: the same where summaries are still to be found
 DELETE FROM entries
- WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND kind <> 'summary' LIMIT ?3)
-RETURNING octet_length(body)
+ WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND id + count <= ?2 + 1 AND kind <> 'summary' LIMIT ?3)
+RETURNING octet_length(body) - count + 1, count
 
 -- shrink_session: entries were reclaimed
 UPDATE sessions SET bytes = bytes - ? WHERE no = ?
@@ -53,22 +62,23 @@ DELETE FROM snapshots WHERE session = ?
 -- delete_session: the last row of it
 DELETE FROM sessions WHERE no = ?
 
--- copy_ranges: entries of one session into another, under the same seqs
-INSERT INTO entries (id, turn, kind, created_at, checksum, body)
-SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, e.checksum, e.body
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+-- copy_ranges: the rows that hold entries of these ranges into another session, under the same seqs
+INSERT OR IGNORE INTO entries (id, turn, kind, created_at, checksum, body, count, checksums)
+SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, e.checksum, e.body, e.count, e.checksums
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
+ WHERE e.seq + e.count > (r.value ->> 1)
 
 -- copy_summaries: the same for summaries alone
 INSERT INTO entries (id, turn, kind, created_at, checksum, body)
 SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, e.checksum, e.body
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 1)
+  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 1) AND ?2 + (r.value ->> 2)
  WHERE e.kind = 'summary' AND e.kind <> 'message'
 
 -- stored_bytes: of a session's bodies
-SELECT ifnull(sum(octet_length(body)), 0) FROM entries WHERE id BETWEEN ? AND ?
+SELECT ifnull(sum(octet_length(body) - count + 1), 0) FROM entries WHERE id BETWEEN ? AND ?
 
 -- every_row: a session's whole log
-SELECT seq, created_at, checksum, CAST(body AS BLOB), kind FROM entries WHERE id BETWEEN ? AND ? ORDER BY id
+SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- every_version: of the changes remembered
 SELECT version FROM changes WHERE id BETWEEN ? AND ? ORDER BY id

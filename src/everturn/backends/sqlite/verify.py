@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from everturn.backends.soundness import Stored, examine
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.runs import is_checked, unpacked
 from everturn.backends.sqlite.sessions import jumps_to, load, state_from
 from everturn.backends.sqlite.upkeep import SQL, roots
 from everturn.model import Problem
@@ -23,7 +24,14 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
         [state_from(columns) for *columns, _, _ in db.execute(SQL["list_remembered"], session.span)],
         [version for (version,) in db.execute(SQL["every_version"], session.span)],
     )
-    kinds, problems = examine(stored, db.execute(SQL["every_row"], session.span))
+    rows = db.rows(SQL["every_row"], session.span)
+    kinds, problems = examine(stored, (entry for row in rows for entry in unpacked(row)))
+    bad = {problem.seq for problem in problems}
+    problems += (
+        Problem(session_id, row[0], "the checksums of its row are not those of what is in it")
+        for row in rows
+        if not bad.intersection(range(row[0], row[0] + row[6])) and not is_checked(row)
+    )
     return len(kinds), problems
 
 

@@ -1,0 +1,115 @@
+"""Rows that hold several messages: those of a turn lie together, a line each. Pure: it reads and writes no rows.
+
+A conversation is read as a whole, and a row costs more than what is in it. Only messages lie together; an entry of
+another kind has a row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from zlib import adler32
+
+import msgspec
+
+from everturn.codec import Draft, EntryRow
+from everturn.model import MESSAGE
+
+MOST = 8  # messages in a row: as far as one has to look back for the row that holds a seq
+NONE = -1  # a checksum that nothing has
+ROOM = 3000  # bytes of messages that share a row: together they stay within a page
+
+
+class Run(msgspec.Struct, frozen=True, gc=False):
+    """What one row holds. `checksum` is that of the body; `checksums` those of its lines, if there are several."""
+
+    seq: int
+    kind: str
+    count: int
+    checksum: int
+    checksums: str | None
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        """The bytes of the entries' bodies."""
+        return len(self.body) - self.count + 1
+
+
+def look_from(seq: int) -> int:
+    """Where the row that holds this seq can begin, at the earliest."""
+    return max(1, seq - MOST + 1)
+
+
+def packed(first: int, drafts: Sequence[Draft]) -> list[Run]:
+    """The rows of a turn whose first entry has this seq."""
+    runs: list[Run] = []
+    together: list[Draft] = []
+    room = ROOM
+    for draft in drafts:
+        room -= len(draft.body)
+        if together and (room < 0 or len(together) == MOST or draft.kind != MESSAGE or together[0].kind != MESSAGE):
+            runs.append(_run(first, together))
+            first += len(together)
+            together, room = [], ROOM - len(draft.body)
+        together.append(draft)
+    if together:
+        runs.append(_run(first, together))
+    return runs
+
+
+def _run(first: int, drafts: Sequence[Draft]) -> Run:
+    if len(drafts) == 1:
+        (draft,) = drafts
+        return Run(first, draft.kind, 1, draft.checksum, None, draft.body)
+    body = b"\n".join([draft.body for draft in drafts])
+    return Run(first, MESSAGE, len(drafts), adler32(body), " ".join([str(draft.checksum) for draft in drafts]), body)
+
+
+def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
+    """The entries of a row: seq, created_at, checksum, body, kind, turn, count, checksums.
+
+    If the row is damaged, the checksums of its lines tell which of them is. Where they cannot be told apart, every
+    entry has a checksum that is none.
+    """
+    seq, created_at, checksum, body, kind, turn, count, checksums = row
+    if count == 1 and checksums is None:
+        yield seq, created_at, checksum, body, kind, turn
+        return
+    lines = body.split(b"\n")
+    if len(lines) == count and adler32(body) == checksum:
+        checks = list(map(adler32, lines))
+    else:
+        checks = [int(check) for check in (checksums or "").split(" ") if check.isdecimal()]
+        if not len(lines) == len(checks) == count:
+            lines = [body] * min(max(count, 1), MOST)
+            checks = [NONE] * len(lines)
+    for number, (line, check) in enumerate(zip(lines, checks, strict=True)):
+        yield seq + number, created_at, check, line, kind, turn
+
+
+def is_checked(row: Sequence[Any]) -> bool:
+    """Whether the checksums of a row with several entries are as they were written."""
+    _, _, checksum, body, _, _, count, checksums = row
+    return count == 1 or (checksum, checksums) == (adler32(body), _checksums(body.split(b"\n")))
+
+
+def _checksums(lines: Iterable[bytes]) -> str:
+    return " ".join([str(adler32(line)) for line in lines])
+
+
+def cut(row: Sequence[Any], seq: int) -> tuple[Run, Run] | None:
+    """The same entries in two rows, of which the second begins at a seq inside the first. None: they are damaged."""
+    entries = [Draft(kind, body, check) for _, _, check, body, kind, _ in unpacked(row)]
+    if any(entry.checksum == NONE for entry in entries):
+        return None
+    at = seq - row[0]
+    return _run(row[0], entries[:at]), _run(seq, entries[at:])
+
+
+def within(rows: Iterable[Any]) -> Iterator[EntryRow]:
+    """The entries of rows, as far as they stand in the range that a row was found for: its last two columns."""
+    for *row, first, last in rows:
+        for entry in unpacked(row):
+            if first <= entry[0] <= last:
+                yield entry

@@ -1,0 +1,228 @@
+"""Messages that share a row of the SQLite file: they come apart again, and damage shows where it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import everturn
+from everturn import ChatMessage, CorruptEntry, MemoryStore, Record
+from everturn.backends.sqlite.runs import MOST, ROOM, Run, cut, look_from, packed, unpacked
+from everturn.codec import Draft, checksum, encode
+
+AT = 1_700_000_000.0
+
+
+def draft(kind: str, text: str) -> Draft:
+    return encode(ChatMessage("user", text) if kind == "message" else Record(kind, text), "entry", 10**6)
+
+
+drafts = st.lists(
+    st.builds(draft, st.sampled_from(["message", "message", "message", "note"]), st.text(max_size=900)), max_size=30
+)
+
+
+def row(run: Run, turn: int = 1) -> tuple[Any, ...]:
+    return run.seq, AT, run.checksum, run.body, run.kind, turn, run.count, run.checksums
+
+
+def entries(runs: list[Run]) -> list[tuple[int, str, int, bytes]]:
+    return [(seq, kind, check, body) for run in runs for seq, _, check, body, kind, _ in unpacked(row(run))]
+
+
+@given(drafts, st.integers(1, 10**6))
+def test_what_is_packed_is_unpacked(turn: list[Draft], first: int) -> None:
+    runs = packed(first, turn)
+    wanted = [(seq, one.kind, one.checksum, one.body) for seq, one in enumerate(turn, first)]
+    assert entries(runs) == wanted
+    assert sum(run.size for run in runs) == sum(len(one.body) for one in turn)
+    for run in runs:
+        assert run.count <= MOST
+        assert run.count == 1 or (len(run.body) <= ROOM + MOST and run.kind == "message")
+        assert (run.checksums is None) == (run.count == 1)
+        assert look_from(run.seq + run.count - 1) <= run.seq
+
+
+@given(drafts, st.data())
+def test_a_row_can_be_cut_between_any_two_entries(turn: list[Draft], data: st.DataObject) -> None:
+    for run in packed(1, turn):
+        if run.count > 1:
+            seq = data.draw(st.integers(run.seq + 1, run.seq + run.count - 1))
+            halves = cut(row(run), seq)
+            assert halves is not None
+            assert entries([*halves]) == entries([run])
+            assert halves[1].seq == seq
+            assert sum(half.size for half in halves) == run.size
+
+
+def test_entries_of_other_kinds_and_long_messages_have_rows_of_their_own() -> None:
+    turn = [draft("message", "a"), draft("note", "b"), draft("note", "c"), draft("message", "d" * ROOM)]
+    turn += [draft("message", "e"), draft("message", "f")]
+    assert [(run.seq, run.kind, run.count) for run in packed(5, turn)] == [
+        *[(5, "message", 1), (6, "note", 1), (7, "note", 1), (8, "message", 1), (9, "message", 2)]
+    ]
+
+
+RUN = packed(4, [draft("message", text) for text in "abc"])[0]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"count": 2},
+        {"count": 4},
+        {"count": 1},
+        {"count": 0},
+        {"count": -7},
+        {"count": 2**40},
+        {"body": RUN.body.replace(b"a", b"x"), "checksums": None},
+        {"body": RUN.body.replace(b"a", b"x"), "checksums": "1 2"},
+        {"body": RUN.body.replace(b"\n", b" ", 1)},
+        {"body": RUN.body + b"\n"},
+        {"body": b""},
+    ],
+)
+def test_of_a_row_that_cannot_be_told_apart_nothing_is_believed(damage: dict[str, Any]) -> None:
+    seq, at, check, body, kind, turn, count, checksums = row(RUN)
+    damaged = (seq, at, check, damage.get("body", body), kind, turn)
+    damaged += (damage.get("count", count), damage.get("checksums", checksums))
+    found = list(unpacked(damaged))
+    assert 1 <= len(found) <= MOST
+    assert all(one[2] != checksum(kind, one[3]) for one in found)
+    assert cut(damaged, 5) is None
+
+
+# --- in a file -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A session of three turns of three messages: seqs 1 to 9 in three rows."""
+    with everturn.open(f"sqlite:///{tmp_path}/memory.db") as store:
+        for turn in range(3):
+            store.add_messages("a", [ChatMessage("user", f"{turn}-{number}") for number in range(3)])
+    return tmp_path / "memory.db"
+
+
+def opened(path: Path) -> MemoryStore:
+    return everturn.open(f"sqlite:///{path}")
+
+
+def sql(path: Path, statement: str) -> list[Any]:
+    db = apsw.Connection(str(path))
+    try:
+        return db.execute(statement).fetchall()
+    finally:
+        db.close()
+
+
+def test_a_turn_is_a_row(path: Path) -> None:
+    assert sql(path, "SELECT seq, turn, count FROM entries ORDER BY id") == [(1, 1, 3), (4, 4, 3), (7, 7, 3)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "bad"),
+    [
+        ("body = replace(body, '1-1', '1-9')", {5}),
+        ("body = replace(body, char(10), ' ')", {4, 5, 6}),
+        ("body = replace(body, '}', '?')", {4, 5, 6}),
+        ("count = 2", {4, 5}),
+        ("count = 4", {4, 5, 6}),
+    ],
+)
+def test_damage_inside_a_row_is_loud_and_only_what_is_damaged_is_skipped(
+    path: Path, damage: str, bad: set[int]
+) -> None:
+    sql(path, f"UPDATE entries SET {damage} WHERE seq = 4")
+    with opened(path) as store:
+        with pytest.raises(CorruptEntry) as caught:
+            store.get_history("a")
+        assert caught.value.seq == min(bad)
+        with pytest.raises(CorruptEntry):
+            store.state("a")
+        left = [message.seq for message in store.get_history("a", on_corrupt="skip")]
+        assert left == [seq for seq in range(1, 10) if seq not in bad and not (damage == "count = 2" and seq == 6)]
+        assert {problem.seq for problem in store.verify("a").problems} >= bad
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["checksum = checksum + 1", "checksums = NULL", "checksums = '1' || substr(checksums, instr(checksums, ' '))"],
+)
+def test_checksums_that_were_damaged_themselves_are_found_by_verify_and_hide_nothing(path: Path, damage: str) -> None:
+    sql(path, f"UPDATE entries SET {damage} WHERE seq = 4")
+    with opened(path) as store:
+        assert [message.seq for message in store.get_history("a")] == list(range(1, 10))
+        assert [entry.seq for entry in store.state("a").entries] == list(range(1, 10))
+        (problem,) = store.verify("a").problems
+        assert problem.seq == 4
+
+
+def test_a_row_that_is_gone_is_noticed(path: Path) -> None:
+    sql(path, "DELETE FROM entries WHERE seq = 4")
+    with opened(path) as store:
+        with pytest.raises(CorruptEntry) as caught:
+            store.get_history("a")
+        assert caught.value.seq == 4
+        assert len(store.get_history("a", on_corrupt="skip")) == 6
+
+
+@pytest.mark.parametrize("after", range(1, 10))
+def test_a_head_may_stand_inside_a_row(path: Path, after: int) -> None:
+    with opened(path) as store:
+        store.replace("a", [ChatMessage("user", "new"), ChatMessage("user", "er")], after=after)
+        wanted = [*range(1, after + 1), 10, 11]
+        assert [message.seq for message in store.get_history("a")] == wanted
+        assert [entry.seq for entry in store.state("a").entries] == wanted
+        assert store.info("a").messages == len(wanted)
+        fork = store.fork("a", "b")
+        assert [message.seq for message in store.get_history("b")] == wanted
+        assert store.verify().ok
+        store.add_messages("b", [ChatMessage("user", "on")], expected_version=fork)
+        assert [message.content for message in store.get_history("b")][-2:] == ["er", "on"]
+    rows = "SELECT seq + count - 1 FROM entries WHERE session = 2 AND seq <= 9 ORDER BY seq DESC LIMIT 1"
+    assert sql(path, rows) == [(after,)]
+
+
+@pytest.mark.parametrize("after", range(1, 9))
+def test_compact_takes_what_is_unreachable_inside_a_row_too(path: Path, after: int) -> None:
+    with opened(path) as store:
+        store.replace("a", [ChatMessage("user", "new")], after=after)
+        for _ in range(10):  # so that undo cannot bring it back
+            store.clear("a")
+            store.undo("a")
+        for number in range(11):
+            store.replace("a", [ChatMessage("user", f"again {number}")], after=after)
+        before = store.get_history("a")
+        store.compact("a")
+        assert store.get_history("a") == before
+        assert store.verify().ok
+        ((stored,),) = sql(path, "SELECT sum(count) FROM entries WHERE seq <= 9")
+        assert stored == after
+        ((counted, recorded),) = sql(
+            path, "SELECT sum(octet_length(body) - count + 1), (SELECT bytes FROM sessions) FROM entries"
+        )
+        assert counted == recorded
+
+
+@pytest.mark.parametrize("limit", range(1, 10))
+def test_limits_and_bounds_may_fall_inside_a_row(path: Path, limit: int) -> None:
+    with opened(path) as store:
+        assert [message.seq for message in store.get_history("a", limit=limit)] == list(range(10 - limit, 10))
+        assert [message.seq for message in store.get_history("a", after=limit)] == list(range(limit + 1, 10))
+        assert [message.seq for message in store.get_history("a", before=limit)] == list(range(1, limit))
+
+
+def test_a_file_of_rows_for_each_message_and_one_of_rows_for_turns_are_the_same(path: Path) -> None:
+    with opened(path) as store:
+        packed_state = store.state("a")
+        everturn.copy(store, other := opened(path.with_name("other.db")))
+        assert other.state("a") == packed_state
+        assert other.get_history("a") == store.get_history("a")
+        other.close()
+    assert sql(path.with_name("other.db"), "SELECT DISTINCT count FROM entries") == [(1,)]
