@@ -18,40 +18,55 @@ SELECT seq, count FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORD
 -- last_row: where the last row up to a place in the log ends
 SELECT id + count - 1 FROM entries WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1
 
--- runs_in_range: the rows of messages in one range of the log
-SELECT count, created_at, checksum, CAST(body AS BLOB) FROM entries
- WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id
+-- rows_of_messages: one range of the log, as quickly as can be
+SELECT count, created_at, checksum, CAST(body AS BLOB) FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id
 
--- messages_in_ranges: the rows that hold messages of these ranges: a JSON array of where to look from, first seq, last seq
-SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.value ->> 1, r.value ->> 2
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
+-- runs_in_range: the rows that hold messages of one range of the log, and whether they hold others
+SELECT seq, count, created_at, checksum, CAST(body AS BLOB), id < ?3 OR id + count > ?2 + 1
+  FROM entries WHERE id BETWEEN ?1 AND ?2 AND id + count > ?3 AND kind = 'message' ORDER BY id
+
+-- runs_in_ranges: the same for a path of many: a JSON array of where to look from, first seq, last seq
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
+SELECT e.seq, e.count, e.created_at, e.checksum, CAST(e.body AS BLOB), e.seq < r.first OR e.seq + e.count > r.last + 1
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
+ WHERE e.kind = 'message' AND e.seq + e.count > r.first
+
+-- messages_in_ranges: the same with all that tells one from another
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.first, r.last
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
  WHERE e.kind = 'message'
 
 -- others_in_ranges: entries of one other kind, by way of the index (which wants to hear that they are no messages)
-SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.value ->> 1, r.value ->> 2
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 1) AND ?2 + (r.value ->> 2)
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.first, r.last
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.first AND ?2 + r.last
  WHERE e.kind = ?3 AND e.kind <> 'message'
 
 -- all_in_ranges: every entry
-SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.value ->> 1, r.value ->> 2
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
+SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.first, r.last
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
 
 -- no_messages_in_ranges: all entries that are not messages, to be looked at
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 SELECT e.seq, e.kind, e.checksum, CAST(e.body AS BLOB)
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 1) AND ?2 + (r.value ->> 2)
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.first AND ?2 + r.last
  WHERE e.kind <> 'message'
 
 -- count_in_ranges: how many entries there are, and how many of them are messages
-WITH part AS (
-    SELECT min(e.seq + e.count - 1, r.value ->> 2) - max(e.seq, r.value ->> 1) + 1 AS size, e.kind = 'message' AS is_message
-      FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
-     WHERE e.seq + e.count > (r.value ->> 1))
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)),
+part AS (
+    SELECT min(e.seq + e.count - 1, r.last) - max(e.seq, r.first) + 1 AS size, e.kind = 'message' AS is_message
+      FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
+     WHERE e.seq + e.count > r.first)
 SELECT ifnull(sum(size), 0), ifnull(sum(size) FILTER (WHERE is_message), 0) FROM part
 
 -- spans_in_ranges: which entries, of any kind, are there
-SELECT max(e.seq, r.value ->> 1), min(e.seq + e.count - 1, r.value ->> 2)
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
- WHERE e.seq + e.count > (r.value ->> 1)
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
+SELECT max(e.seq, r.first), min(e.seq + e.count - 1, r.last)
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
+ WHERE e.seq + e.count > r.first
  ORDER BY e.id
 
 -- list_changes: the latest changes, newest first

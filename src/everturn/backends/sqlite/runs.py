@@ -7,13 +7,17 @@ another kind has a row of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from itertools import accumulate, chain, repeat
+from operator import add
+from typing import Any, TypeVar
 from zlib import adler32
 
 import msgspec
 
 from everturn.codec import Draft, EntryRow
 from everturn.model import MESSAGE
+
+T = TypeVar("T")
 
 MOST = 8  # messages in a row: as far as one has to look back for the row that holds a seq
 NONE = -1  # a checksum that nothing has
@@ -107,9 +111,24 @@ def cut(row: Sequence[Any], seq: int) -> tuple[Run, Run] | None:
     return _run(row[0], entries[:at]), _run(seq, entries[at:])
 
 
+def seqs_of(firsts: tuple[int, ...], counts: tuple[int, ...]) -> Sequence[int]:
+    """The seqs of the entries of rows."""
+    *starts, end = accumulate(counts, initial=firsts[0])
+    if firsts == tuple(starts):
+        return range(firsts[0], end)  # one follows the other, as nearly always
+    return [*chain.from_iterable(map(range, firsts, map(add, firsts, counts)))]
+
+
+def each(values: Iterable[T], counts: Iterable[int]) -> Iterable[T]:
+    """The values of rows as those of their entries."""
+    return chain.from_iterable(map(repeat, values, counts))
+
+
 def within(rows: Iterable[Any]) -> Iterator[EntryRow]:
     """The entries of rows, as far as they stand in the range that a row was found for: its last two columns."""
     for *row, first, last in rows:
-        for entry in unpacked(row):
-            if first <= entry[0] <= last:
-                yield entry
+        if row[6] == 1:
+            if first <= row[0]:
+                yield from unpacked(row)
+        else:
+            yield from (entry for entry in unpacked(row) if first <= entry[0] <= last)

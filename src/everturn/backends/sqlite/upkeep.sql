@@ -63,15 +63,17 @@ DELETE FROM snapshots WHERE session = ?
 DELETE FROM sessions WHERE no = ?
 
 -- copy_ranges: the rows that hold entries of these ranges into another session, under the same seqs
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 INSERT OR IGNORE INTO entries (id, turn, kind, created_at, checksum, body, count, checksums)
 SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, e.checksum, e.body, e.count, e.checksums
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 0) AND ?2 + (r.value ->> 2)
- WHERE e.seq + e.count > (r.value ->> 1)
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
+ WHERE e.seq + e.count > r.first
 
 -- copy_summaries: the same for summaries alone
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 INSERT INTO entries (id, turn, kind, created_at, checksum, body)
 SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, e.checksum, e.body
-  FROM json_each(?1) r CROSS JOIN entries e ON e.id BETWEEN ?2 + (r.value ->> 1) AND ?2 + (r.value ->> 2)
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.first AND ?2 + r.last
  WHERE e.kind = 'summary' AND e.kind <> 'message'
 
 -- stored_bytes: of a session's bodies
