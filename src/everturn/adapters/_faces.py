@@ -81,11 +81,18 @@ def checked_store(store: MemoryStore | AsyncMemoryStore) -> MemoryStore | AsyncM
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call it in a thread, so that the event loop goes on. A cancelled caller waits until it has settled."""
-    sent = asyncio.ensure_future(asyncio.to_thread(call, *args, **kwargs))
+    return await settled(asyncio.to_thread(call, *args, **kwargs))
+
+
+async def settled(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Await it to its end, also if the caller is cancelled meanwhile: then raise the cancellation."""
+    task = asyncio.ensure_future(coroutine)
     try:
-        return await asyncio.shield(sent)
+        return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.wait([sent])
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # it is heard of, so that nobody logs it
         raise
 
 

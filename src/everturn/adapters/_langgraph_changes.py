@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from everturn import InvalidInput, Receipt, VersionConflict
-from everturn.adapters._langgraph_log import EARLIEST, MESSAGES, Object, Point
+from everturn.adapters._langgraph_log import MESSAGES, Object, Point, recent
 from everturn.adapters._langgraph_moves import in_sight, unsaid
 from everturn.adapters._langgraph_puts import INPUT, Composer, Draft, Put, refused, writes_record
 from everturn.adapters._langgraph_queue import Queue
@@ -175,7 +175,7 @@ def _view_after(put: Put, view: View, draft: Draft, receipt: Receipt, awaiting: 
         draft.point.seq,
         draft.point,
         tuple((seq, body) for name, seq, body in awaiting if name == put.id),
-        tuple(each for each in awaiting if each[0] != put.id and each[1] > draft.point.seq - EARLIEST),
+        tuple(recent([each for each in awaiting if each[0] != put.id], draft.point.seq)),
         passed=passed[1 - PASSED :],
         contents=draft.contents,
     )

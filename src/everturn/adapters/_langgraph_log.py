@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -23,10 +23,12 @@ from everturn.adapters._values import equal
 from everturn.model import JSON, Entry
 
 MESSAGES = "messages"  # the channel whose messages are the session's
+Awaited = TypeVar("Awaited", bound=tuple[Any, ...])
+
 CHECKPOINT, WRITES, LEFT = "lg.put", "lg.writes", "lg.message"
 FARTHEST = 96  # entries from a checkpoint back to its key
 HEAVIEST = 64 * 1024  # bytes of the checkpoints from a key on
-EARLIEST = 512  # entries that a task's writes may come before their checkpoint does
+EARLIEST = 512  # entries that the latest of a checkpoint's writes may come before it does
 
 Ref: TypeAlias = JSON
 """Where a value is: the seq of the checkpoint that has it; or an object: what it `is`, if that is short; or ranges of
@@ -285,7 +287,16 @@ class Log:
         for name, records in self.writes.items():
             if name not in self.seqs:
                 found += [(name, seq) for seq, _ in records if point is None or seq > point.seq]
-        return [(name, seq) for name, seq in found if seq > self.last_seq - EARLIEST]
+        return recent(found, self.last_seq)
+
+
+def recent(awaiting: Sequence[Awaited], last_seq: int) -> list[Awaited]:
+    """Of writes, with the name of the checkpoint they wait for and their seq first, those whose checkpoint may still
+    come: many tasks may have written for it before, but the latest of them not long ago."""
+    latest: dict[str, int] = {}
+    for name, seq, *_ in awaiting:
+        latest[name] = max(seq, latest.get(name, 0))
+    return [one for one in awaiting if latest[one[0]] > last_seq - EARLIEST]
 
 
 # --- ranges ----------------------------------------------------------------------------------------------------------

@@ -79,6 +79,10 @@ class Beginnings:
             if len(self._sessions) > self.MOST:
                 del self._sessions[next(iter(self._sessions))]
 
+    def forget(self, session_id: str) -> None:
+        with self._lock:
+            self._sessions.pop(session_id, None)
+
     def used(self, session_id: str) -> bool:
         """Whether it was seen so, as often as it was."""
         with self._lock:

@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 
 from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, Record, VersionConflict
-from everturn.adapters._faces import Both, require
+from everturn.adapters._faces import Both, require, settled
 from everturn.model import Entry, SessionState
 
 require("google-adk", (2, 10), "google-adk")
@@ -108,19 +108,12 @@ class EverturnSessionService(BaseSessionService):
 
         Raises StaleSessionError if the session was changed since the object was loaded, SessionNotFoundError if it is
         gone, InvalidInput for a state that has no JSON form; the object is then as it was, and nothing is written.
+        A caller that is cancelled while it waits for its turn has written nothing; later, the event is in both.
         """
         if event.partial:
             return event
         async with self._alone(session):
-            mark = await self._run(self._append(session, event))
-            if mark is None:
-                return event
-            self._apply_temp_state(session, event)
-            event = self._trim_temp_delta_state(event)
-            event = self._commit_event_to_session(session, event)
-            session.last_update_time = event.timestamp
-            _put_mark(session, mark)
-        return event
+            return await settled(self._append_to_both(session, event))
 
     # --- beyond ADK's interface --------------------------------------------------------------------------------------
 
@@ -130,6 +123,18 @@ class EverturnSessionService(BaseSessionService):
         return session_of(app_name, user_id, session_id)
 
     # --- how ---------------------------------------------------------------------------------------------------------
+
+    async def _append_to_both(self, session: Session, event: Event) -> Event:
+        """To what is stored, then to the object: ADK appends to it again, also after a run was cancelled."""
+        mark = await self._run(self._append(session, event))
+        if mark is None:
+            return event
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        event = self._commit_event_to_session(session, event)
+        session.last_update_time = event.timestamp
+        _put_mark(session, mark)
+        return event
 
     @asynccontextmanager
     async def _alone(self, session: Session) -> AsyncIterator[None]:

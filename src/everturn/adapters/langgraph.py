@@ -126,7 +126,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         session_id = session_of(thread, namespace)
         found = await self._reads.get(thread, session_id, checkpoint)
         if found is None:
-            if checkpoint is None:
+            if checkpoint is None and not _is_of_a_graph(config):
                 self._beginnings.seen(session_id)
             return None
         return self._reads.as_tuple(thread, namespace, found)
@@ -269,7 +269,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             parent,
             getattr(setting(config, "checkpoint_id"), "head", None),
             parent is None and self._begins(config, session_id),
-            checkpoint,
+            _as_it_is_now(checkpoint),
             meta,
             new_versions,
         )
@@ -279,8 +279,10 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     def _begins(self, config: RunnableConfig, session_id: str) -> bool:
         """Whether a checkpoint without a parent is meant to be the first: its run saw none. A subgraph that goes back
         with its parent to before its first is meant to begin again."""
-        is_run = "recursion_limit" in config  # LangGraph fills it in for every run
-        return self._beginnings.used(session_id) or (is_run and not setting(config, REPLAYING))
+        if _is_of_a_graph(config):
+            self._beginnings.forget(session_id)  # who saw it empty before only looked, as graphs do
+            return not setting(config, REPLAYING)
+        return self._beginnings.used(session_id)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -351,6 +353,20 @@ def to_langchain(history: Iterable[ChatMessage]) -> Sequence[BaseMessage]:
     """
     values = Values(None, ())
     return [values.decode_message(message) for message in history]
+
+
+def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:
+    """LangGraph goes on with the very lists and sets that are in it, while they wait here to be stored."""
+    values = {
+        channel: copy(value) if isinstance(value, (set, list, dict)) else value
+        for channel, value in checkpoint["channel_values"].items()
+    }
+    return {**checkpoint, "channel_values": values}
+
+
+def _is_of_a_graph(config: RunnableConfig) -> bool:
+    """Whether a run, or an update, of a graph calls. LangGraph fills this in for them, and nobody else does."""
+    return "recursion_limit" in config
 
 
 async def _next(tuples: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:

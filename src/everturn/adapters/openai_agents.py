@@ -58,12 +58,21 @@ class EverturnSession(SessionABC):
         turn = [to_message(_checked(item, index)) for index, item in enumerate(items)]
         key = _key(items)
         try:
-            await self._call("add_messages", self.session_id, turn, key=key)
+            receipt: Receipt = await self._call("add_messages", self.session_id, turn, key=key)
+            while receipt.replayed and not await self._shows(receipt):
+                # It was stored, and hidden by a clear or a trim: that is no retry, but the items once more.
+                key = f"{key}:{receipt.version}"
+                receipt = await self._call("add_messages", self.session_id, turn, key=key)
         except InvalidInput as refused:
             if key is None or refused.path != "key":
                 raise
             # These ids were stored before with other content: an item that was edited is an item of its own.
             await self._call("add_messages", self.session_id, turn)
+
+    async def _shows(self, receipt: Receipt) -> bool:
+        """Whether the history shows anything of this turn."""
+        first, last = receipt.seqs[0], receipt.seqs[-1]
+        return bool(await self._call("get_history", self.session_id, after=first - 1, before=last + 1))
 
     async def pop_item(self) -> Any | None:
         """Remove the last item and return it; None if there is none. Exactly one, whoever else is at it."""

@@ -149,6 +149,26 @@ def test_parallel_branches_share_one_object_and_none_is_stale(tmp_path: Path) ->
     tell(story, tmp_path)
 
 
+def test_an_append_that_is_cancelled_is_in_the_object_if_it_is_stored(tmp_path: Path) -> None:
+    async def story(service: EverturnSessionService) -> None:
+        session = await service.create_session(**OF)
+        outcomes = set()
+        for ticks in range(30):
+            task = asyncio.ensure_future(service.append_event(session, say(f"{ticks}")))
+            for _ in range(ticks):
+                await asyncio.sleep(0)
+            task.cancel()
+            (outcome,) = await asyncio.gather(task, return_exceptions=True)
+            outcomes.add(type(outcome))
+            stored = await service.get_session(**OF)
+            assert stored is not None
+            assert [event.id for event in stored.events] == [event.id for event in session.events]
+            await service.append_event(session, say("and on"))
+        assert asyncio.CancelledError in outcomes
+
+    tell(story, tmp_path)
+
+
 def test_an_event_that_comes_again_is_stored_once(tmp_path: Path) -> None:
     async def story(service: EverturnSessionService) -> None:
         session = await service.create_session(**OF)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import os
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from everturn import MemoryStore, Record, VersionConflict
@@ -138,6 +140,82 @@ def test_a_real_graph_leaves_nothing_waiting(store: MemoryStore) -> None:
     for turn in range(40):
         chat(saver).invoke(say(f"{turn}"), CONFIG)
     assert all(len(body.get("awaiting", ())) <= 2 for body in puts(store))
+
+
+@pytest.mark.parametrize("knows", [True, False], ids=["the-same-saver", "another"])
+def test_many_tasks_may_write_before_their_checkpoint_comes(store: MemoryStore, knows: bool) -> None:
+    saver = EverturnSaver(store)
+    config = put_all(saver, NEW, ["c00"])
+    ahead: Any = {"configurable": NEW["configurable"] | {"checkpoint_id": "c01"}}
+    many = EARLIEST + 50
+    for number in range(many):
+        saver.put_writes(ahead, [("number", number)], f"task {number}")
+    config = put_all(saver if knows else EverturnSaver(store), config, ["c01"])
+    for reader in (saver, EverturnSaver(store)):
+        found = reader.get_tuple(config)
+        assert found is not None
+        assert sorted(value for _, _, value in found.pending_writes or ()) == list(range(many))
+
+
+def test_what_is_put_is_what_was_given_then(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    saver = EverturnSaver(store)
+    live: dict[str, Any] = {"set": {"a"}, "list": ["a"], "dict": {"a": 1}}
+    put = saver._changes.put
+
+    async def late(*args: Any) -> None:
+        live["set"].add("b"), live["list"].append("b"), live["dict"].update(b=2)  # as LangGraph does meanwhile
+        await put(*args)
+
+    monkeypatch.setattr(saver._changes, "put", late)
+    config = saver.put(NEW, checkpoint("c00", **live), {}, dict.fromkeys(live, 1))
+    found = EverturnSaver(store).get_tuple(config)
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"set": {"a"}, "list": ["a"], "dict": {"a": 1}}
+
+
+# --- who only looked -------------------------------------------------------------------------------------------------
+
+
+class Steps(TypedDict):
+    steps: Annotated[list[str], operator.add]
+
+
+def step(saver: Any) -> Any:
+    builder = StateGraph(Steps)
+    builder.add_node("n", lambda _: {"steps": ["n"]})
+    builder.add_edge(START, "n")
+    return builder.compile(checkpointer=saver)
+
+
+def back_before_a_subgraph(saver: Any, *, look: bool) -> Any:
+    builder = StateGraph(Steps)
+    builder.add_node("before", lambda _: {"steps": ["b"]})
+    builder.add_node("sub", step(True))
+    builder.add_edge(START, "before")
+    builder.add_edge("before", "sub")
+    graph = builder.compile(checkpointer=saver, interrupt_before=["sub"])
+    graph.invoke({"steps": []}, CONFIG)
+    if look:
+        graph.get_state(CONFIG, subgraphs=True)
+    graph.invoke(None, CONFIG)
+    before = [state for state in graph.get_state_history(CONFIG) if state.next == ("sub",)]
+    return graph.invoke(None, before[-1].config)
+
+
+def copy_of_the_first(saver: Any, *, look: bool) -> Any:
+    graph = step(saver)
+    if look:
+        graph.get_state(CONFIG)
+    graph.invoke({"steps": ["x"]}, CONFIG)
+    first = list(graph.get_state_history(CONFIG))[-1]
+    graph.update_state(first.config, None, as_node="__copy__")
+    return graph.get_state(CONFIG).next
+
+
+@pytest.mark.parametrize("look", [False, True], ids=["", "looked"])
+@pytest.mark.parametrize("scene", [back_before_a_subgraph, copy_of_the_first])
+def test_a_look_at_what_is_empty_changes_nothing(store: MemoryStore, scene: Any, look: bool) -> None:
+    assert scene(EverturnSaver(store), look=look) == scene(InMemorySaver(), look=look)
 
 
 # --- the queue itself ------------------------------------------------------------------------------------------------
