@@ -47,19 +47,29 @@ def look_from(seq: int) -> int:
 
 def packed(first: int, drafts: Sequence[Draft]) -> list[Run]:
     """The rows of a turn whose first entry has this seq."""
-    runs: list[Run] = []
-    together: list[Draft] = []
     room = ROOM
     for draft in drafts:
-        room -= len(draft.body)
-        if together and (room < 0 or len(together) == MOST or draft.kind != MESSAGE or together[0].kind != MESSAGE):
-            runs.append(_run(first, together))
-            first += len(together)
-            together, room = [], ROOM - len(draft.body)
-        together.append(draft)
-    if together:
-        runs.append(_run(first, together))
+        room -= len(draft.body) if draft.kind == MESSAGE else ROOM
+    if room >= 0 and 0 < len(drafts) <= MOST:
+        return [_run(first, drafts)]  # nearly always
+    runs: list[Run] = []
+    start = 0
+    while start < len(drafts):
+        end = start + _together(drafts[start : start + MOST])
+        runs.append(_run(first + start, drafts[start:end]))
+        start = end
     return runs
+
+
+def _together(drafts: Sequence[Draft]) -> int:
+    """How many of these entries, from the first on, share a row."""
+    count, room = 0, ROOM
+    for draft in drafts:
+        room -= len(draft.body)
+        if draft.kind != MESSAGE or room < 0:
+            break
+        count += 1
+    return count or 1
 
 
 def _run(first: int, drafts: Sequence[Draft]) -> Run:
