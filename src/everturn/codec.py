@@ -267,7 +267,7 @@ class Columns(Sequence[MessageRow]):
 class Runs(Sequence[MessageRow]):
     """Messages that share rows, a line each. Seqs and times are the messages', checksums and bodies the rows'.
 
-    Read one by one, they are `entries`: each with a checksum of its own.
+    Read one by one, they are `entries()`: each with a checksum of its own.
     """
 
     def __init__(

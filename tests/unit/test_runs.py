@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStore, Record
-from everturn.backends.sqlite.runs import MOST, ROOM, Run, cut, look_from, packed, unpacked
+from everturn.backends.sqlite.runs import MOST, ROOM, Run, look_from, packed, parts, unpacked
 from everturn.codec import Draft, checksum, encode
 
 AT = 1_700_000_000.0
@@ -53,9 +53,9 @@ def test_a_row_can_be_cut_between_any_two_entries(turn: list[Draft], data: st.Da
     for run in packed(1, turn):
         if run.count > 1:
             seq = data.draw(st.integers(run.seq + 1, run.seq + run.count - 1))
-            halves = cut(row(run), seq)
+            halves = parts(row(run), [(run.seq, seq - 1), (seq, run.seq + run.count - 1)])
             assert halves is not None
-            assert entries([*halves]) == entries([run])
+            assert entries(halves) == entries([run])
             assert halves[1].seq == seq
             assert sum(half.size for half in halves) == run.size
 
@@ -94,7 +94,7 @@ def test_of_a_row_that_cannot_be_told_apart_nothing_is_believed(damage: dict[str
     found = list(unpacked(damaged))
     assert 1 <= len(found) <= MOST
     assert all(one[2] != checksum(kind, one[3]) for one in found)
-    assert cut(damaged, 5) is None
+    assert parts(damaged, [(4, 4), (5, 6)]) is None
 
 
 # --- in a file -------------------------------------------------------------------------------------------------------
@@ -226,3 +226,94 @@ def test_a_file_of_rows_for_each_message_and_one_of_rows_for_turns_are_the_same(
         assert other.get_history("a") == store.get_history("a")
         other.close()
     assert sql(path.with_name("other.db"), "SELECT DISTINCT count FROM entries") == [(1,)]
+
+
+# --- what a review found ---------------------------------------------------------------------------------------------
+
+
+def test_many_messages_that_a_trim_kept_in_shared_rows_come_once(tmp_path: Path) -> None:
+    roles = ("system", "user", "system", "user", "system")
+    with everturn.open(f"sqlite:///{tmp_path}/memory.db") as store:
+        for turn in range(70):
+            store.add_messages("a", [ChatMessage(role, f"{turn}-{number}") for number, role in enumerate(roles)])
+        store.add_messages("a", [ChatMessage("user", "last")])
+        store.trim("a", max_messages=1)
+        seqs = [message.seq or 0 for message in store.get_history("a")]
+        assert seqs == sorted(set(seqs))
+        assert len(seqs) == 211
+        assert [message.seq for message in store.get_history("a", after=1)] == seqs[1:]
+        assert [message.seq for message in store.get_history("a", limit=150)] == seqs[-150:]
+        assert [entry.seq for entry in store.state("a").entries] == seqs
+        store.fork("a", "b")
+        assert [message.seq for message in store.get_history("b")] == seqs
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("after", range(1, 6))
+@pytest.mark.parametrize("bad", range(1, 7))
+@pytest.mark.parametrize("how", ["fork", "compact"])
+def test_what_is_damaged_stays_so_when_its_row_is_cut(tmp_path: Path, how: str, bad: int, after: int) -> None:
+    path = tmp_path / "memory.db"
+    with opened(path) as store:
+        store.add_messages("a", [ChatMessage("user", f"text {number}") for number in range(1, 7)])
+        store.replace("a", [], after=after)
+        for number in range(11):
+            store.replace("a", [ChatMessage("user", f"more {number}")], after=after)
+        store.rollback_to_snapshot("a", store.save_snapshot("a"))
+    sql(path, f"UPDATE entries SET body = replace(body, 'text {bad}', 'tExt {bad}') WHERE seq = 1")
+    with opened(path) as store:
+        if how == "compact":
+            store.compact("a")
+        else:
+            store.fork("a", "b")
+        name = "a" if how == "compact" else "b"
+        if bad <= after:
+            with pytest.raises(CorruptEntry) as caught:
+                store.get_history(name)
+            assert caught.value.seq == bad
+            with pytest.raises(CorruptEntry):
+                store.state(name)
+            assert bad in {problem.seq for problem in store.verify(name).problems}
+        left = [message.seq for message in store.get_history(name, on_corrupt="skip")]
+        assert left[:-1] == [seq for seq in range(1, after + 1) if seq != bad]
+
+
+@pytest.mark.parametrize("bounds", [{"after": seq} for seq in range(6)] + [{"before": seq} for seq in range(5, 10)])
+def test_a_row_whose_kind_is_damaged_is_missed_wherever_a_read_begins(path: Path, bounds: dict[str, int]) -> None:
+    sql(path, "UPDATE entries SET kind = 'messagf' WHERE seq = 4")
+    with opened(path) as store, pytest.raises(CorruptEntry):
+        store.get_history("a", **bounds)  # type: ignore[arg-type]  # bounds of it
+
+
+def test_rows_that_overlap_are_noticed(path: Path) -> None:
+    sql(path, "UPDATE entries SET id = id + 1 WHERE seq = 4")
+    with opened(path) as store:
+        for bounds in ({"after": 1}, {"before": 9}, {"limit": 8}):
+            with pytest.raises(CorruptEntry):
+                store.get_history("a", **bounds)  # type: ignore[arg-type]
+        with pytest.raises(CorruptEntry):
+            store.state("a")
+        assert not store.verify("a").ok
+
+
+def test_damage_beside_the_path_is_nothing_to_the_history(path: Path) -> None:
+    with opened(path) as store:
+        store.replace("a", [ChatMessage("user", f"{number}") for number in range(3)], after=3)
+    sql(path, "UPDATE entries SET count = 8 WHERE seq = 7")  # seqs 4 to 9 were left
+    with opened(path) as store:
+        wanted = [1, 2, 3, 10, 11, 12]
+        for limit in range(1, 7):
+            assert [message.seq for message in store.get_history("a", limit=limit)] == wanted[-limit:]
+        store.replace("a", [], after=3)
+        assert [message.seq for message in store.get_history("a")] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("count", [0, -5, 9, 2**40])
+def test_erase_takes_a_row_whatever_its_count_says(path: Path, count: int) -> None:
+    sql(path, f"UPDATE entries SET count = {count} WHERE seq = 4")
+    with opened(path) as store:
+        assert not store.verify("a").ok
+        receipt = store.erase("a")
+    assert receipt.complete
+    assert 0 < receipt.entries < 20
+    assert sql(path, "SELECT count(*) FROM entries") == [(0,)]

@@ -46,9 +46,11 @@ def work_off(run: Run, items: Sequence[T], work: Work[T]) -> None:
 
     def go_beside() -> None:
         try:
-            go(run.beside(), rest.pop)
-        except ServerError:
-            pass  # there is no room for more servers: the first lane does it all
+            try:
+                lane = run.beside()
+            except ServerError:
+                return  # there is no room for more servers: the other lanes do it all
+            go(lane, rest.pop)
         except BaseException as exc:  # noqa: BLE001 - raised below, where somebody waits for it
             faults.append(exc)
             stop.set()

@@ -54,6 +54,8 @@ class Run:
         self.target = target
         self.seed = seed
         self.quick = quick
+        self.sessions = count(1)  # one number for all clauses: they share a place, or think that they do not
+        self.turns = count(1)
         self._folders = count(1)
         self._ends = time.monotonic() + 10**6
         self._stack = ExitStack()
@@ -97,8 +99,6 @@ class Run:
         self.servers: dict[str, Any] = {}
         self.proxies: dict[str, FaultProxy] = {}
         self.shared: dict[str, Any] = {}  # what one clause made and others look at, too
-        self.sessions = count(1)  # one number for all clauses, since they share a place
-        self.turns = count(1)
         self._start_servers()
         self.common = Common(self)
         self._stack.callback(self.common.retire)

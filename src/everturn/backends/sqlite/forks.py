@@ -8,9 +8,8 @@ from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Qu
 from everturn.backends.sqlite import changes, reads, sessions
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.plans import Plan
-from everturn.backends.sqlite.runs import MOST, look_from
-from everturn.backends.sqlite.upkeep import SQL, reclaim
-from everturn.rules import State, minus, reach
+from everturn.backends.sqlite.upkeep import SQL, rewrite
+from everturn.rules import Range, State, path, reach
 
 
 def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
@@ -37,12 +36,14 @@ def _copy(db: Connection, source: reads.Found, state: State, birth: ChangeReques
     target = changes.begin(db, birth, now, origin=source.info.session_id)
     jumps = sessions.jumps_to(db, source.no, state.head)
     shown = reach([state], jumps)
-    for statement, ranges in (("copy_ranges", shown.whole), ("copy_summaries", shown.summaries)):
-        wanted = [(look_from(first), first, last) for first, last in ranges]
-        db.execute(SQL[statement], (msgspec.json.encode(wanted).decode(), source.base, target.base))
-    # A row at the end of a range may hold more than was wanted of it.
-    for first, last in minus([(1, state.head + MOST)], shown.whole):
-        reclaim(db, "reclaim_but_summaries", target.base, first, last, -1)
+    whole, summaries = (reads.looked_up(ranges, path(state.head, jumps)) for ranges in (shown.whole, shown.summaries))
+    db.execute(SQL["copy_ranges"], (whole, source.base, target.base))
+    db.execute(SQL["copy_summaries"], (summaries, source.base, target.base))
+    wanted: dict[int, list[Range]] = {}
+    for seq, first, last in db.rows(SQL["too_much"], (whole, target.base)):
+        wanted.setdefault(seq, []).append((first, last))
+    for seq, ranges in wanted.items():
+        rewrite(db, target.base, db.row(SQL["load_row"], (target.base + seq,)), ranges)
     for seq, after in jumps:
         db.execute(changes.SQL["insert_jump"], (target.base + seq, after))
     size = db.value(SQL["stored_bytes"], target.span)

@@ -105,7 +105,7 @@ def _moved_back(db: Connection, session: Session | None, after: int) -> State | 
     kept = tuple(seq for seq in state.kept if seq <= after)
     dropped = len(state.kept) - len(kept)
     for first, last in clip(ranges, max(after, state.floor) + 1, state.head):
-        low = session.base + look_from(first)
+        low = session.base + look_from(first, ranges)
         dropped += db.value(SQL["count_messages"], (low, session.base + first, session.base + last))
     # What is hidden never lies past the head: else it would hide what is appended there in a fork.
     return State(after, min(after, state.cleared), min(after, state.floor), kept, state.messages - dropped)

@@ -6,8 +6,8 @@ It hands over rows; decoding them is codec.py's business, by way of the `take` i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from itertools import islice
+from itertools import islice, repeat
+from operator import add, gt, le, lt
 from typing import Any
 
 import msgspec
@@ -61,21 +61,16 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     window = clip(path, query.after + 1, before - 1)
     cut = False
     if query.limit is not None:
-        start = _window_start(db, found.base, _visible(window, state).must, query.limit)
+        start = _window_start(db, found.base, _visible(window, state).must, path, query.limit)
         if start is not None:
             window, cut = clip(window, start, state.head), True
     visible = _visible(window, state)
     if query.kind == MESSAGE and visible.must == path and _is_taken_unbroken(db, found.base, state, path, take):
         return Reading(Status.FOUND, found.info, state, snapshots)
-    if query.kind == MESSAGE:
-        handed = _hand_over(_messages(db, found.base, visible.must, path), take)
-    else:
-        handed = _hand_over(_batches(_others(db, found.base, visible, path, query.kind)), take)
-    if query.kind == MESSAGE and handed == size(visible.must):
-        missing = 0  # the common case: all that must be there is a message, and was counted
-    else:
+    handed, missing = _hand_over(_batches(db, found.base, visible, path, query.kind), take)
+    if not missing and (query.kind != MESSAGE or handed != size(visible.must)):
         whole = query.after == 0 and query.before is None and query.limit is None
-        missing = _first_missing(db, found.base, _looked_up(visible.must, path), state.messages if whole else None)
+        missing = _first_missing(db, found.base, looked_up(visible.must, path), state.messages if whole else None)
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
@@ -129,11 +124,11 @@ def _visible(window: Sequence[Range], state: State) -> Visible:
     return Visible(kept + clip(window, state.floor + 1, state.head), below)
 
 
-def _window_start(db: Connection, base: int, shown: Sequence[Range], limit: int) -> int | None:
+def _window_start(db: Connection, base: int, shown: Sequence[Range], path: Sequence[Range], limit: int) -> int | None:
     """The seq of the `limit`-th latest message; None if there are no more than that."""
     seqs: list[int] = []
     for first, last in reversed(shown):
-        bounds = (base + look_from(first), base + last, limit + 1 - len(seqs))
+        bounds = (base + look_from(first, path), base + last, limit + 1 - len(seqs))
         for seq, count in db.execute(SQL["latest_messages"], bounds):
             seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
         if len(seqs) > limit:
@@ -159,63 +154,65 @@ def _is_taken_unbroken(db: Connection, base: int, state: State, path: Sequence[R
     return unbroken.is_read
 
 
-def _messages(db: Connection, base: int, must: Sequence[Range], path: Sequence[Range]) -> Iterator[Sequence[Any]]:
-    """The messages of these ranges, in order, as they share rows."""
-
-    def entries(first: int, last: int) -> list[Any]:
-        rows = db.execute(SQL["messages_in_ranges"], (_looked_up(clip(must, first, last), path), base))
-        return [entry[:4] for entry in within(rows)]
-
-    if len(must) == 1:
-        ((first, last),) = must
-        low = first if first == path[0][0] else look_from(first)
-        found = db.execute(SQL["runs_in_range"], (base + low, base + last, base + first))
-    else:
-        found = db.execute(SQL["runs_in_ranges"], (_looked_up(must, path), base))
-    for rows in _batches(found):
-        firsts, counts, times, checksums, bodies, in_part = zip(*rows, strict=True)
-        batch = partial(entries, firsts[0], firsts[-1] + counts[-1] - 1)
-        if any(in_part):  # a row holds more than is wanted of it
-            yield batch()
-        else:
-            yield Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, batch)
-
-
-def _others(db: Connection, base: int, visible: Visible, path: Sequence[Range], kind: str | None) -> Iterable[Any]:
-    """The entries of another kind, or of all, that are visible, in order."""
-    must, below = _looked_up(visible.must, path), _looked_up(visible.below, path)
-    if kind is not None:
+def _batches(
+    db: Connection, base: int, visible: Visible, path: Sequence[Range], kind: str | None
+) -> Iterator[Sequence[Any]]:
+    """The entries that are visible, in order."""
+    must = looked_up(visible.must, path)
+    if kind == MESSAGE:
+        for rows in _some(db.execute(SQL["messages_in_ranges"], (must, base))):
+            yield _messages(rows)
+    elif kind is not None:
         if kind == SUMMARY:
             # Kept entries are messages, so that of `must` only what is above the floor matters.
-            must = _looked_up(sorted([*visible.below, *visible.must]), path)
-        return (entry[:4] for entry in within(db.execute(SQL["others_in_ranges"], (must, base, kind))))
-    rows = within(db.execute(SQL["all_in_ranges"], (must, base)))
-    if not visible.below:
-        return rows
-    summaries = within(db.rows(SQL["others_in_ranges"], (below, base, SUMMARY)))
-    return sorted([*summaries, *rows])  # those below the floor stand among the kept messages
+            must = looked_up(sorted([*visible.below, *visible.must]), path)
+        yield from _some(entry[:4] for entry in within(db.execute(SQL["others_in_ranges"], (must, base, kind))))
+    else:
+        entries = within(db.execute(SQL["all_in_ranges"], (must, base)))
+        if visible.below:
+            below = looked_up(visible.below, path)
+            summaries = within(db.rows(SQL["others_in_ranges"], (below, base, SUMMARY)))
+            yield from _some(sorted([*summaries, *entries]))  # those below the floor stand among the kept messages
+        else:
+            yield from _some(entries)
 
 
-def _batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
+def _some(rows: Iterable[Any]) -> Iterator[list[Any]]:
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         yield batch
 
 
-def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> int:
-    """Returns how many there were."""
-    handed = 0
+def _messages(rows: Sequence[Any]) -> Sequence[Any]:
+    """The messages of rows: as they lie in them, unless a row holds more than is wanted of it."""
+    firsts, times, checksums, bodies, _, _, counts, _, low, high = zip(*rows, strict=True)
+    if all(map(le, low, firsts)) and all(map(gt, high, map(add, map(add, firsts, counts), repeat(-2)))):
+        return Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, lambda: _entries(rows))
+    return _entries(rows)
+
+
+def _entries(rows: Iterable[Any]) -> list[Any]:
+    return [entry[:4] for entry in within(rows)]
+
+
+def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[int, int]:
+    """How many were handed over, and the first seq that does not follow those before it; 0 if all do."""
+    handed = reached = missing = 0
     for batch in batches:
         take(batch)
         handed += len(batch)
-    return handed
+        seqs = batch.seqs if isinstance(batch, Runs) else [row[0] for row in batch]
+        if not seqs:
+            continue  # of rows that are damaged
+        if not missing and not (reached < seqs[0] and (isinstance(seqs, range) or all(map(lt, seqs, seqs[1:])))):
+            missing = seqs[0]
+        reached = seqs[-1]
+    return handed, missing
 
 
-def _looked_up(ranges: Sequence[Range], path: Sequence[Range]) -> str:
-    """The ranges for a statement: where to look from, first and last seq. A range of the path begins with a row."""
-    starts = {first for first, _ in path}
-    found = [(first if first in starts else look_from(first), first, last) for first, last in ranges]
-    return msgspec.json.encode(found).decode()
+def looked_up(ranges: Sequence[Range], path: Sequence[Range]) -> str:
+    """The ranges for a statement: where to look from, first and last seq."""
+    return msgspec.json.encode([(look_from(first, path), first, last) for first, last in ranges]).decode()
 
 
 def _first_missing(db: Connection, base: int, must: str, messages: int | None) -> int:

@@ -21,21 +21,11 @@ SELECT id + count - 1 FROM entries WHERE id BETWEEN ? AND ? ORDER BY id DESC LIM
 -- rows_of_messages: one range of the log, as quickly as can be
 SELECT count, created_at, checksum, CAST(body AS BLOB) FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id
 
--- runs_in_range: the rows that hold messages of one range of the log, and whether they hold others
-SELECT seq, count, created_at, checksum, CAST(body AS BLOB), id < ?3 OR id + count > ?2 + 1
-  FROM entries WHERE id BETWEEN ?1 AND ?2 AND id + count > ?3 AND kind = 'message' ORDER BY id
-
--- runs_in_ranges: the same for a path of many: a JSON array of where to look from, first seq, last seq
-WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
-SELECT e.seq, e.count, e.created_at, e.checksum, CAST(e.body AS BLOB), e.seq < r.first OR e.seq + e.count > r.last + 1
-  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
- WHERE e.kind = 'message' AND e.seq + e.count > r.first
-
--- messages_in_ranges: the same with all that tells one from another
+-- messages_in_ranges: the rows that hold messages of these ranges: a JSON array of where to look from, first seq, last seq
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.first, r.last
   FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
- WHERE e.kind = 'message'
+ WHERE e.kind = 'message' AND e.seq + e.count > r.first
 
 -- others_in_ranges: entries of one other kind, by way of the index (which wants to hear that they are no messages)
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
@@ -50,9 +40,9 @@ SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.
 
 -- no_messages_in_ranges: all entries that are not messages, to be looked at
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
-SELECT e.seq, e.kind, e.checksum, CAST(e.body AS BLOB)
-  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.first AND ?2 + r.last
- WHERE e.kind <> 'message'
+SELECT max(e.seq, r.first), e.kind, e.checksum, CAST(e.body AS BLOB)
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
+ WHERE e.kind <> 'message' AND e.seq + e.count > r.first
 
 -- count_in_ranges: how many entries there are, and how many of them are messages
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1)),

@@ -6,9 +6,10 @@ another kind has a row of its own.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, repeat
-from operator import add
+from operator import add, itemgetter
 from typing import Any, TypeVar
 from zlib import adler32
 
@@ -16,6 +17,7 @@ import msgspec
 
 from everturn.codec import Draft, EntryRow
 from everturn.model import MESSAGE
+from everturn.rules import Range
 
 T = TypeVar("T")
 
@@ -40,9 +42,10 @@ class Run(msgspec.Struct, frozen=True, gc=False):
         return len(self.body) - self.count + 1
 
 
-def look_from(seq: int) -> int:
-    """Where the row that holds this seq can begin, at the earliest."""
-    return max(1, seq - MOST + 1)
+def look_from(seq: int, path: Sequence[Range] = ()) -> int:
+    """Where the row that holds this seq can begin, at the earliest. No row reaches into a range of a path."""
+    near = bisect_right(path, seq, key=itemgetter(0)) - 1
+    return max(1, seq - MOST + 1, path[near][0] if near >= 0 else 1)
 
 
 def packed(first: int, drafts: Sequence[Draft]) -> list[Run]:
@@ -105,20 +108,29 @@ def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
 def is_checked(row: Sequence[Any]) -> bool:
     """Whether the checksums of a row with several entries are as they were written."""
     _, _, checksum, body, _, _, count, checksums = row
-    return count == 1 or (checksum, checksums) == (adler32(body), _checksums(body.split(b"\n")))
+    if count == 1:
+        return checksums is None
+    return (checksum, checksums) == (adler32(body), _checksums(body))
 
 
-def _checksums(lines: Iterable[bytes]) -> str:
-    return " ".join([str(adler32(line)) for line in lines])
+def parts(row: Sequence[Any], wanted: Iterable[Range]) -> list[Run] | None:
+    """These ranges of a row's entries, each as a row of its own. None: its entries cannot be told apart.
 
-
-def cut(row: Sequence[Any], seq: int) -> tuple[Run, Run] | None:
-    """The same entries in two rows, of which the second begins at a seq inside the first. None: they are damaged."""
+    What is damaged stays so: nothing gets a checksum that fits the damage.
+    """
     entries = [Draft(kind, body, check) for _, _, check, body, kind, _ in unpacked(row)]
     if any(entry.checksum == NONE for entry in entries):
         return None
-    at = seq - row[0]
-    return _run(row[0], entries[:at]), _run(seq, entries[at:])
+    runs = [_run(first, entries[first - row[0] : last - row[0] + 1]) for first, last in wanted]
+    return [run if _is_whole(run) else msgspec.structs.replace(run, checksum=NONE) for run in runs]
+
+
+def _is_whole(run: Run) -> bool:
+    return run.checksums is None or run.checksums == _checksums(run.body)
+
+
+def _checksums(lines: bytes) -> str:
+    return " ".join([str(adler32(line)) for line in lines.split(b"\n")])
 
 
 def seqs_of(firsts: tuple[int, ...], counts: tuple[int, ...]) -> Sequence[int]:

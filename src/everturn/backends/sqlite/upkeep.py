@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import apsw
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.changes import REMEMBERED, insert
 from everturn.backends.sqlite.connections import Connection, patiently
-from everturn.backends.sqlite.runs import cut, look_from
+from everturn.backends.sqlite.runs import look_from, parts
 from everturn.backends.sqlite.sessions import Session, jumps_to, load, span, state_from
 from everturn.model import Compaction, ErasureReceipt
 from everturn.rules import Jump, Range, Reach, State, clip, minus, reach
@@ -67,14 +67,19 @@ def reclaim(db: Connection, statement: str, base: int, first: int, last: int, li
 
 
 def part(db: Connection, base: int, seq: int) -> None:
-    """Make a row begin at this seq, if one reaches across it. (One whose lines are damaged stays as it is.)"""
+    """Make a row begin at this seq, if one reaches across it."""
     row = db.row(SQL["row_across"], (base + look_from(seq), base + seq))
-    halves = None if row is None else cut(row, seq)
-    if halves is None:
-        return
-    db.execute(SQL["delete_row"], (base + row[0],))
-    for half in halves:
-        insert(db, base, half, turn=row[5], at=row[1])
+    if row is not None:
+        rewrite(db, base, row, [(row[0], seq - 1), (seq, row[0] + row[6] - 1)])
+
+
+def rewrite(db: Connection, base: int, row: Sequence[Any], wanted: Iterable[Range]) -> None:
+    """Leave these ranges of a row's entries, each in a row of its own. (One damaged beyond that stays as it is.)"""
+    runs = parts(row, wanted)
+    if runs is not None:
+        db.execute(SQL["delete_row"], (base + row[0],))
+        for run in runs:
+            insert(db, base, run, turn=row[5], at=row[1])
 
 
 def _sums(gone: Iterable[Gone]) -> tuple[int, int]:
@@ -107,7 +112,7 @@ def reap(db: Connection, now: float) -> Compaction:
         return Compaction(0, 0, 0)
     db.execute(SQL["end"], (no,))  # what is reaped in part must not come back, should the clock be set back
     low, high = span(no)
-    gone: list[Gone] = db.rows(SQL["reclaim"], (low, high, STEP))
+    gone: list[Gone] = db.rows(SQL["remove"], (low, high, STEP))
     if len(gone) < STEP:
         db.execute(SQL["reap_changes"], (low, high, STEP))
         if db.changes() < STEP:
@@ -121,7 +126,7 @@ def erase(db: Connection, session_id: str) -> ErasureReceipt:
     entries = snapshots = size = 0
     for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id)):
         low, high = span(no)
-        for length, count in db.execute(SQL["reclaim"], (low, high, -1)):
+        for length, count in db.execute(SQL["remove"], (low, high, -1)):
             entries += count
             size += length
         db.execute(SQL["reap_changes"], (low, high, -1))

@@ -23,12 +23,17 @@ DELETE FROM entries WHERE id = ?
 -- reclaim: delete some rows of a range
 DELETE FROM entries
  WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND id + count <= ?2 + 1 LIMIT ?3)
-RETURNING octet_length(body) - count + 1, count
+RETURNING octet_length(body) - min(max(count, 1), 8) + 1, min(max(count, 1), 8)
 
 -- reclaim_but_summaries: the same where summaries are still to be found
 DELETE FROM entries
  WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND id + count <= ?2 + 1 AND kind <> 'summary' LIMIT ?3)
-RETURNING octet_length(body) - count + 1, count
+RETURNING octet_length(body) - min(max(count, 1), 8) + 1, min(max(count, 1), 8)
+
+-- remove: delete some rows of a session, whatever is in them
+DELETE FROM entries
+ WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)
+RETURNING octet_length(body) - min(max(count, 1), 8) + 1, min(max(count, 1), 8)
 
 -- shrink_session: entries were reclaimed
 UPDATE sessions SET bytes = bytes - ? WHERE no = ?
@@ -68,6 +73,15 @@ INSERT OR IGNORE INTO entries (id, turn, kind, created_at, checksum, body, count
 SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, e.checksum, e.body, e.count, e.checksums
   FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
  WHERE e.seq + e.count > r.first
+
+-- too_much: of the rows that were copied, those that hold more than was wanted of them, and what was
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
+SELECT e.seq, max(e.seq, r.first), min(e.seq + e.count - 1, r.last)
+  FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
+ WHERE e.seq + e.count > r.first AND (e.seq < r.first OR e.seq + e.count > r.last + 1)
+
+-- load_row: all of it
+SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id = ?
 
 -- copy_summaries: the same for summaries alone
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from everturn.backends.soundness import Stored, examine
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.runs import is_checked, unpacked
+from everturn.backends.sqlite.runs import MOST, is_checked, unpacked
 from everturn.backends.sqlite.sessions import jumps_to, load, state_from
 from everturn.backends.sqlite.upkeep import SQL, roots
+from everturn.codec import EntryRow
 from everturn.model import Problem
 
 
@@ -24,13 +27,20 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
         [state_from(columns) for *columns, _, _ in db.execute(SQL["list_remembered"], session.span)],
         [version for (version,) in db.execute(SQL["every_version"], session.span)],
     )
-    rows = db.rows(SQL["every_row"], session.span)
-    kinds, problems = examine(stored, (entry for row in rows for entry in unpacked(row)))
+    unchecked: list[range] = []
+
+    def entries() -> Iterator[EntryRow]:
+        for row in db.execute(SQL["every_row"], session.span):
+            if not is_checked(row):
+                unchecked.append(range(row[0], row[0] + min(max(row[6], 1), MOST)))
+            yield from unpacked(row)
+
+    kinds, problems = examine(stored, entries())
     bad = {problem.seq for problem in problems}
     problems += (
-        Problem(session_id, row[0], "the checksums of its row are not those of what is in it")
-        for row in rows
-        if not bad.intersection(range(row[0], row[0] + row[6])) and not is_checked(row)
+        Problem(session_id, seqs[0], "the checksums of its row are not those of what is in it")
+        for seqs in unchecked
+        if not bad.intersection(seqs)
     )
     return len(kinds), problems
 
