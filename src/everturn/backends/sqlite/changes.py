@@ -17,6 +17,7 @@ from everturn.model import Snapshot
 from everturn.rules import State, contains
 
 SQL = statements.load("changes.sql")
+_INSERT = SQL["insert_run"]
 REMEMBERED = 1024  # changes whose call id and key are known, at the least
 
 
@@ -98,7 +99,7 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
         db.execute(SQL["insert_jump"], (base + first, planned.follows))
     for run in packed(first, planned.drafts):
         size += run.size
-        insert(db, base, run, turn=first, at=now)
+        insert(db, base, run, first, now)
     if planned.undoable:
         _push_undo(db, session, planned.state, request.effect.kind, version)
     if planned.undone is not None:
@@ -128,10 +129,9 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
     return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot)
 
 
-def insert(db: Connection, base: int, run: Run, *, turn: int, at: float) -> None:
+def insert(db: Connection, base: int, run: Run, turn: int, at: float) -> None:
     """Write one row of the log."""
-    row = (base + run.seq, turn, run.kind, at, run.checksum, run.body, run.count, run.checksums)
-    db.execute(SQL["insert_run"], row)
+    db.execute(_INSERT, (base + run.seq, turn, run.kind, at, run.checksum, run.body, run.count, run.checksums))
 
 
 def _push_undo(db: Connection, session: Session, after: State, kind: str, version: int) -> None:

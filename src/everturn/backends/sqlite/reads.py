@@ -65,8 +65,8 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
         if start is not None:
             window, cut = clip(window, start, state.head), True
     visible = _visible(window, state)
-    if query.kind == MESSAGE and visible.must == path and _is_taken_unbroken(db, found.base, state, path, take):
-        return Reading(Status.FOUND, found.info, state, snapshots)
+    if query.kind == MESSAGE and _is_plain(state, path) and _is_taken_unbroken(db, found.base, visible.must, take):
+        return Reading(Status.FOUND, found.info, state, snapshots, cut=cut)
     handed, missing = _hand_over(_batches(db, found.base, visible, path, query.kind), take)
     if not missing and (query.kind != MESSAGE or handed != size(visible.must)):
         whole = query.after == 0 and query.before is None and query.limit is None
@@ -139,15 +139,21 @@ def _window_start(db: Connection, base: int, shown: Sequence[Range], path: Seque
 # --- handing them over -----------------------------------------------------------------------------------------------
 
 
-def _is_taken_unbroken(db: Connection, base: int, state: State, path: Sequence[Range], take: Take) -> bool:
-    """The common case: a history of nothing but messages, which was never moved back. False: it is not, or is damaged.
+def _is_plain(state: State, path: Sequence[Range]) -> bool:
+    """Whether a history is nothing but messages, never moved back, of which nothing is hidden: as most are."""
+    return len(path) == 1 and state.floor == 0 and state.messages == state.head
+
+
+def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: Take) -> bool:
+    """Hand over a range of a plain history by whole rows. False: it begins or ends inside one, or is damaged.
 
     Rows are in order and do not overlap: if they hold as many messages as there are seqs, each has the next.
     """
-    if len(path) != 1:
+    if len(must) != 1:
         return False
-    ((first, last),) = path
-    if state.messages != last - first + 1 or db.value(SQL["last_row"], (base + first, base + last)) != base + last:
+    ((first, last),) = must
+    starts_with_a_row = first == 1 or db.row(SQL["row_at"], (base + first,)) is not None
+    if not starts_with_a_row or db.value(SQL["last_row"], (base + first, base + last)) != base + last:
         return False
     unbroken = Unbroken(first, last, db.execute(SQL["rows_of_messages"], (base + first, base + last)))
     take(unbroken)
@@ -212,7 +218,9 @@ def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[int, int]:
 
 def looked_up(ranges: Sequence[Range], path: Sequence[Range]) -> str:
     """The ranges for a statement: where to look from, first and last seq."""
-    return msgspec.json.encode([(look_from(first, path), first, last) for first, last in ranges]).decode()
+    starts = {first for first, _ in path}  # most begin there, and a search for each would be half of a read of many
+    found = [(first if first in starts else look_from(first, path), first, last) for first, last in ranges]
+    return msgspec.json.encode(found).decode()
 
 
 def _first_missing(db: Connection, base: int, must: str, messages: int | None) -> int:

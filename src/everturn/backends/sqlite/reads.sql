@@ -15,6 +15,9 @@ SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head I
 -- latest_messages: the rows of the latest messages in a range of the log
 SELECT seq, count FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?
 
+-- row_at: whether a row begins here
+SELECT 1 FROM entries WHERE id = ?
+
 -- last_row: where the last row up to a place in the log ends
 SELECT id + count - 1 FROM entries WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1
 

@@ -35,11 +35,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     checksum: int
     checksums: str | None
     body: bytes
-
-    @property
-    def size(self) -> int:
-        """The bytes of the entries' bodies."""
-        return len(self.body) - self.count + 1
+    size: int  # the bytes of the entries' bodies
 
 
 def look_from(seq: int, path: Sequence[Range] = ()) -> int:
@@ -78,9 +74,11 @@ def _together(drafts: Sequence[Draft]) -> int:
 def _run(first: int, drafts: Sequence[Draft]) -> Run:
     if len(drafts) == 1:
         (draft,) = drafts
-        return Run(first, draft.kind, 1, draft.checksum, None, draft.body)
+        return Run(first, draft.kind, 1, draft.checksum, None, draft.body, len(draft.body))
+    count = len(drafts)
     body = b"\n".join([draft.body for draft in drafts])
-    return Run(first, MESSAGE, len(drafts), adler32(body), " ".join([str(draft.checksum) for draft in drafts]), body)
+    checksums = " ".join([str(draft.checksum) for draft in drafts])
+    return Run(first, MESSAGE, count, adler32(body), checksums, body, len(body) - count + 1)
 
 
 def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:

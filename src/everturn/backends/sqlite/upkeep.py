@@ -79,7 +79,7 @@ def rewrite(db: Connection, base: int, row: Sequence[Any], wanted: Iterable[Rang
     if runs is not None:
         db.execute(SQL["delete_row"], (base + row[0],))
         for run in runs:
-            insert(db, base, run, turn=row[5], at=row[1])
+            insert(db, base, run, row[5], row[1])
 
 
 def _sums(gone: Iterable[Gone]) -> tuple[int, int]:
