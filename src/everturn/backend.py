@@ -202,7 +202,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 Take: TypeAlias = Callable[[Sequence[Any]], None]
 """Receives the rows in seq order, a batch at a time: MessageRow if the query names a kind, else EntryRow. (Messages may
-come as codec.Columns.) It may run in another thread, and runs again from the start if a read is retried."""
+come as in batches.py.) It may run in another thread, and runs again from the start if a read is retried."""
 
 
 class ForkRequest(msgspec.Struct, frozen=True, gc=False):

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
-from itertools import chain, islice, repeat
 from sys import byteorder
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias
 from zlib import adler32
 
 import msgspec
@@ -24,7 +21,6 @@ from everturn.errors import CorruptEntry, InvalidInput
 from everturn.model import JSON, MESSAGE, SUMMARY, TOOL_CALL, ChatMessage, Entry, Record, Summary, ToolCall
 
 MAX_ROLE = 64
-OnCorrupt: TypeAlias = Literal["raise", "skip"]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -227,145 +223,10 @@ def _dump(value: JSON, path: str) -> bytes:
 
 _set = msgspec.structs.force_setattr
 _decode_message = msgspec.json.Decoder(ChatMessage).decode
-_decode_lines = msgspec.json.Decoder(ChatMessage).decode_lines
-BATCH = 64  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
 _decode_any = msgspec.json.Decoder().decode
 
 MessageRow: TypeAlias = tuple[int, float, int, bytes]  # seq, created_at, checksum, body
 EntryRow: TypeAlias = tuple[int, float, int, bytes, str, int]  # the same, and kind, turn
-
-
-class Columns(Sequence[MessageRow]):
-    """Rows of messages, held by columns: a batch is decoded column by column, and its rows are seldom looked at."""
-
-    def __init__(
-        self, seqs: Sequence[int], times: Sequence[float], checksums: Sequence[int], bodies: Sequence[bytes]
-    ) -> None:
-        self.seqs = seqs
-        self.times = times
-        self.checksums = checksums
-        self.bodies = bodies
-
-    @classmethod
-    def of(cls, rows: Sequence[MessageRow]) -> Columns:
-        """The same rows by columns. There is at least one."""
-        if isinstance(rows, cls):
-            return rows
-        seqs, times, checksums, bodies = zip(*rows, strict=True)
-        return cls(seqs, times, checksums, bodies)
-
-    def __len__(self) -> int:
-        return len(self.seqs)
-
-    def __getitem__(self, index: Any) -> Any:
-        return [*self][index]
-
-    def __iter__(self) -> Iterator[MessageRow]:
-        return zip(self.seqs, self.times, self.checksums, self.bodies, strict=True)
-
-
-class Runs(Sequence[MessageRow]):
-    """Messages that share rows, a line each. Seqs and times are the messages', checksums and bodies the rows'.
-
-    Read one by one, they are `entries()`: each with a checksum of its own.
-    """
-
-    def __init__(
-        self,
-        seqs: Sequence[int],
-        times: Iterable[float],
-        checksums: Sequence[int],
-        bodies: Sequence[bytes],
-        entries: Callable[[], Sequence[MessageRow]],
-    ) -> None:
-        self.seqs = seqs
-        self.times = times
-        self.checksums = checksums
-        self.bodies = bodies
-        self.entries = entries
-
-    def __len__(self) -> int:
-        return len(self.seqs)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.entries()[index]
-
-    def __iter__(self) -> Iterator[MessageRow]:
-        return iter(self.entries())
-
-
-class Unbroken(Sequence[MessageRow]):
-    """All messages from one seq to another, several to a row: `rows` are count, created_at, checksum, lines.
-
-    Their seqs are known once all are read: if there are as many as there should be, each has the next. Then, and if
-    none is damaged, a reader says `is_read`; else it has taken nothing. To one who does not know this, it is empty.
-    """
-
-    def __init__(self, first: int, last: int, rows: Iterator[tuple[int, float, int, bytes]]) -> None:
-        self.first = first
-        self.last = last
-        self.rows = rows
-        self.is_read = False
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, index: Any) -> Any:
-        return ()[index]
-
-
-class MessageReader:
-    """Takes the rows of messages, in order, and turns them into ChatMessages a batch at a time."""
-
-    def __init__(self, session_id: str, on_corrupt: OnCorrupt = "raise") -> None:
-        self._session_id = session_id
-        self._skip = on_corrupt == "skip"
-        self.messages: list[ChatMessage] = []
-
-    def take(self, rows: Sequence[MessageRow]) -> None:
-        """Decode a batch. Raises CorruptEntry at the first bad row, unless told to skip."""
-        if isinstance(rows, Unbroken):
-            rows.is_read = self._take_unbroken(rows)
-            return
-        # One call for the batch, where all is well with it: half the time of a call for each.
-        batch = rows if isinstance(rows, Runs) else Columns.of(rows)
-        messages: list[ChatMessage] = []
-        if tuple(map(adler32, batch.bodies)) == tuple(batch.checksums):
-            with suppress(msgspec.MsgspecError, ValueError):  # a field from a newer version, or damage: look at each
-                messages = _decode_lines(b"\n".join(batch.bodies))
-        if len(messages) == len(batch.seqs):
-            deque(map(_set, messages, repeat("seq"), batch.seqs), 0)
-            deque(map(_set, messages, repeat("created_at"), batch.times), 0)
-            self.messages += messages
-            return
-        for row in batch:
-            try:
-                message = decode(self._session_id, MESSAGE, *row)
-            except CorruptEntry:
-                if not self._skip:
-                    raise
-            else:
-                self.messages.append(cast("ChatMessage", message))
-
-    def _take_unbroken(self, unbroken: Unbroken) -> bool:
-        messages: list[ChatMessage] = []
-        while batch := list(islice(unbroken.rows, BATCH)):
-            counts, times, checksums, bodies = zip(*batch, strict=True)
-            if tuple(map(adler32, bodies)) != checksums:
-                return False
-            try:
-                found = _decode_lines(b"\n".join(bodies))
-            except (msgspec.MsgspecError, ValueError):
-                return False
-            if len(found) != sum(counts):
-                return False
-            deque(map(_set, found, repeat("created_at"), chain.from_iterable(map(repeat, times, counts))), 0)
-            messages += found
-        if len(messages) != unbroken.last - unbroken.first + 1:
-            return False
-        deque(map(_set, messages, repeat("seq"), range(unbroken.first, unbroken.last + 1)), 0)
-        self.messages += messages
-        return True
 
 
 def decode(session_id: str, kind: str, seq: int, created_at: float, check: int, body: bytes) -> Entry:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall, codec, rules
+from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall, batches, codec, rules
 from everturn.rules import Header
 from tests.unit.model_store import Stored, calls_of, results_of, trimmed
 
@@ -419,7 +419,7 @@ def test_a_batch_decodes_as_each_would(messages: list[ChatMessage], data: st.Dat
     for seq, message in enumerate(messages, 1):
         draft = codec.encode(message, "m", LIMIT)
         rows.append((seq, float(seq), draft.checksum, draft.body))
-    reader = codec.MessageReader("s")
+    reader = batches.MessageReader("s")
     reader.take(rows)
     assert reader.messages == messages
     assert [message.seq for message in reader.messages] == list(range(1, len(messages) + 1))
@@ -428,9 +428,9 @@ def test_a_batch_decodes_as_each_would(messages: list[ChatMessage], data: st.Dat
     position = data.draw(st.integers(0, len(body) - 1))
     rows[bad] = (seq, created_at, check, body[:position] + bytes([body[position] ^ 1]) + body[position + 1 :])
     with pytest.raises(CorruptEntry) as caught:
-        codec.MessageReader("s").take(rows)
+        batches.MessageReader("s").take(rows)
     assert (caught.value.session_id, caught.value.seq) == ("s", seq)
-    skipping = codec.MessageReader("s", "skip")
+    skipping = batches.MessageReader("s", "skip")
     skipping.take(rows)
     assert [message.seq for message in skipping.messages] == [row[0] for row in rows if row[0] != seq]
 

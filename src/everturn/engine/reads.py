@@ -10,7 +10,8 @@ from typing import TypeVar, cast
 
 from everturn import codec, rules, vectors
 from everturn.backend import Order, Query, Reading, Status
-from everturn.codec import EntryRow, MessageReader, OnCorrupt
+from everturn.batches import MessageReader, OnCorrupt
+from everturn.codec import EntryRow
 from everturn.engine.calls import (
     LONGEST_ID,
     Caller,

@@ -1,4 +1,4 @@
-"""Collects the rows of entries of every kind that a backend hands over. Rows of messages alone: codec.MessageReader."""
+"""Collects the rows of entries of every kind that a backend hands over. Rows of messages alone: batches.py."""
 
 from __future__ import annotations
 

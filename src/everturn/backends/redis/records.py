@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from everturn.codec import Columns, EntryRow, MessageRow
+from everturn.batches import Columns
+from everturn.codec import EntryRow, MessageRow
 from everturn.dossier import UndoPart
 from everturn.model import Change, SessionInfo, Snapshot
 from everturn.rules import Jump, Range, State

@@ -17,7 +17,8 @@ from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import each, look_from, seqs_of, within
 from everturn.backends.sqlite.sessions import path_to, snapshot_state, span, state_from
-from everturn.codec import BATCH, Runs, Unbroken, checksum
+from everturn.batches import BATCH, Runs, Unbroken
+from everturn.codec import checksum
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 from everturn.rules import Range, State, clip, contains, minus, size
 
