@@ -76,8 +76,34 @@ def encode_message(message: ChatMessage | Mapping[str, JSON], path: str, limit: 
     if isinstance(message, ChatMessage):
         return _draft(MESSAGE, _encode_message(message, path), path, limit)
     if isinstance(message, Mapping):
-        return encode_message(_message_from(message, path), path, limit)
+        known = _message_from(message, path)
+        return encode_plain(known, limit) or encode_message(known, path, limit)
     raise InvalidInput(f"{name_of(message)} is not a message; use ChatMessage, or append for other entries", path=path)
+
+
+def encode_plain(message: object, limit: int) -> Draft | None:
+    """A message made of strings only, as most are: there is nothing in it to look for. None: `encode` has to look."""
+    if (
+        type(message) is ChatMessage
+        and type(message.content) is str
+        and type(message.role) is str
+        and 0 < len(message.role) <= MAX_ROLE
+        and message.metadata == {}
+        and message.tool_calls is None
+        and message.extra is None
+        and message.seq is None
+        and message.created_at is None
+        and (message.id is None or type(message.id) is str)
+        and (message.name is None or type(message.name) is str)
+        and (message.tool_call_id is None or type(message.tool_call_id) is str)
+    ):
+        try:
+            body = _encode(message)
+        except UnicodeEncodeError:
+            return None  # a lone surrogate: it is to be said where
+        if len(body) <= limit:
+            return Draft(MESSAGE, body, adler32(body))
+    return None
 
 
 def _draft(kind: str, body: bytes, path: str, limit: int, dimension: int | None = None) -> Draft:
@@ -94,11 +120,6 @@ def _message_from(fields: Mapping[str, JSON], path: str) -> ChatMessage:
 
 
 def _encode_message(message: ChatMessage, path: str) -> bytes:
-    if _is_plain(message):
-        try:
-            return _encode(message)
-        except UnicodeEncodeError:
-            pass  # a lone surrogate: say where
     check_text(message.role, f"{path}.role", longest=MAX_ROLE)
     if message.content is not None or not message.tool_calls:
         if not isinstance(message.content, (str, list)):
@@ -114,23 +135,6 @@ def _encode_message(message: ChatMessage, path: str) -> bytes:
         check_list(message.tool_calls, f"{path}.tool_calls")
     check_dict(message.metadata, f"{path}.metadata")
     return _with_extra(message, message.extra, path)
-
-
-def _is_plain(message: ChatMessage) -> bool:
-    """Whether it is made of strings only, as most are: then there is nothing in it to look for."""
-    return (
-        type(message.content) is str
-        and type(message.role) is str
-        and 0 < len(message.role) <= MAX_ROLE
-        and message.metadata == {}
-        and message.tool_calls is None
-        and message.extra is None
-        and message.seq is None
-        and message.created_at is None
-        and (message.id is None or type(message.id) is str)
-        and (message.name is None or type(message.name) is str)
-        and (message.tool_call_id is None or type(message.tool_call_id) is str)
-    )
 
 
 def _with_extra(entry: ChatMessage | ToolCall, extra: dict[str, JSON] | None, path: str) -> bytes:

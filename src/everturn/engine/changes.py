@@ -85,8 +85,13 @@ class Changes(Caller):
         """
         # As `_append` does, in fewer steps: every coroutine on the way costs a turn some microseconds.
         drafts = self._encoded(messages, "messages", codec.encode_message)
-        request = self._append_request(session_id, Append(drafts, len(drafts)), key, expected_version)
-        return _receipt(request, await self._sent(request))
+        effect = Append(drafts, len(drafts))
+        content = () if key is None else _content_of(effect)
+        request = self._request(session_id, effect, key, expected_version, content)
+        outcome = await self._sent(request)
+        if outcome.status not in _DONE:
+            refuse(outcome, request.session_id, expected=request.expected_version)
+        return receipt_of(request.session_id, outcome)
 
     async def append(
         self,
@@ -163,7 +168,12 @@ class Changes(Caller):
         if type(entries) is not list and (isinstance(entries, _NO_TURN) or not isinstance(entries, Iterable)):
             raise InvalidInput(f"must be a list of entries, not {type(entries).__name__}", path=path)
         limit = self.settings.max_message_bytes
-        return tuple([encode(entry, f"{path}[{index}]", limit) for index, entry in enumerate(entries)])
+        return tuple(
+            [
+                codec.encode_plain(entry, limit) or encode(entry, f"{path}[{index}]", limit)
+                for index, entry in enumerate(entries)
+            ]
+        )
 
     async def _append(
         self,
@@ -179,15 +189,13 @@ class Changes(Caller):
         if len(dimensions) > 1:
             raise InvalidInput(f"embeddings of one session have one length, not {sorted(dimensions)}", path="entries")
         dimension = dimensions.pop() if dimensions else None
-        request = self._append_request(session_id, Append(drafts, messages, dimension, after), key, expected)
-        return _receipt(request, await self._sent(request), named=after)
-
-    def _append_request(self, session_id: str, effect: Append, key: str | None, expected: Expected) -> ChangeRequest:
-        content: tuple[bytes, ...] = ()
-        if key is not None:
-            bodies = [part for draft in effect.drafts for part in (draft.kind.encode(), codec.canonical(draft.body))]
-            content = (str(effect.after).encode(), *bodies)
-        return self._request(session_id, effect, key, expected, content)
+        effect = Append(drafts, messages, dimension, after)
+        content = () if key is None else _content_of(effect)
+        request = self._request(session_id, effect, key, expected, content)
+        outcome = await self._sent(request)
+        if outcome.status not in _DONE:
+            refuse(outcome, request.session_id, expected=request.expected_version, named=after)
+        return receipt_of(request.session_id, outcome)
 
     # --- the head ----------------------------------------------------------------------------------------------------
 
@@ -357,19 +365,18 @@ class Changes(Caller):
         )
 
 
+def _content_of(effect: Append) -> tuple[bytes, ...]:
+    """What a key of an append stands for."""
+    bodies = [part for draft in effect.drafts for part in (draft.kind.encode(), codec.canonical(draft.body))]
+    return str(effect.after).encode(), *bodies
+
+
 def _digests(key: str | None, kind: str, content: tuple[bytes, ...]) -> tuple[bytes | None, bytes | None]:
     """The key, and what it is used with, as they are remembered."""
     checked = checked_key(key)
     if checked is None:
         return None, None
     return codec.digest(checked), codec.digest(kind.encode(), *content)
-
-
-def _receipt(request: ChangeRequest, outcome: ChangeOutcome, named: Any = None) -> Receipt:
-    """Raises what a refusal means."""
-    if outcome.status not in _DONE:
-        refuse(outcome, request.session_id, expected=request.expected_version, named=named)
-    return receipt_of(request.session_id, outcome)
 
 
 def receipt_of(session_id: str, outcome: ChangeOutcome) -> Receipt:

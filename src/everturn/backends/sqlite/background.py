@@ -11,7 +11,7 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from everturn.backends.sqlite.backend import Operations, Work
 from everturn.backends.sqlite.batch import Job
@@ -24,15 +24,11 @@ READERS = 4
 PATIENCE = 60.0  # seconds that close waits for changes under way, each of which has a time-out of its own
 
 
-class _AsyncJob(Job):
+class _AsyncJob(Job, eq=False, kw_only=True):
     """A change that a task waits for. `waiter` is None once the task's loop has heard of the outcome."""
 
-    __slots__ = ("_backend", "waiter")
-
-    def __init__(self, work: Work[Any], deadline: float, backend: AsyncSqliteBackend) -> None:
-        super().__init__(work, deadline)
-        self._backend = backend
-        self.waiter: asyncio.Future[None] | None = backend.loop.create_future()
+    backend: AsyncSqliteBackend
+    waiter: asyncio.Future[None] | None
 
     def wait_for_call(self) -> None:
         pass
@@ -41,10 +37,10 @@ class _AsyncJob(Job):
         pass  # the writer thread leads, whichever jobs there are; so it can still be withdrawn
 
     def lead_on(self) -> None:
-        self._backend.want_lead()
+        self.backend.want_lead()
 
     def wake(self) -> None:
-        self._backend.settle(self)
+        self.backend.settle(self)
 
 
 class AsyncSqliteBackend(Operations):
@@ -70,10 +66,10 @@ class AsyncSqliteBackend(Operations):
 
     async def _write(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
-        job = _AsyncJob(work, deadline, self)
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        job = _AsyncJob(work, deadline, backend=self, waiter=waiter)
         if self._commits.enqueue(job):
             self.want_lead()
-        waiter = cast("asyncio.Future[None]", job.waiter)
         timer = self.loop.call_later(deadline - time.monotonic(), self._expire, job)
         try:
             await waiter
@@ -83,7 +79,9 @@ class AsyncSqliteBackend(Operations):
             raise
         finally:
             timer.cancel()
-        result: T = job.outcome()
+        if job.error is not None:
+            raise job.error
+        result: T = job.result
         return result
 
     async def _outcome_of(self, job: _AsyncJob) -> None:

@@ -5,16 +5,16 @@ Who runs it, and when, is commit.py's business; what a change does, changes.py's
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
 import apsw
+import msgspec
 
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.errors import translated
+from everturn.backends.sqlite.errors import translated, translation
 from everturn.errors import MemoryStoreBackendError
 
 Work = Callable[[Connection], Any]
@@ -29,38 +29,30 @@ class Stage(Enum):
     DONE = auto()
 
 
-class Job(ABC):
-    """One change on its way through."""
+class Job(msgspec.Struct, eq=False):
+    """One change on its way through. A subclass says how to reach whoever waits for it."""
 
-    __slots__ = ("deadline", "error", "result", "stage", "work")
+    work: Work
+    deadline: float
+    stage: Stage = Stage.WAITING
+    result: Any = None
+    error: BaseException | None = None
 
-    def __init__(self, work: Work, deadline: float) -> None:
-        self.work = work
-        self.deadline = deadline
-        self.stage = Stage.WAITING
-        self.result: Any = None
-        self.error: BaseException | None = None
-
-    @abstractmethod
     def wait_for_call(self) -> None:
         """Someone else leads: `lead_on` or `wake` will come from another thread."""
+        raise NotImplementedError
 
-    @abstractmethod
     def promote(self) -> None:
         """It is first in line: whoever waits for it is to lead."""
+        raise NotImplementedError
 
-    @abstractmethod
     def lead_on(self) -> None:
         """Wake whoever is to lead."""
+        raise NotImplementedError
 
-    @abstractmethod
     def wake(self) -> None:
         """It is done: wake whoever waits for it."""
-
-    def outcome(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.result
+        raise NotImplementedError
 
 
 def run_batch(db: Connection, name: str, batch: list[Job]) -> None:
@@ -88,7 +80,8 @@ def _together(db: Connection, name: str, batch: list[Job]) -> bool:
             return False
         for job in batch:
             job.error = exc
-    _done(batch)
+    for job in batch:
+        job.stage = Stage.DONE
     return True
 
 
@@ -115,15 +108,14 @@ def _alone(db: Connection, name: str, job: Job) -> None:
     job.result = job.error = None
     db.patience.deadline = job.deadline
     try:
-        with translated(name):
-            if not db.in_transaction:
-                db.execute("BEGIN IMMEDIATE")
-            job.result = job.work(db)
+        if not db.in_transaction:
+            db.execute("BEGIN IMMEDIATE")
+        job.result = job.work(db)
         _commit(db, name)
     except Exception as exc:  # noqa: BLE001 - whatever it is, it is this job's, and raised to its caller
         roll_back(db)
-        job.error = exc
-    _done([job])
+        job.error = translation(exc, name)
+    job.stage = Stage.DONE
 
 
 def _commit(db: Connection, name: str) -> None:
@@ -134,13 +126,7 @@ def _commit(db: Connection, name: str) -> None:
         unwritten = isinstance(exc, (apsw.FullError, apsw.BusyError)) or (
             isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_WRITE
         )
-        with translated(name, "not_written" if unwritten else "unknown"):
-            raise
-
-
-def _done(batch: list[Job]) -> None:
-    for job in batch:
-        job.stage = Stage.DONE
+        raise translation(exc, name, "not_written" if unwritten else "unknown") from exc
 
 
 def roll_back(db: Connection) -> None:

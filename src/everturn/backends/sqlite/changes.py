@@ -28,7 +28,7 @@ def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
         replay = recall(db, session, request)
         if replay is not None:
             return replay
-    if not _as_expected(session, request):
+    if (request.expected_version, request.expected_life) != (None, None) and not _as_expected(session, request):
         return _refusal(Status.CONFLICT, session)
     planned = plan(db, session, request.effect)
     if isinstance(planned, Status):

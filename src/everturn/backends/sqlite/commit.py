@@ -17,7 +17,7 @@ from typing import Any
 
 from everturn.backends.sqlite.batch import Job, Stage, Work, roll_back, run_batch
 from everturn.backends.sqlite.connections import Database
-from everturn.backends.sqlite.errors import translated
+from everturn.backends.sqlite.errors import translation
 from everturn.errors import MemoryStoreBackendError
 
 LARGEST_BATCH = 256
@@ -25,17 +25,13 @@ _RUN = (Stage.RUNNING, Stage.DONE)
 BEAT = 0.05  # seconds after which whoever waits looks whether somebody leads
 
 
-class _ThreadJob(Job):
+class _ThreadJob(Job, eq=False):
     """A change that a thread waits for. The thread that leads at once need not wait for itself.
 
     `asleep` is a lock held while it waits, not an Event: an interrupt cannot leave a bare lock in a state between.
     """
 
-    __slots__ = ("asleep",)
-
-    def __init__(self, work: Work, deadline: float) -> None:
-        super().__init__(work, deadline)
-        self.asleep: threading.Lock | None = None
+    asleep: threading.Lock | None = None
 
     def wait_for_call(self) -> None:
         self.asleep = threading.Lock()
@@ -100,7 +96,9 @@ class GroupCommit:
             if not self.withdraw(job):
                 self._fail(job, exc)
             raise
-        return job.outcome()
+        if job.error is not None:
+            raise job.error
+        return job.result
 
     def _await(self, job: Job, asleep: threading.Lock) -> None:
         while not asleep.acquire(timeout=min(BEAT, max(0.0, job.deadline - time.monotonic()))):
@@ -128,24 +126,26 @@ class GroupCommit:
             first = self._first()
             if first is None:
                 return
-            name = self._database.name
             try:
-                with translated(name):
-                    db = self._database.borrow_writer(first.deadline)
-                    try:
+                db = self._database.borrow_writer(first.deadline)
+                try:
+                    if db.in_transaction:
+                        roll_back(db)  # what an interrupt left behind
+                    db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
+                    run_batch(db, self._database.name, self._claim())
+                finally:
+                    if db.in_transaction:
                         roll_back(db)
-                        db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
-                        run_batch(db, name, self._claim())
-                    finally:
-                        roll_back(db)
-                        self._database.return_writer()
+                    self._database.return_writer()
             except BaseException as exc:
-                self._fail(first, exc)  # no lock in the first job's time; the next may have more of it
+                # No lock in the first job's time; the next may have more of it.
+                self._fail(first, translation(exc, self._database.name))
                 if not isinstance(exc, Exception):
                     raise
             finally:
                 self._settle()
-                self._pass_on()
+                if self._led:
+                    self._pass_on()
 
     def _first(self) -> Job | None:
         """The job on whose time the lock is waited for. None: all were withdrawn, and nobody needs to lead."""
@@ -158,9 +158,11 @@ class GroupCommit:
     def _claim(self) -> list[Job]:
         # Only now, with the lock in hand: what came while we waited for it is in, and what was withdrawn is out.
         with self._mutex:
-            batch = [job for job in islice(self._queue, LARGEST_BATCH) if job.stage is not Stage.DONE]
-            for job in batch:
-                job.stage = Stage.RUNNING
+            batch = []
+            for job in islice(self._queue, LARGEST_BATCH):
+                if job.stage is not Stage.DONE:
+                    job.stage = Stage.RUNNING
+                    batch.append(job)
             return batch
 
     def _fail(self, job: Job, error: BaseException) -> None:
@@ -176,6 +178,7 @@ class GroupCommit:
             settled: list[Job] = []
             while self._queue and self._queue[0].stage in _RUN:
                 settled.append(self._queue.popleft())
+            self._led = bool(self._queue)
         for job in settled:
             if job.stage is Stage.RUNNING:  # interrupted between the commit and its answer
                 job.error = MemoryStoreBackendError("interrupted", outcome="unknown", transient=True)
@@ -183,6 +186,7 @@ class GroupCommit:
             job.wake()
 
     def _pass_on(self) -> None:
+        """Have the next in line lead."""
         with self._mutex:
             heir = self._queue[0] if self._queue else None
             self._led = heir is not None

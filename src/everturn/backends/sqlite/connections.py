@@ -74,6 +74,7 @@ class Database:
 
     def __init__(self, path: str, *, namespace: str, synchronous: str, vfs: str | None) -> None:
         self.path = path  # "" is in memory: then there is one connection, for reading and writing
+        self.name = path or "memory"
         self._namespace = namespace
         self._synchronous = synchronous
         self._vfs = vfs
@@ -105,7 +106,8 @@ class Database:
     def return_writer(self) -> None:
         if not self.path:
             self._memory.release()
-        self._leave()
+        with self._gate:  # as `_leave` does, without a call: this is on the way of every change
+            self._borrowers.discard(get_ident())
 
     @contextmanager
     def writer(self, deadline: float) -> Iterator[Connection]:
@@ -192,10 +194,6 @@ class Database:
 
     def closed_error(self) -> MemoryStoreBackendError:
         return MemoryStoreBackendError(f"the store on {self.name} is closed", outcome="not_written")
-
-    @property
-    def name(self) -> str:
-        return self.path or "memory"
 
     # --- opening and closing -----------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ _ADVICE: dict[type[apsw.Error], str] = {
 }
 
 
-class translated:  # noqa: N801 - used as a function; a class, because this is on the way of every change
+class translated:  # noqa: N801 - used as a function; a class, because this is on the way of every read
     """Raise SQLite's errors as everturn's. `outcome` is what is known of the change at this point."""
 
     __slots__ = ("_name", "_outcome")
@@ -34,12 +34,18 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
         pass
 
     def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
-        if exc is None:
-            return
-        if isinstance(exc, apsw.NotADBError):
-            raise InvalidInput(
-                "is not a SQLite database (or is encrypted); choose another path", path=self._name
-            ) from exc
-        if isinstance(exc, apsw.Error | OSError):
-            advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
-            raise MemoryStoreBackendError(f"{self._name}: {advice} (SQLite: {exc})", outcome=self._outcome) from exc
+        if exc is not None and (error := translation(exc, self._name, self._outcome)) is not exc:
+            raise error
+
+
+def translation(exc: BaseException, name: str, outcome: Outcome = "not_written") -> BaseException:
+    """SQLite's error as everturn's, with its cause; another as it is."""
+    if isinstance(exc, apsw.NotADBError):
+        error: Exception = InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name)
+    elif isinstance(exc, apsw.Error | OSError):
+        advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
+        error = MemoryStoreBackendError(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
+    else:
+        return exc
+    error.__cause__ = exc
+    return error

@@ -75,10 +75,12 @@ def _run(first: int, drafts: Sequence[Draft]) -> Run:
     if len(drafts) == 1:
         (draft,) = drafts
         return Run(first, draft.kind, 1, draft.checksum, None, draft.body, len(draft.body))
-    count = len(drafts)
-    body = b"\n".join([draft.body for draft in drafts])
-    checksums = " ".join([str(draft.checksum) for draft in drafts])
-    return Run(first, MESSAGE, count, adler32(body), checksums, body, len(body) - count + 1)
+    bodies, checks = [], []
+    for draft in drafts:
+        bodies.append(draft.body)
+        checks.append(str(draft.checksum))
+    body = b"\n".join(bodies)
+    return Run(first, MESSAGE, len(bodies), adler32(body), " ".join(checks), body, len(body) - len(bodies) + 1)
 
 
 def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:

@@ -15,6 +15,7 @@ from everturn.backends.sqlite.connections import Connection
 from everturn.rules import Jump, Range, State, path
 
 SQL = statements.load("sessions.sql")
+_LOAD = SQL["load_session"]
 
 
 class Session(msgspec.Struct, frozen=True, gc=False):
@@ -46,7 +47,7 @@ def span(no: int) -> tuple[int, int]:
 
 def load(db: Connection, session_id: str, now: float) -> Session | None:
     """The live session of this name; None if there is none or it has expired."""
-    row = db.row(SQL["load_session"], (db.namespace, session_id))
+    row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
     if row is None:
         return None
     no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = row
