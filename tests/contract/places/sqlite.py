@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+from zlib import adler32
 
 from tests.contract.places.place import Place, Stored
 
@@ -91,11 +92,13 @@ class FileDoor:
 
     def _apart(self, session_id: str, seq: int) -> None:
         """Give every entry that shares a row with this one a row of its own."""
-        columns = "seq, CAST(body AS BLOB), checksums, count"
+        columns = "seq, CAST(body AS BLOB), checksums"
         across = "seq <= ?2 AND seq + count > ?2 AND count > 1 AND session = :base >> 32"
-        for first, body, checksums, _ in self._sql(f"SELECT {columns} FROM entries WHERE {across}", session_id, seq):
-            checks = checksums.split(" ")
-            for number, line in reversed([*enumerate(bytes.fromhex(body).split(b"\n"))]):
+        for first, body, checksums in self._sql(f"SELECT {columns} FROM entries WHERE {across}", session_id, seq):
+            lines = bytes.fromhex(body).split(b"\n")
+            # The last line's is not stored, and whoever looks here has damaged nothing yet.
+            checks = [int(checksums[at : at + 8], 16) for at in range(0, len(checksums), 8)] + [adler32(lines[-1])]
+            for number, line in reversed([*enumerate(lines)]):
                 self._sql(
                     "INSERT OR REPLACE INTO entries (id, turn, kind, created_at, checksum, body)"
                     f" SELECT id + {number}, turn, kind, created_at, {checks[number]}, CAST(x'{line.hex()}' AS TEXT)"

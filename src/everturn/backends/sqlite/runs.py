@@ -23,17 +23,19 @@ T = TypeVar("T")
 
 MOST = 8  # messages in a row: as far as one has to look back for the row that holds a seq
 NONE = -1  # a checksum that nothing has
+_ADLER, _NEWLINE = 65521, adler32(b"\n")  # the modulus of Adler-32
 ROOM = 3000  # bytes of messages that share a row: together they stay within a page
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """What one row holds. `checksum` is that of the body; `checksums` those of its lines, if there are several."""
+    """What one row holds. `checksum` is that of the body; `checksums`, if it has several lines, those of all but the
+    last, whose follows from the others: four bytes each, the highest first."""
 
     seq: int
     kind: str
     count: int
     checksum: int
-    checksums: str | None
+    checksums: bytes | None
     body: bytes
     size: int  # the bytes of the entries' bodies
 
@@ -75,12 +77,14 @@ def _run(first: int, drafts: Sequence[Draft]) -> Run:
     if len(drafts) == 1:
         (draft,) = drafts
         return Run(first, draft.kind, 1, draft.checksum, None, draft.body, len(draft.body))
+    count = len(drafts)
     bodies, checks = [], []
     for draft in drafts:
         bodies.append(draft.body)
-        checks.append(str(draft.checksum))
+        checks.append(draft.checksum.to_bytes(4, "big"))
+    del checks[-1]
     body = b"\n".join(bodies)
-    return Run(first, MESSAGE, len(bodies), adler32(body), " ".join(checks), body, len(body) - len(bodies) + 1)
+    return Run(first, MESSAGE, count, adler32(body), b"".join(checks), body, len(body) - count + 1)
 
 
 def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
@@ -96,11 +100,11 @@ def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
     lines = body.split(b"\n")
     if len(lines) == count and adler32(body) == checksum:
         checks = list(map(adler32, lines))
+    elif len(lines) == count and len(checksums or b"") == 4 * count - 4:
+        checks = _as_written(checksum, checksums, lines)
     else:
-        checks = [int(check) for check in (checksums or "").split(" ") if check.isdecimal()]
-        if not len(lines) == len(checks) == count:
-            lines = [body] * min(max(count, 1), MOST)
-            checks = [NONE] * len(lines)
+        lines = [body] * min(max(count, 1), MOST)
+        checks = [NONE] * len(lines)
     for number, (line, check) in enumerate(zip(lines, checks, strict=True)):
         yield seq + number, created_at, check, line, kind, turn
 
@@ -116,21 +120,59 @@ def is_checked(row: Sequence[Any]) -> bool:
 def parts(row: Sequence[Any], wanted: Iterable[Range]) -> list[Run] | None:
     """These ranges of a row's entries, each as a row of its own. None: its entries cannot be told apart.
 
-    What is damaged stays so: nothing gets a checksum that fits the damage.
+    What is damaged stays so: a part has the checksum that fits what was written, and not the damage.
     """
     entries = [Draft(kind, body, check) for _, _, check, body, kind, _ in unpacked(row)]
     if any(entry.checksum == NONE for entry in entries):
         return None
-    runs = [_run(first, entries[first - row[0] : last - row[0] + 1]) for first, last in wanted]
-    return [run if _is_whole(run) else msgspec.structs.replace(run, checksum=NONE) for run in runs]
+    cut = [(first, entries[first - row[0] : last - row[0] + 1]) for first, last in wanted]
+    return [msgspec.structs.replace(_run(first, some), checksum=_of_all(some)) for first, some in cut]
 
 
-def _is_whole(run: Run) -> bool:
-    return run.checksums is None or run.checksums == _checksums(run.body)
+# --- checksums of lines ----------------------------------------------------------------------------------------------
 
 
-def _checksums(lines: bytes) -> str:
-    return " ".join([str(adler32(line)) for line in lines.split(b"\n")])
+def _checksums(body: bytes) -> bytes:
+    """Those that are stored: of all lines but the last."""
+    return b"".join([adler32(line).to_bytes(4, "big") for line in body.split(b"\n")[:-1]])
+
+
+def _as_written(checksum: int, checksums: bytes, lines: Sequence[bytes]) -> list[int]:
+    """The checksums of all lines, as they were when the row was written."""
+    checks = [int.from_bytes(checksums[at : at + 4], "big") for at in range(0, len(checksums), 4)]
+    return [*checks, _behind(_each_ended(checks, lines), checksum, len(lines[-1]))]
+
+
+def _of_all(entries: Sequence[Draft]) -> int:
+    """The checksum of a row of these entries, from theirs."""
+    checks, lines = [entry.checksum for entry in entries], [entry.body for entry in entries]
+    return _joined(_each_ended(checks[:-1], lines), checks[-1], len(lines[-1]))
+
+
+def _each_ended(checks: Iterable[int], lines: Iterable[bytes]) -> int:
+    """The checksum of lines that each end with a newline, as many as there are checksums."""
+    so_far = adler32(b"")
+    for check, line in zip(checks, lines, strict=False):
+        so_far = _joined(_joined(so_far, check, len(line)), _NEWLINE, 1)
+    return so_far
+
+
+def _joined(first: int, second: int, length: int) -> int:
+    """Adler-32 of two pieces together, from theirs; the second has this length.
+
+    It is two sums: of the bytes in its lower half, and in its upper half of what the lower has been after each byte.
+    """
+    low, high = first & 0xFFFF, first >> 16
+    return (high + (second >> 16) + length * (low - 1)) % _ADLER << 16 | (low + (second & 0xFFFF) - 1) % _ADLER
+
+
+def _behind(first: int, both: int, length: int) -> int:
+    """The inverse: Adler-32 of the second piece, from that of the first and of both."""
+    low, high = first & 0xFFFF, first >> 16
+    return ((both >> 16) - high - length * (low - 1)) % _ADLER << 16 | ((both & 0xFFFF) - low + 1) % _ADLER
+
+
+# --- several rows ----------------------------------------------------------------------------------------------------
 
 
 def seqs_of(firsts: tuple[int, ...], counts: tuple[int, ...]) -> Sequence[int]:
