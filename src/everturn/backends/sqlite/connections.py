@@ -24,14 +24,15 @@ from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
 
 LONGEST_LOAN = 60.0  # seconds that a fork or close waits for calls under way
+SHORTEST_PAUSE = 0.0001  # seconds between two looks at a lock: a long wait must not keep a processor busy
 IDLE_READERS = 8  # connections kept open for the next read; more are opened under load, and closed after it
 
 
 class Patience:
     """How long a connection waits for locks: until the call's deadline.
 
-    SQLite's own busy handler backs off, so whoever has waited longest polls least, and starves. This one polls at the
-    same short random interval however long it has waited, so every waiter is equally likely to be next.
+    SQLite's own busy handler backs off, so whoever has waited longest polls least, and starves. This one begins with a
+    long random pause and polls the more often the longer it has waited: whoever came last lets the others go first.
     """
 
     # Not a part of Connection: a connection that its own handlers refer to is never closed by the garbage collector.
@@ -42,10 +43,11 @@ class Patience:
     def is_over(self) -> bool:
         return time.monotonic() >= self.deadline
 
-    def wait(self, _attempts: int) -> bool:
+    def wait(self, attempts: int) -> bool:
         if self.is_over():
             return False
-        time.sleep(random.uniform(0.0001, 0.001))  # noqa: S311 - it keeps waiters apart, it guards no secret
+        pause = random.uniform(0.0002, 0.003) / (1 + (attempts / 4) ** 2)  # noqa: S311 - it guards no secret
+        time.sleep(max(SHORTEST_PAUSE, pause))
         return True
 
 
