@@ -33,7 +33,7 @@ class Values(python.Values):
                 return self.decode_message(ChatMessage.from_dict(of))
             case "extended":
                 return messages.with_extra(self._decode(of[0]), self._decode(of[1]))
-            case "serde" | "snapshot" | "send" | "object":
+            case "serde" | "snapshot" | "send" | "object" | "quote":
                 raise Unfaithful("it holds what only LangGraph's adapter reads: to_langchain(store.get_history(...))")
         return super()._decode_other(what, of)
 

@@ -15,10 +15,12 @@ from everturn.adapters._langgraph_log import MESSAGES, Object, Point, recent
 from everturn.adapters._langgraph_moves import in_sight, unsaid
 from everturn.adapters._langgraph_puts import INPUT, Composer, Draft, Put, refused, writes_record
 from everturn.adapters._langgraph_queue import Queue
+from everturn.adapters._langgraph_quotes import Conversation, Quoting, conversation_of
 from everturn.adapters._langgraph_reader import TRIES, Call, Reader, Stale, lost
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import PASSED, Awaiting, Contents, Shelf, View
 from everturn.adapters._values import Unfaithful
+from everturn.model import JSON
 
 OnConflict: TypeAlias = Literal["raise", "last_wins"]
 
@@ -113,19 +115,61 @@ class Changes:
         self, thread: str, session_id: str, checkpoint: str, task: str, path: str, writes: Sequence[tuple[str, Any]]
     ) -> None:
         """Append what a task wrote, in one turn, whatever else goes on."""
+        seen = self._shelf.get(session_id)
+        quoting = self._quoting(seen, checkpoint)
         nodes = []
         for channel, value in writes:
             try:
-                nodes.append((channel, self._values.encode(value)))
+                nodes.append((channel, quoting.encode(value)))
             except Unfaithful as exc:
                 raise refused(thread, checkpoint, channel, exc) from exc
-        async with self._queue.in_front(session_id):
-            body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(checkpoint))
-            try:
-                receipt: Receipt = await self._call("append", session_id, [record])
-            except InvalidInput as exc:
-                raise _named(thread, checkpoint, exc) from exc
-            self._shelf.follow(receipt, _step_to(receipt, checkpoint, body))
+        try:
+            async with self._queue.in_front(session_id):
+                if quoting.has_quoted:
+                    if await self._append_quotes(session_id, checkpoint, task, path, nodes, seen):
+                        return
+                    nodes = [(channel, quoting.unquoted(node)) for channel, node in nodes]
+                await self._append_writes(session_id, checkpoint, task, path, nodes)
+        except InvalidInput as exc:
+            raise _named(thread, checkpoint, exc) from exc
+
+    def _quoting(self, view: View | None, checkpoint: str) -> Quoting:
+        """What a task writes may quote the conversation that it was given: that of its checkpoint, if that is known."""
+        if view is None or view.point is None or view.point.id != checkpoint:
+            return Quoting(self._values, Conversation())
+        return Quoting(self._values, conversation_of(view.point, view.contents))
+
+    async def _append_quotes(
+        self,
+        session_id: str,
+        checkpoint: str,
+        task: str,
+        path: str,
+        nodes: Sequence[tuple[str, JSON]],
+        seen: View | None,
+    ) -> bool:
+        """Append what quotes messages by the seqs they had in a view. False if they may have others by now."""
+        view = self._shelf.get(session_id)
+        if view is None or seen is None or view.point is not seen.point:
+            return False
+        try:
+            await self._append_writes(session_id, checkpoint, task, path, nodes, view.expected)
+        except VersionConflict:
+            return False
+        return True
+
+    async def _append_writes(
+        self,
+        session_id: str,
+        checkpoint: str,
+        task: str,
+        path: str,
+        nodes: Sequence[tuple[str, JSON]],
+        expected: Receipt | int | None = None,
+    ) -> None:
+        body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(checkpoint))
+        receipt: Receipt = await self._call("append", session_id, [record], expected_version=expected)
+        self._shelf.follow(receipt, _step_to(receipt, checkpoint, body))
 
 
 def _step_to(receipt: Receipt, checkpoint: str, body: Object) -> Callable[[View], View]:
@@ -167,14 +211,15 @@ def _may_follow(put: Put, view: View, on_conflict: OnConflict) -> bool:
 
 
 def _view_after(put: Put, view: View, draft: Draft, receipt: Receipt, awaiting: Awaiting) -> View:
-    passed = (*view.passed, view.point.id) if view.point else view.passed
+    is_again = view.point is not None and view.point.id == put.id
+    passed = (*view.passed, view.point.id) if view.point and not is_again else view.passed
     return View(
         put.session_id,
         receipt.life,
         receipt.version,
         draft.point.seq,
         draft.point,
-        tuple((seq, body) for name, seq, body in awaiting if name == put.id),
+        (*(view.writes if is_again else ()), *((seq, body) for name, seq, body in awaiting if name == put.id)),
         tuple(recent([each for each in awaiting if each[0] != put.id], draft.point.seq)),
         passed=passed[1 - PASSED :],
         contents=draft.contents,

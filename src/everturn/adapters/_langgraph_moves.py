@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 
 import msgspec
@@ -21,6 +21,7 @@ from everturn.adapters._langgraph_log import (
     seqs_in,
     written,
 )
+from everturn.adapters._langgraph_quotes import quotes_in, requoted
 from everturn.adapters._langgraph_short import full
 from everturn.adapters._langgraph_views import Contents
 from everturn.adapters._values import equal
@@ -70,7 +71,8 @@ def without(log: Log, keep: Collection[str]) -> list[Entry]:
     spoken = {seq: _spoken(log.point(seq), said, left) for seq in log.bodies}
     kept = {log.seqs[name] for name in keep}
     ours = {seq for seqs in spoken.values() for seq in seqs}
-    gone = ours - {at for seq in kept for at in spoken[seq]}
+    quoted = seqs_in([bounds for ref in _quotes(log, kept, keep) for bounds in ref["said"]], said, left)
+    gone = ours - {at for seq in kept for at in spoken[seq]} - {*quoted}
 
     def stays(entry: Entry) -> bool:
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
@@ -120,6 +122,8 @@ class _Rewriting:
             return Record(LEFT, message.to_dict()) if entry.seq in self._aside else message
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
             return self._checkpoint(self._log.point(entry.seq or 0))
+        if isinstance(entry, Record) and entry.kind == WRITES:
+            return Record(WRITES, entry.body | {"writes": requoted(entry.body["writes"], self._ranges)})
         return entry
 
     def _checkpoint(self, old: Point) -> Record:
@@ -132,14 +136,14 @@ class _Rewriting:
             if isinstance(ref, int):
                 refs[channel] = ref if ref <= self._after else self._homes.setdefault((ref, channel), seq)
                 if refs[channel] == seq:
-                    values[channel] = self._log.bodies[ref]["values"][channel]
+                    values[channel] = requoted(self._log.bodies[ref]["values"][channel], self._ranges)
             elif "said" in ref:
                 refs[channel] = {"said": self._ranges(ref["said"]), "n": ref["n"], "closed": True}
             elif "list" in ref and self._after:  # all who have a piece of it stay
                 refs[channel] = {"list": self._moved(ref["list"]), "n": ref["n"], "closed": True}
-                pieces |= {channel: old.pieces[channel]} if channel in old.pieces else {}
+                pieces |= {channel: requoted(old.pieces[channel], self._ranges)} if channel in old.pieces else {}
             elif "list" in ref:
-                lists[channel] = self._nodes(channel, ref)
+                lists[channel] = requoted(nodes_of(self._log, channel, ref), self._ranges)
                 refs[channel] = self._list(channel, lists[channel], seq, pieces)
             else:
                 refs[channel] = ref
@@ -182,11 +186,6 @@ class _Rewriting:
         first, last, *is_left = bounds
         return [[first, min(last, self._after), *is_left]] if first <= self._after else []
 
-    def _nodes(self, channel: str, ref: Ref) -> list[JSON]:
-        bodies = self._log.bodies
-        with_pieces = [seq for seq, body in bodies.items() if channel in body.get("pieces", {})]
-        return [node for seq in seqs_in(ref["list"], with_pieces, ()) for node in bodies[seq]["pieces"][channel]]
-
     def _list(self, channel: str, nodes: list[JSON], seq: int, pieces: dict[str, list[JSON]]) -> Ref:
         before = self._lists.get(channel)
         old = self._base.refs.get(channel) if self._base else None
@@ -198,6 +197,26 @@ class _Rewriting:
         if added or before is None:
             pieces[channel] = added
         return {"list": ranges, "n": len(nodes), "closed": True}
+
+
+def _quotes(log: Log, kept: Iterable[int], keep: Container[str]) -> Iterator[Ref]:
+    """What is quoted by the checkpoints that are kept, and what was written for them."""
+    for seq in kept:
+        for channel, ref in log.point(seq).refs.items():
+            if isinstance(ref, int):
+                yield from quotes_in(log.bodies[ref]["values"][channel])
+            elif "list" in ref:
+                yield from quotes_in(nodes_of(log, channel, ref))
+    for name, records in log.writes.items():
+        if name in keep or name not in log.seqs:
+            for _, body in records:
+                yield from quotes_in(body["writes"])
+
+
+def nodes_of(log: Log, channel: str, ref: Ref) -> list[JSON]:
+    """The nodes of a list, of which all checkpoints with a piece were read."""
+    with_pieces = [seq for seq, body in log.bodies.items() if channel in body.get("pieces", {})]
+    return [node for seq in seqs_in(ref["list"], with_pieces, ()) for node in log.bodies[seq]["pieces"][channel]]
 
 
 def _spoken(point: Point, said: Sequence[int], left: Sequence[int]) -> list[int]:

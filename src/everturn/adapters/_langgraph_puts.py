@@ -21,6 +21,7 @@ from everturn.adapters._langgraph_log import (
     ranges_of,
     written,
 )
+from everturn.adapters._langgraph_quotes import Quoting, are_messages, conversation
 from everturn.adapters._langgraph_short import shortened
 from everturn.adapters._langgraph_values import Kept, Values
 from everturn.adapters._langgraph_views import Contents, Said
@@ -87,6 +88,7 @@ class Composer:
         self._said: Said | None = None
         self._nodes: dict[str, JSON] = {}
         self._lists: dict[str, list[JSON]] = {}
+        self._quoting: Values = values
 
     def compose(self, *, early: Sequence[int] = (), awaiting: Sequence[tuple[str, int]] = ()) -> Draft:
         """Raises InvalidInput, naming the channel, if a value would not come back as it is."""
@@ -98,6 +100,8 @@ class Composer:
                 self._channel(channel, values, versions)
             except Unfaithful as exc:
                 raise refused(self._put.thread, self._put.id, channel, exc) from exc
+            if channel == MESSAGES:  # it was the first
+                self._quoting = Quoting(self._values, conversation(self._refs, self._said, self._known.left))
         state: Object = {
             "versions": dict(versions),
             "seen": {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()},
@@ -140,9 +144,9 @@ class Composer:
         if channel == MESSAGES and self._is_conversation(value):
             self._converse(channel, value, old)
         elif type(value) is list:
-            self._list(channel, [self._values.encode(item) for item in value], old)
+            self._list(channel, [self._quoting.encode(item) for item in value], old)
         else:
-            self._whole(channel, self._values.encode(value), old)
+            self._whole(channel, self._quoting.encode(value), old)
 
     def _carry(self, channel: str, old: Ref) -> None:
         self._refs[channel] = old
@@ -185,7 +189,7 @@ class Composer:
     def _is_conversation(self, value: Any) -> bool:
         if self._values.opaque or type(value) is not list or not value:
             return False
-        return all(BaseMessage in kind.__mro__ for kind in {*map(type, value)})  # pydantic's issubclass is slow
+        return are_messages(value)
 
     def _converse(self, channel: str, messages: list[BaseMessage], old: Ref) -> None:
         is_old = isinstance(old, dict) and "said" in old

@@ -164,7 +164,7 @@ class Reader:
             if isinstance(ref, int):
                 holders[channel] = ref
             elif "said" in ref:
-                said, left = await self._said(session_id, ref, log)
+                said, left = await self.said(session_id, ref, log)
             else:
                 lists[channel] = await self._pieces(session_id, channel, ref, point, log)
         if holders:
@@ -187,7 +187,8 @@ class Reader:
             raise Stale
         return tuple([(entry.seq or 0, self._values.kept(entry)) for entry in state.messages])
 
-    async def _said(self, session_id: str, ref: Ref, log: Log | None) -> tuple[Said, frozenset[int]]:
+    async def said(self, session_id: str, ref: Ref, log: Log | None) -> tuple[Said, frozenset[int]]:
+        """The messages that a ref names, and which of them were said in a branch that was left. May raise Stale."""
         ranges: Ranges = ref["said"]
         spoken = [bounds for bounds in ranges if len(bounds) == 2]
         left = [bounds for bounds in ranges if len(bounds) == 3]

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 from langgraph.checkpoint.base import CheckpointMetadata, CheckpointTuple
 
 from everturn import Unsupported
-from everturn.adapters._langgraph_log import Log, Object, Point
+from everturn.adapters._langgraph_log import Log, Object, Point, Ref
 from everturn.adapters._langgraph_names import config_of
 from everturn.adapters._langgraph_puts import INPUT
+from everturn.adapters._langgraph_quotes import Conversation, NotSaid, Quoting, conversation_of
 from everturn.adapters._langgraph_reader import TRIES, Reader, Stale, lost
 from everturn.adapters._langgraph_values import Values
-from everturn.adapters._langgraph_views import Contents, Shelf
+from everturn.adapters._langgraph_views import Contents, Said, Shelf
 from everturn.adapters._values import Unfaithful
 from everturn.model import JSON
 
 _OWN = ("versions", "seen", "meta", "refs")  # of a stored checkpoint; the rest of its state is as it was put
+
+
+T = TypeVar("T")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -33,6 +38,7 @@ class Found(msgspec.Struct, frozen=True):
 class Write(msgspec.Struct, frozen=True):
     """One pending write."""
 
+    checkpoint: str
     path: str
     task: str
     index: int
@@ -68,7 +74,7 @@ class Reads:
             try:
                 if checkpoint in (None, view.point.id):
                     contents = await self._reader.contents(view)
-                    return self._found(thread, view.point, view.point, contents, view.writes)
+                    return await self._found(thread, session_id, view.point, view.point, contents, view.writes)
                 break
             except Stale as exc:
                 tries -= 1
@@ -106,23 +112,27 @@ class Reads:
             seq = log.seqs.get(checkpoint) if checkpoint is not None else next(reversed(log.bodies), None)
             if seq is None:
                 return False
-            traces.update(self._traces(thread, log, log.point(seq), channels))
+            traces.update(self._traces(log, log.point(seq), channels))
             return True
 
         _, log = await self._reader.look_closely(session_id, until=is_enough)
         is_enough(log)
         for channel, trace in traces.items():
+            restore = partial(self._restored, thread, trace.writes)
+            writes = await self._quoting(session_id, Conversation(), restore, log)
+            traces[channel] = msgspec.structs.replace(trace, writes=writes)
             if trace.start is not None:
                 contents = await self._filled(session_id, trace.start, [channel], log)
-                seed = self._decoded(thread, trace.start, contents, [channel])[channel]
-                traces[channel] = msgspec.structs.replace(trace, seed=seed)
+                decode = partial(self._decoded, thread, trace.start, contents, [channel])
+                seed = (await self._quoting(session_id, Conversation(), decode, log))[channel]
+                traces[channel] = msgspec.structs.replace(traces[channel], seed=seed)
         return traces
 
-    def _traces(self, thread: str, log: Log, target: Point, channels: Collection[str]) -> Iterator[tuple[str, Trace]]:
+    def _traces(self, log: Log, target: Point, channels: Collection[str]) -> Iterator[tuple[str, Trace]]:
         """Raises Missing if the log does not reach far enough."""
         written: dict[str, list[Write]] = {channel: [] for channel in channels}
         for ancestor in log.ancestors(target):
-            for write in reversed(self._writes(thread, ancestor, log.writes_of(ancestor))):
+            for write in reversed(self._writes(ancestor, log.writes_of(ancestor))):
                 if write.channel in written:
                     written[write.channel].append(write)
             for channel in written.keys() & ancestor.refs.keys():
@@ -139,7 +149,7 @@ class Reads:
 
         (point, writes), log = await self._reader.reaching(session_id, log, with_writes)
         contents = await self._filled(session_id, point, point.refs, log)
-        return self._found(thread, point, log.latest or point, contents, writes)
+        return await self._found(thread, session_id, point, log.latest or point, contents, writes, log)
 
     async def _filled(self, session_id: str, point: Point, channels: Iterable[str], log: Log) -> Contents:
         try:
@@ -151,25 +161,63 @@ class Reads:
         except Stale as exc:
             raise lost(session_id, point.seq) from exc
 
-    def _found(
-        self, thread: str, point: Point, head: Point, contents: Contents, writes: Sequence[tuple[int, Object]]
+    async def _found(
+        self,
+        thread: str,
+        session_id: str,
+        point: Point,
+        head: Point,
+        contents: Contents,
+        records: Sequence[tuple[int, Object]],
+        log: Log | None = None,
     ) -> Found:
-        values = self._decoded(thread, point, contents, point.refs)
-        return Found(point, head.id, values, self._writes(thread, point, writes))
+        writes = self._writes(point, records)
 
-    def _decoded(self, thread: str, point: Point, contents: Contents, channels: Iterable[str]) -> dict[str, Any]:
+        def decode(by: Values) -> Found:
+            values = self._decoded(thread, point, contents, point.refs, by)
+            return Found(point, head.id, values, self._restored(thread, writes, by))
+
+        return await self._quoting(session_id, conversation_of(point, contents), decode, log)
+
+    async def _quoting(
+        self, session_id: str, conversation: Conversation, decode: Callable[[Values], T], log: Log | None = None
+    ) -> T:
+        """What `decode` makes of values that may quote a conversation, or more than that. Raises Stale if there is no
+        log, and the session moved meanwhile."""
+        quoting = Quoting(self._values, conversation)
+        while True:
+            try:
+                return decode(quoting)
+            except NotSaid as exc:
+                quoting.hear(exc.ref, await self._said(session_id, exc.ref, log))
+
+    async def _said(self, session_id: str, ref: Ref, log: Log | None) -> Said:
+        try:
+            return (await self._reader.said(session_id, ref, log))[0]
+        except Stale:
+            if log is None:
+                raise
+        log = await self._reader.earlier(session_id, log, 1)
+        try:
+            return (await self._reader.said(session_id, ref, log))[0]
+        except Stale as exc:
+            raise lost(session_id, next(reversed(log.bodies))) from exc
+
+    def _decoded(
+        self, thread: str, point: Point, contents: Contents, channels: Iterable[str], by: Values
+    ) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for channel in channels:
             ref = point.refs[channel]
             try:
                 if isinstance(ref, int):
-                    values[channel] = self._values.decode(contents.nodes[channel])
+                    values[channel] = by.decode(contents.nodes[channel])
                 elif "is" in ref:
-                    values[channel] = self._values.decode(ref["is"])
+                    values[channel] = by.decode(ref["is"])
                 elif "said" in ref:
-                    values[channel] = [self._values.thawed(kept) for _, kept in contents.said or ()]
+                    values[channel] = [by.thawed(kept) for _, kept in contents.said or ()]
                 else:
-                    values[channel] = [self._values.decode(node) for node in contents.lists[channel]]
+                    values[channel] = [by.decode(node) for node in contents.lists[channel]]
             except Unfaithful as exc:
                 raise _unreadable(thread, point.id, channel, exc) from exc
         return values
@@ -206,8 +254,9 @@ class Reads:
         except Unfaithful as exc:
             raise _unreadable(thread, point.id, name, exc) from exc
 
-    def _writes(self, thread: str, point: Point, records: Sequence[tuple[int, Object]]) -> list[Write]:
-        """In order. Of the same task and index the first counts, but of those that replace each other the last."""
+    def _writes(self, point: Point, records: Sequence[tuple[int, Object]]) -> list[Write]:
+        """In order, as they are stored. Of the same task and index the first counts, but of those that replace each
+        other the last."""
         given = point.values.get(INPUT)
         kept: dict[tuple[str, int], tuple[str, str, JSON]] = {}
         for _, body in records:
@@ -218,12 +267,19 @@ class Reads:
         found = []
         for (task, index), (path, channel, node) in kept.items():
             is_passed_on = type(node) is dict and node.get("!") == "input"
-            try:
-                value = self._values.decode(given[node["of"]] if is_passed_on and given else node)
-            except Unfaithful as exc:
-                raise _unreadable(thread, point.id, channel, exc) from exc
-            found.append(Write(path, task, index, channel, value))
+            value = given[node["of"]] if is_passed_on and given else node
+            found.append(Write(point.id, path, task, index, channel, value))
         return sorted(found, key=lambda write: (write.path, write.task, write.index))
+
+    def _restored(self, thread: str, writes: Sequence[Write], by: Values) -> list[Write]:
+        """The same, with their values."""
+        restored = []
+        for write in writes:
+            try:
+                restored.append(msgspec.structs.replace(write, value=by.decode(write.value)))
+            except Unfaithful as exc:
+                raise _unreadable(thread, write.checkpoint, write.channel, exc) from exc
+        return restored
 
 
 def _unreadable(thread: str, checkpoint: str, channel: str, exc: Exception) -> Unsupported:

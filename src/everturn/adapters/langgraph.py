@@ -6,6 +6,7 @@ Here it is LangGraph's interface, on both faces of a store. What is behind it, f
     _langgraph_queue                      who of one run puts first
     _langgraph_reader, _views             what of a session has to be read for that, and what is known already
     _langgraph_puts, _moves               what is new in a checkpoint; what a fork or a deletion moves. Pure
+    _langgraph_quotes                     messages that stand in other values, too: they are named, not written again
     _langgraph_log                        how a thread is stored. Pure
     _langgraph_values, _short, _names     values as JSON, ids and times in fewer bytes, names of sessions
 """

@@ -236,6 +236,47 @@ def tasks_in_parallel(saver: BaseCheckpointSaver[Any]) -> list[Any]:
     ]
 
 
+def agent(saver: Any, **options: Any) -> Any:
+    """A graph that sends the whole state with each tool call, as `create_react_agent` does, and ends with a node that
+    tells all that was said once more."""
+
+    def model(state: MessagesState) -> Any:
+        if isinstance(state["messages"][-1], ToolMessage):
+            return {"messages": [AIMessage("done", id=f"done {len(state['messages'])}")]}
+        calls = [{"name": "tool", "args": {"n": n}, "id": f"{len(state['messages'])}-{n}"} for n in (1, 2)]
+        return {"messages": [AIMessage("", tool_calls=calls, id=f"calls {len(state['messages'])}")]}
+
+    def route(state: MessagesState) -> Any:
+        calls = state["messages"][-1].tool_calls  # type: ignore[union-attr]  # it is the model's
+        return [Send("tools", {"call": call, "state": state}) for call in calls] or "all"
+
+    def tools(sent: Any) -> Any:
+        known = len(sent["state"]["messages"])
+        return {"messages": [ToolMessage(f"{known} known", tool_call_id=sent["call"]["id"])]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", model)
+    builder.add_node("tools", tools)
+    builder.add_node("all", lambda state: {"messages": list(state["messages"])})
+    builder.add_edge(START, "model")
+    builder.add_conditional_edges("model", route, ["tools", "all"])
+    builder.add_edge("tools", "model")
+    return builder.compile(checkpointer=saver, **options)
+
+
+@scene
+def the_state_is_sent_with_tasks(saver: BaseCheckpointSaver[Any]) -> list[Any]:
+    graph = agent(saver)
+    seen = [plain(graph.invoke(say(text), CONFIG, durability="sync")) for text in ("one", "two", "three")]
+    waiting = [each for each in graph.get_state_history(CONFIG) if "tools" in each.next]
+    seen += [len(waiting), plain(graph.invoke(None, waiting[1].config, durability="sync")), history(graph)]
+    stopping = agent(saver, interrupt_before=["tools"])
+    seen += [plain(stopping.invoke(say("stop"), CONFIG, durability="sync")), history(graph)]
+    edited = graph.get_state(CONFIG).values["messages"][0]
+    graph.update_state(CONFIG, {"messages": [HumanMessage("edited", id=edited.id)]}, as_node="model")
+    return [*seen, history(graph), plain(stopping.invoke(None, CONFIG, durability="sync")), history(graph)]
+
+
 @scene
 def a_failed_step_is_taken_up_again(saver: BaseCheckpointSaver[Any]) -> list[Any]:
     broken = [True]

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 import everturn
 from everturn import MemoryStore
 from everturn.adapters.langgraph import EverturnSaver
-from tests.adapters.langgraph.scenarios import CONFIG
+from tests.adapters.langgraph.scenarios import CONFIG, agent
 from tests.adapters.langgraph.test_values import checkpoint
 
 WORDS = ("order", "ticket", "please", "number", "refund", "agent", "status", "shipping", "today", "customer")
@@ -60,6 +60,18 @@ def test_a_checkpoint_a_turn_takes_half_of_that(tmp_path: Path) -> None:
     serialized = sum(len(JsonPlusSerializer().dumps_typed(message)[1]) for message in said)
     stored = sum(file.stat().st_size for file in tmp_path.iterdir())
     assert stored <= 2 * serialized, f"{stored / serialized:.2f} x"
+
+
+def test_a_state_that_is_sent_with_every_tool_call_is_not_written_with_it(store: MemoryStore) -> None:
+    """It would make a thread grow with the square of what was said."""
+    graph = agent(EverturnSaver(store))
+    sizes = []
+    for _ in range(3):
+        for turn in range(10):
+            graph.invoke({"messages": [HumanMessage(words(turn))]}, CONFIG, durability="sync")
+        sizes.append(store.info("a").bytes)
+    first, *rest = (after - before for before, after in pairwise([0, *sizes]))
+    assert max(rest) < 1.2 * first, sizes
 
 
 class Notes(TypedDict):

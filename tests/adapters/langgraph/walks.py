@@ -10,6 +10,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.base.id import uuid6
+from langgraph.types import Send
 
 from everturn import ChatMessage, MemoryStore
 from everturn.adapters.langgraph import EverturnSaver
@@ -89,19 +90,33 @@ class Walk:
             case _:
                 said += [self.message() for _ in range(draw.randrange(1, 4))]
         if draw.random() < 0.4:
-            values["log"] = [*values.get("log", []), draw.choice([1, {"a": 1}, ("t", 1), "x" * 50])]
+            values["log"] = [*values.get("log", []), draw.choice([1, {"a": 1}, ("t", 1), "x" * 50, self.quote(said)])]
             changed.append("log")
         elif draw.random() < 0.1 and "log" in values:
             values["log"] = values["log"][1:]
             changed.append("log")
         if draw.random() < 0.3:
             values["doc"] = draw.choice(["d" * 100, {"k": [*range(30)], "n": self.number}, None, 3, {"s": {1, 2}}])
+            if draw.random() < 0.3:
+                values["doc"] = {"so far": self.quote(said), "more": [self.quote(said)] * 2}
             changed.append("doc")
         gone = draw.choice(["log", "doc", "", "", "", ""])
         if gone in values:
             del values[gone]
             changed.append(gone)
         return changed
+
+    def quote(self, said: list[BaseMessage]) -> Any:
+        """Something with a part of the conversation in it, and more."""
+        messages = deepcopy(said[: self.draw.randrange(len(said) + 2)])
+        match self.draw.choice(["as it is", "more", "edited", "sent"]):
+            case "more":
+                messages.append(self.message())
+            case "edited" if messages:
+                self.draw.choice(messages).additional_kwargs["quoted"] = True
+            case "sent":
+                return Send("node", {"messages": messages, "n": 1})
+        return messages
 
     def message(self) -> BaseMessage:
         self.number += 1
@@ -121,7 +136,9 @@ class Walk:
         checkpoint = checkpoint or self.draw.choice([*self.order[-3:], self.order[0]])
         task, path = f"task {self.draw.randrange(3)}", f"path {self.draw.randrange(2)}"
         channels = [self.draw.choice(["messages", "log", "__interrupt__", "__error__"]) for _ in range(2)]
-        writes = [(channel, self.draw.choice([1, [HumanMessage("w")], ("t",)])) for channel in channels]
+        said = self.said(checkpoint if checkpoint in self.puts else self.order[-1]) if self.order else []
+        values = [1, [HumanMessage("w")], ("t",), self.quote(said), {"state": self.quote(said)}]
+        writes = [(channel, self.draw.choice(values)) for channel in channels]
         saver.put_writes(config(checkpoint), deepcopy(writes), task, path)
         kept = self.writes.setdefault(checkpoint, {})
         for position, (channel, value) in enumerate(writes):

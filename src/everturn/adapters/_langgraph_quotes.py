@@ -1,0 +1,146 @@
+"""The conversation inside other values: its messages are quoted by their seqs there, and not written again.
+
+A `Send` carries the whole state to a task, and a node may write all that was said. Stored as they are, these would make
+a thread grow with the square of what was said in it.
+
+    {"!": "quote", "of": [{"said": ranges of seqs, "n": how many}, [what follows them]]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from langchain_core.messages import BaseMessage
+
+from everturn.adapters._langgraph_log import MESSAGES, Point, Ranges, Ref, seqs_in
+from everturn.adapters._langgraph_values import Kept, Values
+from everturn.adapters._langgraph_views import Contents, Said
+from everturn.adapters._values import MARK
+from everturn.model import JSON
+
+LEAST = 2  # messages that are worth a quote
+QUOTE = "quote"
+
+
+class NotSaid(Exception):
+    """A quote names messages that are not at hand."""
+
+    def __init__(self, ref: Ref) -> None:
+        super().__init__(ref)
+        self.ref = ref
+
+
+def are_messages(values: Iterable[object]) -> bool:
+    return all(BaseMessage in kind.__mro__ for kind in {*map(type, values)})  # pydantic's issubclass is slow
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """The messages of a checkpoint, and the ranges of seqs that name them. `left`: those of a branch that was left."""
+
+    said: Said = ()
+    ranges: Ranges = []
+    left: frozenset[int] = frozenset()
+
+    def first(self, count: int) -> Ref:
+        """A ref to as many messages, from the first on."""
+        last_seq = self.said[count - 1][0]
+        ranges: Ranges = []
+        for first, last, *is_left in self.ranges:
+            if first <= last_seq <= last and bool(is_left) == (last_seq in self.left):
+                return {"said": [*ranges, [first, last_seq, *is_left]], "n": count}
+            ranges.append([first, last, *is_left])
+        raise AssertionError(self.ranges)  # pragma: no cover - each of its messages is in one
+
+
+def conversation_of(point: Point, contents: Contents) -> Conversation:
+    """That of a checkpoint; an empty one if its messages are not known, or there are none."""
+    return conversation(point.refs, contents.said, contents.left)
+
+
+def conversation(refs: Mapping[str, Ref], said: Said | None, left: frozenset[int]) -> Conversation:
+    ref = refs.get(MESSAGES)
+    return Conversation(said, ref["said"], left) if said and isinstance(ref, dict) and "said" in ref else Conversation()
+
+
+class Quoting(Values):
+    """Encodes and decodes values in which a conversation may be quoted."""
+
+    def __init__(self, values: Values, conversation: Conversation) -> None:
+        self.allowed, self.opaque, self.serde = values.allowed, values.opaque, values.serde
+        self._conversation = conversation
+        self._quotes: dict[int, tuple[object, JSON]] = {}  # by the identity of a list: tasks are sent the same one
+        self._heard: dict[str, list[Kept]] = {}
+        self.has_quoted = False
+
+    def _encode(self, value: Any) -> JSON:
+        if type(value) is list and len(value) >= LEAST and self._conversation.said and are_messages(value):
+            if id(value) not in self._quotes:
+                self._quotes[id(value)] = value, self._quoted(value)
+            return self._quotes[id(value)][1]
+        return super()._encode(value)
+
+    def _quoted(self, messages: list[Any]) -> JSON:
+        same = self.unchanged(messages, self._conversation.said)
+        if same < LEAST:
+            return super()._encode(messages)
+        self.has_quoted = True
+        return {MARK: QUOTE, "of": [self._conversation.first(same), [self._encode(item) for item in messages[same:]]]}
+
+    def unquoted(self, node: JSON) -> JSON:
+        """What was encoded here, with the messages themselves in place of quotes."""
+        if type(node) is list:
+            return [self.unquoted(item) for item in node]
+        if type(node) is not dict:
+            return node
+        if node.get(MARK) == QUOTE:
+            ref, more = node["of"]
+            return [self._encode(self.thawed(kept)) for kept in self._messages(ref)] + self.unquoted(more)
+        return {name: self.unquoted(item) for name, item in node.items()}
+
+    def _decode_other(self, what: str, of: JSON) -> Any:
+        if what == QUOTE:
+            ref, more = of
+            return [*map(self.thawed, self._messages(ref)), *map(self._decode, more)]
+        return super()._decode_other(what, of)
+
+    def _messages(self, ref: Ref) -> list[Kept]:
+        name = repr(ref["said"])
+        if name not in self._heard:
+            said, left = dict(self._conversation.said), self._conversation.left
+            found = seqs_in(ref["said"], sorted(said.keys() - left), sorted(said.keys() & left))
+            if len(found) != ref["n"]:  # then it names others, too; as many can only be the same
+                raise NotSaid(ref)
+            self._heard[name] = [said[seq] for seq in found]
+        return self._heard[name]
+
+    def hear(self, ref: Ref, said: Said) -> None:
+        """What a quote names, for one that raised NotSaid."""
+        self._heard[repr(ref["said"])] = [kept for _, kept in said]
+
+
+def quotes_in(node: JSON) -> Iterator[Ref]:
+    """Every quote in a value."""
+    if type(node) is list:
+        for item in node:
+            yield from quotes_in(item)
+    elif type(node) is dict:
+        if node.get(MARK) == QUOTE:
+            yield node["of"][0]
+            yield from quotes_in(node["of"][1])
+        else:
+            for item in node.values():
+                yield from quotes_in(item)
+
+
+def requoted(node: JSON, moved: Callable[[Ranges], Ranges]) -> JSON:
+    """A value whose quotes name messages that have moved."""
+    if type(node) is list:
+        return [requoted(item, moved) for item in node]
+    if type(node) is not dict:
+        return node
+    if node.get(MARK) == QUOTE:
+        ref, more = node["of"]
+        return {MARK: QUOTE, "of": [ref | {"said": moved(ref["said"])}, requoted(more, moved)]}
+    return {name: requoted(item, moved) for name, item in node.items()}
