@@ -306,5 +306,10 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+    raise suspended(coroutine)
+
+
+def suspended(coroutine: Coroutine[Any, Any, Any]) -> RuntimeError:
+    """The error for a coroutine that was to be driven, and waits for an event loop."""
     coroutine.close()
-    raise RuntimeError("a blocking backend suspended; use everturn.open_async for an asynchronous one")
+    return RuntimeError("a blocking backend suspended; use everturn.open_async for an asynchronous one")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from everturn.backend import Backend, drive
+from everturn.backend import Backend, suspended
 from everturn.engine import Engine, Settings
 
 P = ParamSpec("P")
@@ -36,7 +36,12 @@ def blocking(
 
     @functools.wraps(method)
     def call(self: MemoryStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return drive(method(self._engine, *args, **kwargs))
+        coroutine = method(self._engine, *args, **kwargs)
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]  # what the method returned
+        raise suspended(coroutine)
 
     return call
 

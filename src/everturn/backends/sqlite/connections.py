@@ -92,7 +92,10 @@ class Database:
 
     def borrow_writer(self, deadline: float) -> Connection:
         """The connection for writing, until it is returned. One borrower at a time: group commit sees to that."""
-        self._enter()
+        with self._gate:  # as `_enter` does
+            if self._closed:
+                raise self.closed_error()
+            self._borrowers.add(get_ident())
         try:
             if self._writer is None:
                 self._writer = self._connect(deadline)
