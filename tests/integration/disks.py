@@ -14,7 +14,8 @@ PATIENCE = 60.0
 
 
 class HeldDisk(SlowSyncVFS):
-    """While `held`, a sync waits; `reached` is set when one does. `fail` makes the next ones fail."""
+    """While `held`, a sync waits; `reached` is set when one does. `fail` makes the next ones fail, with an error of
+    SQLite's or, as a VFS of somebody else's may, one of Python's."""
 
     def __init__(self, name: str, *, seconds: float = 0.0) -> None:
         super().__init__(name, seconds=seconds)
@@ -22,6 +23,7 @@ class HeldDisk(SlowSyncVFS):
         self._let_go = threading.Event()
         self._let_go.set()
         self._to_fail = 0
+        self._error: Exception | None = None
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -35,8 +37,9 @@ class HeldDisk(SlowSyncVFS):
     def let_go(self) -> None:
         self._let_go.set()
 
-    def fail(self, syncs: int) -> None:
+    def fail(self, syncs: int, error: Exception | None = None) -> None:
         self._to_fail = syncs
+        self._error = error
 
     def delay(self) -> None:
         super().delay()
@@ -45,4 +48,4 @@ class HeldDisk(SlowSyncVFS):
             assert self._let_go.wait(PATIENCE), "a sync was held and never let go"
         if self._to_fail:
             self._to_fail -= 1
-            raise apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)
+            raise self._error or apsw.exception_for(apsw.SQLITE_IOERR_FSYNC)

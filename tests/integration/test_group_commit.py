@@ -152,7 +152,10 @@ def test_tasks_get_no_receipt_before_the_sync(path: Path, disk: HeldDisk) -> Non
     play(story)
 
 
-def test_a_failed_sync_leaves_the_whole_batch_in_doubt_and_a_key_finds_out(store: MemoryStore, disk: HeldDisk) -> None:
+@pytest.mark.parametrize("error", [None, OSError(5, "a disk's own")], ids=["SQLite's", "Python's"])
+def test_a_failed_sync_leaves_the_whole_batch_in_doubt_and_a_key_finds_out(
+    store: MemoryStore, disk: HeldDisk, error: OSError | None
+) -> None:
     def attempt(number: int) -> Any:
         return store.add_messages(SESSION, turn(f"writer-{number}", 0), key=f"key {number}")
 
@@ -161,7 +164,7 @@ def test_a_failed_sync_leaves_the_whole_batch_in_doubt_and_a_key_finds_out(store
         assert disk.reached.wait(60)
         attempts = [Attempt(lambda n=n: attempt(n)) for n in range(5)]
         eventually(lambda: len(queue(store)) == 5, "five changes that wait")
-        disk.fail(2)
+        disk.fail(2, error)
     outcomes = [attempt.outcome() for attempt in [first, *attempts]]
     assert [type(outcome) for outcome in outcomes] == [MemoryStoreBackendError] * 6
     assert {outcome.outcome for outcome in outcomes} == {"unknown"}, "after a failed sync nobody can know"

@@ -128,6 +128,19 @@ def from_entry(entry: ChatMessage, decode: Decode, *, unnamed: str | None = None
     return kind, fields
 
 
+def name_at(seq: int) -> str:
+    """The id, for a graph, of a message that has none and stands at this seq."""
+    return f"everturn-{seq}"
+
+
+def named(entry: ChatMessage, seq: int) -> ChatMessage:
+    """An entry that keeps its name for a graph when it moves away from a seq."""
+    own = entry.metadata.get(OWN)
+    if entry.id is not None or (isinstance(own, dict) and ("id" in own or "whole" in own)):
+        return entry
+    return replace(entry, id=name_at(seq))
+
+
 def whole(entry: ChatMessage) -> Any:
     """What `encode` made of a message that is not one of LangChain's own; None for one that is."""
     own = entry.metadata.get(OWN)

@@ -13,13 +13,13 @@ import msgspec
 from everturn import InvalidInput, Receipt, VersionConflict
 from everturn.adapters._langgraph_log import MESSAGES, Object, Point, recent
 from everturn.adapters._langgraph_moves import in_sight, unsaid
-from everturn.adapters._langgraph_puts import INPUT, Composer, Draft, Put, refused, writes_record
+from everturn.adapters._langgraph_puts import INPUT, Composer, Draft, Put, passes_input_on, refused, writes_record
 from everturn.adapters._langgraph_queue import Queue
 from everturn.adapters._langgraph_quotes import Conversation, Quoting, conversation_of
 from everturn.adapters._langgraph_reader import TRIES, Call, Reader, Stale, lost
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import PASSED, Awaiting, Contents, Shelf, View
-from everturn.adapters._values import Unfaithful
+from everturn.adapters._values import Unfaithful, equal
 from everturn.model import JSON
 
 OnConflict: TypeAlias = Literal["raise", "last_wins"]
@@ -75,7 +75,7 @@ class Changes:
             known = await self._reader.fill(view.session_id, base, known, _changing(put, base))
         loose = await self._reader.loose(view) if MESSAGES in put.checkpoint["channel_values"] else ()
         composer = Composer(self._values, put, base, known, first=view.last_seq + 1, directly=True, loose=loose)
-        draft = self._draft(composer, put, view.awaiting)
+        draft = self._draft(composer, put, view.awaiting, view if base is not None and base.id == put.id else None)
         receipt = await self._call("append", put.session_id, draft.entries, expected_version=view.expected)
         return draft, receipt, view.awaiting
 
@@ -102,13 +102,18 @@ class Changes:
             receipt = await self._call("replace", put.session_id, together, after=after, expected_version=view.expected)
         return draft, receipt, awaiting
 
-    def _draft(self, composer: Composer, put: Put, awaiting: Awaiting) -> Draft:
+    def _draft(self, composer: Composer, put: Put, awaiting: Awaiting, again: View | None = None) -> Draft:
+        """`again`: the view of the same checkpoint, if it is put again. What was written for it stays written."""
+        written = [seq for seq, _ in again.writes] if again else []
         draft = composer.compose(
-            early=[seq for name, seq, _ in awaiting if name == put.id],
+            early=[*written, *(seq for name, seq, _ in awaiting if name == put.id)],
             awaiting=[(name, seq) for name, seq, _ in awaiting if name != put.id],
         )
-        if (given := draft.point.values.get(INPUT)) is not None:
-            self._shelf.expect(put.id, given)
+        given = draft.point.values.get(INPUT)
+        if again and again.point and not equal(again.point.values.get(INPUT), given) and passes_input_on(again.writes):
+            text = "was put before with another input, which what was written for it stands on; give it another id"
+            raise InvalidInput(text, path=f"thread {put.thread!r}, checkpoint {put.id!r}")
+        self._shelf.expect(put.session_id, put.id, given)
         return draft
 
     async def put_writes(
@@ -167,7 +172,7 @@ class Changes:
         nodes: Sequence[tuple[str, JSON]],
         expected: Receipt | int | None = None,
     ) -> None:
-        body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(checkpoint))
+        body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(session_id, checkpoint))
         receipt: Receipt = await self._call("append", session_id, [record], expected_version=expected)
         self._shelf.follow(receipt, _step_to(receipt, checkpoint, body))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 
 import msgspec
 
 from everturn import Record
+from everturn.adapters._langchain_messages import named
 from everturn.adapters._langgraph_log import (
     CHECKPOINT,
     LEFT,
@@ -71,8 +73,10 @@ def without(log: Log, keep: Collection[str]) -> list[Entry]:
     spoken = {seq: _spoken(log.point(seq), said, left) for seq in log.bodies}
     kept = {log.seqs[name] for name in keep}
     ours = {seq for seqs in spoken.values() for seq in seqs}
-    quoted = seqs_in([bounds for ref in _quotes(log, kept, keep) for bounds in ref["said"]], said, left)
-    gone = ours - {at for seq in kept for at in spoken[seq]} - {*quoted}
+    needed = {at for seq in kept for at in spoken[seq]}
+    # What is only quoted any more is needed, and part of no conversation.
+    quoted = {*seqs_in([bounds for ref in _quotes(log, kept, keep) for bounds in ref["said"]], said, left)} - needed
+    gone = {*ours, *left} - needed - quoted
 
     def stays(entry: Entry) -> bool:
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
@@ -86,7 +90,7 @@ def without(log: Log, keep: Collection[str]) -> list[Entry]:
     if kept and not aside.isdisjoint(spoken[max(kept)]):  # the thread now stands in a branch that was left
         head = log.point(max(kept))
         aside = ours - {at for point in (head, *log.ancestors(head)) if point.id in keep for at in spoken[point.seq]}
-    return _Rewriting(log, [entry for entry in log.entries if stays(entry)], left=aside).entries()
+    return _Rewriting(log, [entry for entry in log.entries if stays(entry)], left=aside | quoted).entries()
 
 
 class _Rewriting:
@@ -110,6 +114,7 @@ class _Rewriting:
         self._following |= dict(pairwise([*(seq for seq in self._left if seq <= after), *moved]))
         before = [seq for seq in log.bodies if seq <= after]
         self._base = log.point(before[-1]) if before else None
+        self._known = {*_covered(self._said, (log.point(seq) for seq in log.bodies if seq > after))}
         self._lists: dict[str, list[JSON]] = {}
         self._homes: dict[tuple[int, str], int] = {}
 
@@ -119,6 +124,8 @@ class _Rewriting:
     def _entry(self, entry: Entry) -> Entry:
         if entry.seq in self._log.said or entry.seq in self._log.left:
             message = self._log.said.get(entry.seq) or self._log.left[entry.seq]
+            if entry.seq in self._known:
+                message = named(message, entry.seq)
             return Record(LEFT, message.to_dict()) if entry.seq in self._aside else message
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
             return self._checkpoint(self._log.point(entry.seq or 0))
@@ -155,11 +162,14 @@ class _Rewriting:
             values=values,
             pieces=pieces,
             said=0,
-            early=tuple(self.places[at] for at in old.early if at in self.places),
-            awaiting=tuple((name, self.places[at]) for name, at in old.awaiting if at in self.places),
+            early=tuple(self.places.get(at, at) for at in old.early if self._stays(at)),
+            awaiting=tuple((name, self.places.get(at, at)) for name, at in old.awaiting if self._stays(at)),
         )
         self._base, record = written(point, self._base)
         return record
+
+    def _stays(self, seq: int) -> bool:
+        return seq in self.places or seq <= self._after
 
     def _ranges(self, ranges: Ranges) -> Ranges:
         if not self._after:
@@ -220,5 +230,21 @@ def nodes_of(log: Log, channel: str, ref: Ref) -> list[JSON]:
 
 
 def _spoken(point: Point, said: Sequence[int], left: Sequence[int]) -> list[int]:
-    refs = (ref for ref in point.refs.values() if isinstance(ref, dict) and "said" in ref)
-    return [seq for ref in refs for seq in seqs_in(ref["said"], said, left)]
+    return [seq for ref in point.refs.values() for seq in seqs_in(_of_messages(ref), said, left)]
+
+
+def _covered(said: Sequence[int], points: Iterable[Point]) -> Iterator[int]:
+    """Of messages, in order, those that checkpoints know of."""
+    named = {tuple(bounds) for point in points for ref in point.refs.values() for bounds in _of_messages(ref)}
+    ranges = deque(sorted(bounds for bounds in named if len(bounds) == 2))
+    reach = 0
+    for seq in said:
+        while ranges and ranges[0][0] <= seq:
+            reach = max(reach, ranges.popleft()[1])
+        if seq <= reach:
+            yield seq
+
+
+def _of_messages(ref: Ref) -> Ranges:
+    ranges: Ranges = ref["said"] if isinstance(ref, dict) and "said" in ref else []
+    return ranges

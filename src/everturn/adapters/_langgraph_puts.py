@@ -259,7 +259,16 @@ def writes_record(
     known = given if isinstance(given, dict) and MARK not in given else {}
     told: list[list[JSON]] = []
     for channel, node in writes:
-        is_input = channel in known and len(repr(node)) > SHORT and equal(known[channel], node)
-        told.append([channel, {MARK: "input", "of": channel} if is_input else node])
+        came_in = channel in known and len(repr(node)) > SHORT and equal(known[channel], node)
+        told.append([channel, {MARK: "input", "of": channel} if came_in else node])
     body: Object = {"for": checkpoint, "task": task, "path": path, "writes": told}
     return body, Record(WRITES, shortened(body))
+
+
+def is_input(node: JSON) -> bool:
+    """Whether a write passes on what came in with its checkpoint."""
+    return type(node) is dict and node.get(MARK) == "input"
+
+
+def passes_input_on(records: Sequence[tuple[int, Object]]) -> bool:
+    return any(is_input(node) for _, body in records for _, node in body["writes"])

@@ -21,15 +21,10 @@ from everturn.adapters._values import MARK
 from everturn.model import JSON
 
 LEAST = 2  # messages that are worth a quote
-QUOTE = "quote"
 
 
 class NotSaid(Exception):
     """A quote names messages that are not at hand."""
-
-    def __init__(self, ref: Ref) -> None:
-        super().__init__(ref)
-        self.ref = ref
 
 
 def are_messages(values: Iterable[object]) -> bool:
@@ -69,6 +64,7 @@ class Quoting(Values):
 
     def __init__(self, values: Values, conversation: Conversation) -> None:
         self.allowed, self.opaque, self.serde = values.allowed, values.opaque, values.serde
+        self._plain = values
         self._conversation = conversation
         self._quotes: dict[int, tuple[object, JSON]] = {}  # by the identity of a list: tasks are sent the same one
         self._heard: dict[str, list[Kept]] = {}
@@ -81,12 +77,16 @@ class Quoting(Values):
             return self._quotes[id(value)][1]
         return super()._encode(value)
 
+    def _encode_other(self, value: Any) -> JSON:
+        # In a message nothing is quoted: what it holds stands there as it is, and may look like anything.
+        return self._plain.encode(value) if isinstance(value, BaseMessage) else super()._encode_other(value)
+
     def _quoted(self, messages: list[Any]) -> JSON:
         same = self.unchanged(messages, self._conversation.said)
         if same < LEAST:
             return super()._encode(messages)
         self.has_quoted = True
-        return {MARK: QUOTE, "of": [self._conversation.first(same), [self._encode(item) for item in messages[same:]]]}
+        return {MARK: "quote", "of": [self._conversation.first(same), [self._encode(item) for item in messages[same:]]]}
 
     def unquoted(self, node: JSON) -> JSON:
         """What was encoded here, with the messages themselves in place of quotes."""
@@ -94,13 +94,16 @@ class Quoting(Values):
             return [self.unquoted(item) for item in node]
         if type(node) is not dict:
             return node
-        if node.get(MARK) == QUOTE:
-            ref, more = node["of"]
-            return [self._encode(self.thawed(kept)) for kept in self._messages(ref)] + self.unquoted(more)
+        match node.get(MARK):
+            case "quote":
+                ref, more = node["of"]
+                return [self._plain.encode(self.thawed(kept)) for kept in self._messages(ref)] + self.unquoted(more)
+            case "message":
+                return node
         return {name: self.unquoted(item) for name, item in node.items()}
 
     def _decode_other(self, what: str, of: JSON) -> Any:
-        if what == QUOTE:
+        if what == "quote":
             ref, more = of
             return [*map(self.thawed, self._messages(ref)), *map(self._decode, more)]
         return super()._decode_other(what, of)
@@ -111,13 +114,25 @@ class Quoting(Values):
             said, left = dict(self._conversation.said), self._conversation.left
             found = seqs_in(ref["said"], sorted(said.keys() - left), sorted(said.keys() & left))
             if len(found) != ref["n"]:  # then it names others, too; as many can only be the same
-                raise NotSaid(ref)
+                raise NotSaid
             self._heard[name] = [said[seq] for seq in found]
         return self._heard[name]
 
     def hear(self, ref: Ref, said: Said) -> None:
-        """What a quote names, for one that raised NotSaid."""
+        """What a quote names, if that is more than the conversation."""
         self._heard[repr(ref["said"])] = [kept for _, kept in said]
+
+    def unheard(self, nodes: Iterable[JSON]) -> list[Ref]:
+        """The quotes in nodes that name more than the conversation, each once."""
+        refs = {repr(ref["said"]): ref for node in nodes for ref in quotes_in(node)}
+        return [ref for ref in refs.values() if not self._is_at_hand(ref)]
+
+    def _is_at_hand(self, ref: Ref) -> bool:
+        try:
+            self._messages(ref)
+        except NotSaid:
+            return False
+        return True
 
 
 def quotes_in(node: JSON) -> Iterator[Ref]:
@@ -126,12 +141,15 @@ def quotes_in(node: JSON) -> Iterator[Ref]:
         for item in node:
             yield from quotes_in(item)
     elif type(node) is dict:
-        if node.get(MARK) == QUOTE:
-            yield node["of"][0]
-            yield from quotes_in(node["of"][1])
-        else:
-            for item in node.values():
-                yield from quotes_in(item)
+        match node.get(MARK):
+            case "quote":
+                yield node["of"][0]
+                yield from quotes_in(node["of"][1])
+            case "message":
+                pass
+            case _:
+                for item in node.values():
+                    yield from quotes_in(item)
 
 
 def requoted(node: JSON, moved: Callable[[Ranges], Ranges]) -> JSON:
@@ -140,7 +158,10 @@ def requoted(node: JSON, moved: Callable[[Ranges], Ranges]) -> JSON:
         return [requoted(item, moved) for item in node]
     if type(node) is not dict:
         return node
-    if node.get(MARK) == QUOTE:
-        ref, more = node["of"]
-        return {MARK: QUOTE, "of": [ref | {"said": moved(ref["said"])}, requoted(more, moved)]}
+    match node.get(MARK):
+        case "quote":
+            ref, more = node["of"]
+            return {MARK: "quote", "of": [ref | {"said": moved(ref["said"])}, requoted(more, moved)]}
+        case "message":
+            return node
     return {name: requoted(item, moved) for name, item in node.items()}

@@ -164,7 +164,7 @@ class Reader:
             if isinstance(ref, int):
                 holders[channel] = ref
             elif "said" in ref:
-                said, left = await self.said(session_id, ref, log)
+                said, left = await self._said(session_id, ref, log)
             else:
                 lists[channel] = await self._pieces(session_id, channel, ref, point, log)
         if holders:
@@ -187,9 +187,19 @@ class Reader:
             raise Stale
         return tuple([(entry.seq or 0, self._values.kept(entry)) for entry in state.messages])
 
-    async def said(self, session_id: str, ref: Ref, log: Log | None) -> tuple[Said, frozenset[int]]:
-        """The messages that a ref names, and which of them were said in a branch that was left. May raise Stale."""
-        ranges: Ranges = ref["said"]
+    async def _said(self, session_id: str, ref: Ref, log: Log | None) -> tuple[Said, frozenset[int]]:
+        (said,), left = await self._all_said(session_id, [ref], log)
+        return said, left.intersection([seq for seq, _ in said])
+
+    async def all_said(self, session_id: str, refs: Sequence[Ref], log: Log | None) -> list[Said]:
+        """The messages that refs name, read at once. Raises Stale if some are not there any more."""
+        return (await self._all_said(session_id, refs, log))[0]
+
+    async def _all_said(
+        self, session_id: str, refs: Sequence[Ref], log: Log | None
+    ) -> tuple[list[Said], frozenset[int]]:
+        """The same, and which of all that was read were said in a branch that was left."""
+        ranges: Ranges = [bounds for ref in refs for bounds in ref["said"]]
         spoken = [bounds for bounds in ranges if len(bounds) == 2]
         left = [bounds for bounds in ranges if len(bounds) == 3]
         memo: dict[int, Kept] = {}
@@ -201,13 +211,17 @@ class Reader:
                 entry.seq or 0: ChatMessage.from_dict(entry.body)
                 for entry in await self._between(LEFT, session_id, left)
             }
-        found = seqs_in(ranges, sorted(entries), sorted(aside))
-        if len(found) != ref["n"]:
-            raise Stale
-        for seq in found:
-            if seq not in memo:
-                memo[seq] = self._values.kept(entries[seq] if seq in entries else aside[seq])
-        return tuple([(seq, memo[seq]) for seq in found]), frozenset(aside).intersection(found)
+        all_found = []
+        said_seqs, left_seqs = sorted(entries), sorted(aside)
+        for ref in refs:
+            found = seqs_in(ref["said"], said_seqs, left_seqs)
+            if len(found) != ref["n"]:
+                raise Stale
+            for seq in found:
+                if seq not in memo:
+                    memo[seq] = self._values.kept(entries[seq] if seq in entries else aside[seq])
+            all_found.append(tuple([(seq, memo[seq]) for seq in found]))
+        return all_found, frozenset(aside)
 
     async def _pieces(self, session_id: str, channel: str, ref: Ref, point: Point, log: Log | None) -> list[JSON]:
         ranges: Ranges = ref["list"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from langgraph.checkpoint.base import CheckpointMetadata, CheckpointTuple
@@ -12,7 +11,7 @@ from langgraph.checkpoint.base import CheckpointMetadata, CheckpointTuple
 from everturn import Unsupported
 from everturn.adapters._langgraph_log import Log, Object, Point, Ref
 from everturn.adapters._langgraph_names import config_of
-from everturn.adapters._langgraph_puts import INPUT
+from everturn.adapters._langgraph_puts import INPUT, is_input
 from everturn.adapters._langgraph_quotes import Conversation, NotSaid, Quoting, conversation_of
 from everturn.adapters._langgraph_reader import TRIES, Reader, Stale, lost
 from everturn.adapters._langgraph_values import Values
@@ -21,9 +20,6 @@ from everturn.adapters._values import Unfaithful
 from everturn.model import JSON
 
 _OWN = ("versions", "seen", "meta", "refs")  # of a stored checkpoint; the rest of its state is as it was put
-
-
-T = TypeVar("T")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -118,13 +114,13 @@ class Reads:
         _, log = await self._reader.look_closely(session_id, until=is_enough)
         is_enough(log)
         for channel, trace in traces.items():
-            restore = partial(self._restored, thread, trace.writes)
-            writes = await self._quoting(session_id, Conversation(), restore, log)
-            traces[channel] = msgspec.structs.replace(trace, writes=writes)
+            nodes = [write.value for write in trace.writes]
+            by = await self._quoting(session_id, Conversation(), nodes, log)
+            traces[channel] = msgspec.structs.replace(trace, writes=self._restored(thread, trace.writes, by))
             if trace.start is not None:
                 contents = await self._filled(session_id, trace.start, [channel], log)
-                decode = partial(self._decoded, thread, trace.start, contents, [channel])
-                seed = (await self._quoting(session_id, Conversation(), decode, log))[channel]
+                by = await self._quoting(session_id, Conversation(), _nodes(contents), log)
+                seed = self._decoded(thread, trace.start, contents, [channel], by)[channel]
                 traces[channel] = msgspec.structs.replace(traces[channel], seed=seed)
         return traces
 
@@ -172,34 +168,40 @@ class Reads:
         log: Log | None = None,
     ) -> Found:
         writes = self._writes(point, records)
+        by = Quoting(self._values, conversation_of(point, contents))
+        try:
+            return self._decoded_whole(thread, point, head, contents, writes, by)
+        except NotSaid:  # something quotes what is no longer said
+            nodes = [*_nodes(contents), *(write.value for write in writes)]
+        by = await self._quoting(session_id, conversation_of(point, contents), nodes, log)
+        return self._decoded_whole(thread, point, head, contents, writes, by)
 
-        def decode(by: Values) -> Found:
-            values = self._decoded(thread, point, contents, point.refs, by)
-            return Found(point, head.id, values, self._restored(thread, writes, by))
-
-        return await self._quoting(session_id, conversation_of(point, contents), decode, log)
+    def _decoded_whole(
+        self, thread: str, point: Point, head: Point, contents: Contents, writes: Sequence[Write], by: Values
+    ) -> Found:
+        values = self._decoded(thread, point, contents, point.refs, by)
+        return Found(point, head.id, values, self._restored(thread, writes, by))
 
     async def _quoting(
-        self, session_id: str, conversation: Conversation, decode: Callable[[Values], T], log: Log | None = None
-    ) -> T:
-        """What `decode` makes of values that may quote a conversation, or more than that. Raises Stale if there is no
-        log, and the session moved meanwhile."""
+        self, session_id: str, conversation: Conversation, nodes: Iterable[JSON], log: Log | None
+    ) -> Quoting:
+        """What decodes nodes that quote a conversation, or more than that: all of it is read at once. Raises Stale if
+        there is no log, and the session moved meanwhile."""
         quoting = Quoting(self._values, conversation)
-        while True:
-            try:
-                return decode(quoting)
-            except NotSaid as exc:
-                quoting.hear(exc.ref, await self._said(session_id, exc.ref, log))
+        if refs := quoting.unheard(nodes):
+            for ref, said in zip(refs, await self._said(session_id, refs, log), strict=True):
+                quoting.hear(ref, said)
+        return quoting
 
-    async def _said(self, session_id: str, ref: Ref, log: Log | None) -> Said:
+    async def _said(self, session_id: str, refs: Sequence[Ref], log: Log | None) -> list[Said]:
         try:
-            return (await self._reader.said(session_id, ref, log))[0]
+            return await self._reader.all_said(session_id, refs, log)
         except Stale:
             if log is None:
                 raise
         log = await self._reader.earlier(session_id, log, 1)
         try:
-            return (await self._reader.said(session_id, ref, log))[0]
+            return await self._reader.all_said(session_id, refs, log)
         except Stale as exc:
             raise lost(session_id, next(reversed(log.bodies))) from exc
 
@@ -266,8 +268,7 @@ class Reads:
                     kept[body["task"], index] = body["path"], channel, node
         found = []
         for (task, index), (path, channel, node) in kept.items():
-            is_passed_on = type(node) is dict and node.get("!") == "input"
-            value = given[node["of"]] if is_passed_on and given else node
+            value = given[node["of"]] if is_input(node) and given else node
             found.append(Write(point.id, path, task, index, channel, value))
         return sorted(found, key=lambda write: (write.path, write.task, write.index))
 
@@ -280,6 +281,11 @@ class Reads:
             except Unfaithful as exc:
                 raise _unreadable(thread, write.checkpoint, write.channel, exc) from exc
         return restored
+
+
+def _nodes(contents: Contents) -> Iterator[JSON]:
+    yield from contents.nodes.values()
+    yield from contents.lists.values()
 
 
 def _unreadable(thread: str, checkpoint: str, channel: str, exc: Exception) -> Unsupported:

@@ -140,7 +140,7 @@ class Values(langchain.Values):
         if messages.whole(entry) is not None:
             return Kept(entry)
         # A graph tells messages apart by their ids; in a session a seq is as good, and stays the same.
-        kind, fields = self._fields(entry, None if entry.seq is None else f"everturn-{entry.seq}")
+        kind, fields = self._fields(entry, None if entry.seq is None else messages.name_at(entry.seq))
         return Kept(entry, messages.Mould.of(kind, fields), fields)
 
     def thawed(self, kept: Kept) -> BaseMessage:

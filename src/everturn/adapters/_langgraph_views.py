@@ -64,7 +64,7 @@ class Shelf:
         self._lock = Lock()
         self._views: OrderedDict[str, View] = OrderedDict()
         self._messages = 0
-        self._inputs: OrderedDict[str, JSON] = OrderedDict()
+        self._inputs: OrderedDict[tuple[str, str], JSON] = OrderedDict()
 
     def get(self, session_id: str) -> View | None:
         with self._lock:
@@ -91,17 +91,20 @@ class Shelf:
         with self._lock:
             self._drop(session_id)
 
-    def expect(self, checkpoint: str, given: JSON) -> None:
-        """Remember the input that a checkpoint is about to be put with: its first task passes it on."""
+    def expect(self, session_id: str, checkpoint: str, given: JSON) -> None:
+        """Remember the input that a checkpoint is about to be put with (None: with none): its first task passes it
+        on."""
         with self._lock:
-            self._inputs[checkpoint] = given
+            self._inputs.pop((session_id, checkpoint), None)
+            if given is not None:
+                self._inputs[session_id, checkpoint] = given
             if len(self._inputs) > MOST_SESSIONS:
                 self._inputs.popitem(last=False)
 
-    def input_of(self, checkpoint: str) -> JSON:
+    def input_of(self, session_id: str, checkpoint: str) -> JSON:
         """None if it is not known."""
         with self._lock:
-            return self._inputs.get(checkpoint)
+            return self._inputs.get((session_id, checkpoint))
 
     def _set(self, view: View) -> None:
         self._drop(view.session_id)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import Send
 
-from everturn import ChatMessage, MemoryStore, Record
+from everturn import ChatMessage, InvalidInput, MemoryStore, Record
 from everturn.adapters._langgraph_quotes import quotes_in
 from everturn.adapters.langgraph import EverturnSaver
 from tests.adapters.langgraph.test_values import checkpoint
@@ -127,6 +127,12 @@ def test_a_value_may_quote_what_is_no_longer_said(store: MemoryStore) -> None:
                 "doc": {"then": said()},
             }
         saver.prune(["a"])
+        assert [message.text for message in store.get_history("a")] == ["new"]  # what is only quoted is not said
+    latest = saver.get_tuple(NEW)
+    assert latest is not None
+    saver.put(latest.config, checkpoint("c3", messages=[AIMessage("new", id="n")]), {}, {"messages": 3})
+    saver.prune(["a"])
+    assert "text 0" not in str(store.state("a").entries)  # nor kept, once nobody quotes it
 
 
 def test_a_checkpoint_that_is_put_again_keeps_what_was_written_for_it(store: MemoryStore) -> None:
@@ -152,3 +158,121 @@ def test_messages_without_ids_of_their_own_are_quoted_with_those_they_have_in_th
     found = EverturnSaver(store).get_tuple(NEW)
     assert found is not None
     assert found.pending_writes == [("task", "doc", mine)]
+
+
+LOOK_ALIKES = [[{"said": [[1, 4]], "n": 3}, []], [{"said": [[1, 2]], "n": 2}, []], "hello", None]
+
+
+@pytest.mark.parametrize("of", LOOK_ALIKES)
+def test_what_only_looks_like_a_quote_is_left_alone(store: MemoryStore, of: Any) -> None:
+    """What a user said is in a message as it is, and comes from outside."""
+    alike = HumanMessage([{"type": "text", "text": "x", "!": "quote", "of": of}], id="alike")
+    one, other = EverturnSaver(store), EverturnSaver(store)
+    values = {"messages": [*said(), alike], "doc": {"m": alike}}
+    config = one.put(NEW, checkpoint("c1", **values), {}, {"messages": 1, "doc": 1})
+    other.put_writes(config, [("doc", alike)], "task 1")
+    one.put_writes(config, [("doc", {"q": said(), "m": alike})], "task 2")  # it has to take its quotes back
+    for _ in range(2):
+        found = EverturnSaver(store).get_tuple(NEW)
+        assert found is not None
+        assert found.checkpoint["channel_values"] == values
+        assert found.pending_writes == [("task 1", "doc", alike), ("task 2", "doc", {"q": said(), "m": alike})]
+        one.prune(["a"])
+
+
+def test_messages_within_messages_are_not_quoted(store: MemoryStore) -> None:
+    one, other = EverturnSaver(store), EverturnSaver(store)
+    talk = [*said(3), ToolMessage("t", tool_call_id="c", id="t", artifact=said(2))]
+    one.put(begun(one), checkpoint("c2", messages=talk), {}, {"messages": 2})
+    latest = one.get_tuple(NEW)
+    assert latest is not None
+    other.prune(["a"])
+    one.put_writes(latest.config, [("doc", talk)], "task")
+    found = EverturnSaver(store).get_tuple(NEW)
+    assert found is not None
+    assert found.pending_writes == [("task", "doc", talk)]
+
+
+def test_the_input_of_another_thread_is_not_taken_for_ones_own(store: MemoryStore) -> None:
+    """Also where threads have checkpoints of the same name, and their messages the same seqs."""
+    saver = EverturnSaver(store)
+    elsewhere: Any = {"configurable": {"thread_id": "b", "checkpoint_ns": ""}}
+    others = [HumanMessage(f"other {number}", id=f"o{number}") for number in range(4)]
+    given = {"doc": "its own input, which is long enough to be looked up"}
+    there = saver.put(
+        elsewhere, checkpoint("c1", messages=others, __start__=given), {}, {"messages": 1, "__start__": 1}
+    )
+    saver.put(NEW, checkpoint("c1", messages=said(), __start__={"doc": said()}), {}, {"messages": 1, "__start__": 1})
+    saver.put_writes(there, [("doc", others)], "task")
+    found = saver.get_tuple(elsewhere)
+    assert found is not None
+    assert found.pending_writes == [("task", "doc", others)]
+
+
+def test_what_many_values_quote_is_read_at_once(store: MemoryStore) -> None:
+    class Counting(EverturnSaver):
+        calls = 0
+
+        async def _call(self, *args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            return await super()._call(*args, **kwargs)
+
+    saver = Counting(store)
+    config: Any = NEW
+    seen: list[Any] = []
+    for step in range(1, 30):
+        seen.append({"seen": said(step + 1)})
+        put = checkpoint(f"c{step:02}", messages=said(step + 1), log=list(seen))
+        put["channel_versions"] = {"messages": step, "log": step}
+        config = saver.put(config, put, {}, put["channel_versions"])
+    put = checkpoint("end", messages=[AIMessage("summary", id="s")], log=list(seen))
+    put["channel_versions"] = {"messages": 99, "log": 29}
+    saver.put(config, put, {}, {"messages": 99})
+    reader = Counting(store)
+    found = reader.get_tuple(NEW)
+    assert found is not None
+    assert found.checkpoint["channel_values"]["log"] == seen
+    assert reader.calls < 8
+
+
+def test_messages_keep_the_names_they_have_by_their_seqs_when_they_move(store: MemoryStore) -> None:
+    store.add_messages("a", [ChatMessage("user", "one"), ChatMessage("assistant", "two")])
+    saver = EverturnSaver(store)
+    mine = [HumanMessage("one", id="everturn-1"), AIMessage("two", id="everturn-2")]
+    first = saver.put(NEW, checkpoint("c1", messages=mine, doc=mine[:]), {}, {"messages": 1, "doc": 1})
+    put = checkpoint("c2", messages=[*mine, HumanMessage("more", id="m")], doc=mine[:])
+    put["channel_versions"] = {"messages": 2, "doc": 1}
+    second = saver.put(first, put, {}, {"messages": 2})
+    saver.put_writes(second, [("doc", mine)], "task")
+    store.add_messages("a", [ChatMessage("user", "not of the graph")])
+    saver.prune(["a"])
+    for reader in (saver, EverturnSaver(store)):
+        found = reader.get_tuple(NEW)
+        assert found is not None
+        assert found.checkpoint["channel_values"] == put["channel_values"]
+        assert found.pending_writes == [("task", "doc", mine)]
+    assert store.get_history("a")[-1].id is None
+
+
+def test_what_was_written_long_before_a_checkpoint_was_put_again_is_found(store: MemoryStore) -> None:
+    saver = EverturnSaver(store)
+    saver.put_writes(begun(saver), [("doc", 1)], "task")
+    saver.put(NEW, checkpoint("c1", messages=said(300)), {}, {"messages": 1})
+    for reader in (saver, EverturnSaver(store)):
+        found = reader.get_tuple(NEW)
+        assert found is not None
+        assert found.pending_writes == [("task", "doc", 1)]
+
+
+def test_a_checkpoint_is_not_put_again_with_another_input_that_a_write_stands_on(store: MemoryStore) -> None:
+    saver = EverturnSaver(store)
+    inputs = [{"doc": f"an input that is long enough to be looked up: {name}"} for name in ("one", "two")]
+    config = saver.put(NEW, checkpoint("c1", __start__=inputs[0]), {}, {"__start__": 1})
+    saver.put_writes(config, [("doc", inputs[0]["doc"])], "task")
+    saver.put(NEW, checkpoint("c1", __start__=inputs[0]), {}, {"__start__": 1})
+    with pytest.raises(InvalidInput, match="another input"):
+        saver.put(NEW, checkpoint("c1", __start__=inputs[1]), {}, {"__start__": 1})
+    for reader in (saver, EverturnSaver(store)):
+        found = reader.get_tuple(NEW)
+        assert found is not None
+        assert found.pending_writes == [("task", "doc", inputs[0]["doc"])]

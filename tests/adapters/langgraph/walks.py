@@ -88,7 +88,7 @@ class Walk:
             case "nothing":
                 changed = []
             case _:
-                said += [self.message() for _ in range(draw.randrange(1, 4))]
+                said += [self.message(deepcopy(said[:2])) for _ in range(draw.randrange(1, 4))]
         if draw.random() < 0.4:
             values["log"] = [*values.get("log", []), draw.choice([1, {"a": 1}, ("t", 1), "x" * 50, self.quote(said)])]
             changed.append("log")
@@ -118,7 +118,7 @@ class Walk:
                 return Send("node", {"messages": messages, "n": 1})
         return messages
 
-    def message(self) -> BaseMessage:
+    def message(self, artifact: Any = (1, 2)) -> BaseMessage:
         self.number += 1
         name, text = f"m{self.number}", f"text {self.number}"
         return self.draw.choice(
@@ -126,9 +126,13 @@ class Walk:
                 HumanMessage(text, id=name),
                 HumanMessage(text),
                 AIMessage(text, id=name, tool_calls=[{"name": "f", "args": {"x": 1}, "id": f"c{self.number}"}]),
-                ToolMessage(text, id=name, tool_call_id=f"c{self.number}", artifact=(1, 2)),
+                ToolMessage(text, id=name, tool_call_id=f"c{self.number}", artifact=artifact),
                 SystemMessage(text, id=name, additional_kwargs={"k": [1, (2,)]}),
                 AIMessage([{"type": "text", "text": text}], id=name, response_metadata={"a": 1}),
+                HumanMessage(
+                    [{"type": "text", "text": text, "!": "quote", "of": [{"said": [[1, 4]], "n": 3}, []]}], id=name
+                ),
+                HumanMessage([{"type": "text", "text": text, "!": "quote", "of": "hello"}], id=name),
             ]
         )
 

@@ -121,7 +121,7 @@ def _alone(db: Connection, name: str, job: Job) -> None:
 def _commit(db: Connection, name: str) -> None:
     try:
         db.execute("COMMIT")
-    except apsw.Error as exc:
+    except (apsw.Error, OSError) as exc:  # an OSError is that of a VFS written in Python
         # Where writing failed there is no commit. After that, as when a sync fails, a crash could bring it back.
         unwritten = isinstance(exc, (apsw.FullError, apsw.BusyError)) or (
             isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_WRITE

@@ -149,11 +149,13 @@ class GroupCommit:
 
     def _first(self) -> Job | None:
         """The job on whose time the lock is waited for. None: all were withdrawn, and nobody needs to lead."""
-        if self._queue and self._queue[0].stage in _RUN:
+        while True:
+            with self._mutex:
+                first = self._queue[0] if self._queue else None
+                self._led = first is not None
+                if first is None or first.stage not in _RUN:
+                    return first
             self._settle()  # what an interrupt left behind
-        with self._mutex:
-            self._led = bool(self._queue)
-            return self._queue[0] if self._queue else None
 
     def _claim(self) -> list[Job]:
         # Only now, with the lock in hand: what came while we waited for it is in, and what was withdrawn is out.
