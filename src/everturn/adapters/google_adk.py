@@ -77,12 +77,7 @@ class EverturnSessionService(BaseSessionService):
         return await self._run(self._create(app_name, user_id, name, delta_of(state or {}, "state")))
 
     async def get_session(
-        self,
-        *,
-        app_name: str,
-        user_id: str,
-        session_id: str,
-        config: GetSessionConfig | None = None,
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """The session, its events in the order of the store; None if there is none.
 
