@@ -30,7 +30,7 @@ def check(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="The least of every clause, side by side: about 10 seconds, on PostgreSQL 15 to 20."
+            "--quick", help="The least of every clause, side by side: about 10 seconds."
         ),
     ] = False,
     budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="What the run may take; 60 is usual.")] = None,

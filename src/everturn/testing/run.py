@@ -9,6 +9,7 @@ import secrets
 import shutil
 import tempfile
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from copy import copy
 from itertools import count
@@ -38,6 +39,8 @@ def _postgres() -> Any:
 
 
 _FLEETS: dict[str, Any] = {"redis+cluster": _cluster, "redis+sentinel": valkey_sentinel}
+_SERVERS: dict[str, Any] = {"redis_url": valkey_server, "postgres_url": _postgres}
+_WANTED = {"redis": "redis_url", "postgresql": "postgres_url", "postgres": "postgres_url"}  # by a URL's scheme
 
 
 def _quick_disk() -> str | None:
@@ -62,6 +65,7 @@ class Run:
         try:
             self.root = Path(tempfile.mkdtemp(prefix="everturn-kit-", dir=_quick_disk()))
             self._stack.callback(shutil.rmtree, self.root, ignore_errors=True)
+            self._ahead = self._start_ahead()
             self.nursery = self._stack.enter_context(Nursery(target, self.root))
             self.offer = self.nursery.offer
             self._furnish()
@@ -103,14 +107,24 @@ class Run:
         self.common = Common(self)
         self._stack.callback(self.common.retire)
 
+    def _start_ahead(self) -> dict[str, Future[Any]]:
+        """Start the server that a URL will need for sure, while the target is imported."""
+        option = None if self.target.use_server else _WANTED.get((self.target.url or "").partition("://")[0])
+        if option is None:
+            return {}
+        servers = self._stack.enter_context(ExitStack())
+        hand = self._stack.enter_context(ThreadPoolExecutor(1))  # which is waited for before `servers` end
+        return {option: hand.submit(lambda: servers.enter_context(_SERVERS[option]()))}
+
     def _start_servers(self) -> None:
-        for option, start in (("redis_url", valkey_server), ("postgres_url", _postgres)):
+        for option, start in _SERVERS.items():
             if option in self.offer.options:
                 fleet = _FLEETS.get((self.target.url or "").partition("://")[0])
                 if fleet is not None:  # its servers tell clients where they are: no proxy can come between
                     self.urls[option] = self._stack.enter_context(fleet()).url
                     continue
-                self.servers[option] = server = self._stack.enter_context(start())
+                ahead = self._ahead.pop(option, None)
+                self.servers[option] = server = ahead.result() if ahead else self._stack.enter_context(start())
                 self.proxies[option] = proxy = self._stack.enter_context(FaultProxy(server.url))
                 self.urls[option] = proxy.url
 
