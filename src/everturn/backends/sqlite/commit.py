@@ -144,7 +144,7 @@ class GroupCommit:
                     raise
             finally:
                 self._settle()
-                if self._led:
+                if self._led:  # or somebody has come since, who leads: to ask again does no harm
                     self._pass_on()
 
     def _first(self) -> Job | None:
