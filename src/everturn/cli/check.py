@@ -29,9 +29,7 @@ def check(
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option(
-            "--quick", help="The least of every clause, side by side: about 10 seconds."
-        ),
+        typer.Option("--quick", help="The least of every clause, side by side: about 10 seconds."),
     ] = False,
     budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="What the run may take; 60 is usual.")] = None,
     seed: Annotated[int | None, typer.Option(help="Fixes inputs, plan, pause and kill points.")] = None,
