@@ -16,9 +16,9 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 
 import everturn
 from everturn import CorruptEntry, MemoryStore, Summary, Unsupported
+from everturn.backend import drive
 from everturn.backends.postgres import backend as postgres
 from everturn.backends.redis import reads, staging, upkeep
-from everturn.store import drive
 from tests.agreement.chorus import Chorus, Circle
 from tests.contract.places import ALL, Place, Servers
 from tests.contract.places.sqlite import FileDoor

@@ -43,13 +43,13 @@ from everturn import (
     Summary,
     ToolCall,
 )
+from everturn.backend import drive
 from everturn.backends.sqlite import backend as backend_module
 from everturn.backends.sqlite import changes as changes_module
 from everturn.backends.sqlite import reads as reads_module
 from everturn.backends.sqlite import upkeep as upkeep_module
 from everturn.errors import MemoryStoreBackendError
 from everturn.rules import HEALED
-from everturn.store import drive
 from tests.unit.model_store import Done, ModelStore, Refused, Session, State, Stored, calls_of, results_of, trimmed
 
 DEEP = os.environ.get("EVERTURN_DEEP") == "1"

@@ -60,14 +60,18 @@ class Caller:
         deadline = self.face.clock() + self.settings.timeout
         doubtful = retry = False
         pause = FIRST_PAUSE
+        error: MemoryStoreBackendError | None = None
         while True:
             try:
                 return await send(retry, deadline)
             except MemoryStoreBackendError as exc:
                 doubtful = doubtful or exc.outcome == "unknown"
+                # An attempt for which there was no time left says less than the one before it.
+                if error is None or exc.outcome == "unknown" or self.face.clock() < deadline:
+                    error = exc
                 if not exc.transient or self.face.clock() + pause >= deadline:
-                    exc.outcome = "unknown" if doubtful else "not_written"
-                    raise
+                    error.outcome = "unknown" if doubtful else "not_written"
+                    raise error  # noqa: B904 - it has its own cause
             await self.face.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             retry = True

@@ -1,0 +1,55 @@
+"""What a call that ran out of time says: the reason, and not only that there was no time left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from everturn import MemoryStoreBackendError
+from everturn.backend import drive
+from everturn.engine.calls import Caller, Settings
+
+
+class Face:
+    """A busy machine: whoever sleeps wakes up a second late."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds + 1.0
+
+    async def offload(self, think: Any) -> Any:
+        return think()
+
+
+def failing(face: Face, late: MemoryStoreBackendError) -> MemoryStoreBackendError:
+    """How a call ends whose first attempt is refused, and whose second comes too late."""
+
+    async def send(_retry: bool, deadline: float) -> None:
+        if face.now >= deadline:
+            raise late
+        raise MemoryStoreBackendError("too few replicas", outcome="not_written", transient=True)
+
+    caller = Caller(None, Settings(timeout=0.3), face)  # type: ignore[arg-type]  # nothing is asked of a backend
+    with pytest.raises(MemoryStoreBackendError) as caught:
+        drive(caller.call(send))
+    return caught.value
+
+
+def test_an_attempt_without_time_does_not_hide_why_there_was_a_second_one() -> None:
+    late = MemoryStoreBackendError("the time is up", outcome="not_written", transient=True)
+    error = failing(Face(), late)
+    assert "too few replicas" in str(error)
+    assert error.outcome == "not_written"
+
+
+def test_an_attempt_that_was_sent_is_told() -> None:
+    late = MemoryStoreBackendError("no answer in time", outcome="unknown", transient=True)
+    error = failing(Face(), late)
+    assert "no answer in time" in str(error)
+    assert error.outcome == "unknown"
