@@ -6,6 +6,7 @@ Over a blocking store the coroutines never suspend.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -131,8 +132,12 @@ class Changes:
         try:
             async with self._queue.in_front(session_id):
                 if quoting.has_quoted:
-                    if await self._append_quotes(session_id, checkpoint, task, path, nodes, seen):
-                        return
+                    view = self._shelf.get(session_id)
+                    if view is not None and seen is not None and view.point is seen.point:
+                        with suppress(VersionConflict):
+                            await self._append_writes(session_id, checkpoint, task, path, nodes, view.expected)
+                            return
+                    # The messages may have other seqs by now than those they were quoted by.
                     nodes = [(channel, quoting.unquoted(node)) for channel, node in nodes]
                 await self._append_writes(session_id, checkpoint, task, path, nodes)
         except InvalidInput as exc:
@@ -143,25 +148,6 @@ class Changes:
         if view is None or view.point is None or view.point.id != checkpoint:
             return Quoting(self._values, Conversation())
         return Quoting(self._values, conversation_of(view.point, view.contents))
-
-    async def _append_quotes(
-        self,
-        session_id: str,
-        checkpoint: str,
-        task: str,
-        path: str,
-        nodes: Sequence[tuple[str, JSON]],
-        seen: View | None,
-    ) -> bool:
-        """Append what quotes messages by the seqs they had in a view. False if they may have others by now."""
-        view = self._shelf.get(session_id)
-        if view is None or seen is None or view.point is not seen.point:
-            return False
-        try:
-            await self._append_writes(session_id, checkpoint, task, path, nodes, view.expected)
-        except VersionConflict:
-            return False
-        return True
 
     async def _append_writes(
         self,

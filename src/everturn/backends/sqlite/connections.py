@@ -92,7 +92,7 @@ class Database:
 
     def borrow_writer(self, deadline: float) -> Connection:
         """The connection for writing, until it is returned. One borrower at a time: group commit sees to that."""
-        with self._gate:  # as `_enter` does
+        with self._gate:  # as in `_enter`; see `return_writer`
             if self._closed:
                 raise self.closed_error()
             self._borrowers.add(get_ident())
