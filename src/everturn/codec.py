@@ -60,14 +60,14 @@ def canonical(body: bytes) -> bytes:
 
 def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
     """The entry as it will be stored. Raises InvalidInput, naming `path`, if it would not come back equal."""
+    if isinstance(entry, Record):
+        return _draft(_record_kind(entry, path), _dump(entry.body, f"{path}.body"), path, limit)
     if isinstance(entry, (ChatMessage, Mapping)):
         return encode_message(entry, path, limit)
     if isinstance(entry, ToolCall):
         return _draft(TOOL_CALL, _encode_tool_call(entry, path), path, limit)
     if isinstance(entry, Summary):
         return _draft(SUMMARY, _encode_summary(entry, path), path, limit, len(entry.embedding))
-    if isinstance(entry, Record):
-        return _draft(_record_kind(entry, path), _dump(entry.body, f"{path}.body"), path, limit)
     raise InvalidInput(f"{name_of(entry)} is not an entry; use ChatMessage, ToolCall, Summary or Record", path=path)
 
 
@@ -212,7 +212,8 @@ def float32(embedding: object, path: str) -> bytes:
 
 
 def _record_kind(record: Record, path: str) -> str:
-    check_text(record.kind, f"{path}.kind", longest=MAX_ROLE)
+    if type(record.kind) is not str or not record.kind.isascii() or not 0 < len(record.kind) <= MAX_ROLE:
+        check_text(record.kind, f"{path}.kind", longest=MAX_ROLE)  # unusual, if not wrong
     if record.kind in (MESSAGE, TOOL_CALL, SUMMARY):
         raise InvalidInput(f"{record.kind!r} is everturn's own kind; choose another", path=f"{path}.kind")
     return record.kind

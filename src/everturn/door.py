@@ -6,8 +6,8 @@ Pure. It looks at values; codec.py writes and reads them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import Enum
-from itertools import repeat
 from typing import NoReturn
 
 import msgspec
@@ -20,7 +20,7 @@ MAX_NESTING = 200
 
 def check(value: JSON, path: str) -> None:
     """Raise InvalidInput, by the path to it, for the first thing in a value that would not come back equal."""
-    if not _is_plain(value):
+    if not _are_plain((value,)):
         _look(value, path, 0)
 
 
@@ -36,25 +36,34 @@ def check_dict(values: object, path: str) -> None:
     check(values, path)
 
 
-def _is_plain(value: JSON, depth: int = 0) -> bool:
-    """Whether there is clearly nothing to refuse. What is unusual is looked at again, with the path to it at hand."""
-    kind = type(value)
-    if kind is str:
-        return value.isascii() or _is_encodable(value)
-    if kind is list:
-        return depth < MAX_NESTING and all(map(_is_plain, value, repeat(depth + 1)))
-    if kind is dict:
-        if depth >= MAX_NESTING:
-            return False
-        for key, item in value.items():
-            if type(key) is not str or not key.isascii() or not _is_plain(item, depth + 1):
+def _are_plain(values: Iterable[JSON], depth: int = 0) -> bool:
+    """Whether there is clearly nothing to refuse. What is unusual is looked at again, with the path to it at hand.
+
+    Of many, so that only what is nested costs a call.
+    """
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            if not value.isascii() and not _is_encodable(value):
                 return False
-        return True
-    if kind is int:
-        return bool(-(2**63) <= value < 2**64)
-    if kind is float:
-        return math.isfinite(value)
-    return kind is bool or value is None
+        elif kind is int:
+            if not -(2**63) <= value < 2**64:
+                return False
+        elif kind is float:
+            if not math.isfinite(value):
+                return False
+        elif kind is dict:
+            for key in value:
+                if type(key) is not str or not key.isascii():
+                    return False
+            if depth >= MAX_NESTING or not _are_plain(value.values(), depth + 1):
+                return False
+        elif kind is list:
+            if depth >= MAX_NESTING or not _are_plain(value, depth + 1):
+                return False
+        elif kind is not bool and value is not None:
+            return False
+    return True
 
 
 def _look(value: JSON, path: str, depth: int) -> None:

@@ -61,7 +61,7 @@ def is_refused(value: Any) -> bool:
 
 @given(values)
 def test_nothing_that_is_plain_would_be_refused(value: Any) -> None:
-    assert not (door._is_plain(value) and is_refused(value))
+    assert not (door._are_plain((value,)) and is_refused(value))
 
 
 @pytest.mark.parametrize("deep", [door.MAX_NESTING - 1, door.MAX_NESTING, door.MAX_NESTING + 1, 100_000])
@@ -70,9 +70,9 @@ def test_what_is_too_deep_is_refused_and_not_followed(deep: int, wrap: Any) -> N
     value: Any = wrap(None)
     for _ in range(deep - 1):
         value = wrap(value)
-    assert door._is_plain(value) == (deep <= door.MAX_NESTING)
+    assert door._are_plain((value,)) == (deep <= door.MAX_NESTING)
     assert is_refused(value) == (deep > door.MAX_NESTING)
 
 
 def test_what_is_usual_is_plain() -> None:
-    assert door._is_plain({"a": [1, 2.5, None, True, "\u00e9", {"b": []}]})
+    assert door._are_plain(({"a": [1, 2.5, None, True, "\u00e9", {"b": []}]},))

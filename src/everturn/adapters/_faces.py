@@ -50,21 +50,24 @@ class Both:
         """The store, where it blocks. Raises Unsupported over an asynchronous one, which needs its event loop."""
         if isinstance(self.store, MemoryStore):
             return self.store
-        raise Unsupported(
+        raise self._needs_a_loop()
+
+    def _needs_a_loop(self) -> Unsupported:
+        return Unsupported(
             f"this {self._adapter} is over an AsyncMemoryStore: use its async methods, "
             "or everturn.open for the blocking ones"
         )
 
     def drive(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run to the end. Raises Unsupported over an asynchronous store."""
+        if not self._is_blocking:
+            coroutine.close()
+            raise self._needs_a_loop()
         try:
-            _ = self.blocking
             coroutine.send(None)
         except StopIteration as stop:
             result: T = stop.value
             return result
-        finally:
-            coroutine.close()
         raise AssertionError("a blocking store suspended")  # pragma: no cover
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

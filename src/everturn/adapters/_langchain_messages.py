@@ -209,7 +209,8 @@ def _simple_entry(message: BaseMessage, kind: type[BaseMessage], fields: Fields)
         or fields | {"content": "", "name": defaults["name"], "id": None} != defaults
         or not (name is None or type(name) is str)
         or not (named is None or type(named) is str)
-        or not is_known(message)
+        or message.__pydantic_extra__
+        or message.__pydantic_private__
     ):
         return None
     return ChatMessage(_SIMPLE[kind], content, name=name, id=named)

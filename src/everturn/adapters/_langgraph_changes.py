@@ -17,7 +17,7 @@ from everturn.adapters._langgraph_moves import in_sight, unsaid
 from everturn.adapters._langgraph_puts import INPUT, Composer, Draft, Put, passes_input_on, refused, writes_record
 from everturn.adapters._langgraph_queue import Queue
 from everturn.adapters._langgraph_quotes import Conversation, Quoting, conversation_of
-from everturn.adapters._langgraph_reader import TRIES, Call, Reader, Stale, lost
+from everturn.adapters._langgraph_reader import TRIES, Call, Reader, Stale, lost, unknown
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import PASSED, Awaiting, Contents, Shelf, View
 from everturn.adapters._values import Unfaithful, equal
@@ -72,8 +72,8 @@ class Changes:
         if base is not None and base.id not in (put.parent, put.id):
             return await self._append_elsewhere(put, view)
         known = view.contents
-        if base is not None:
-            known = await self._reader.fill(view.session_id, base, known, _changing(put, base))
+        if base is not None and (missing := unknown(known, base, _changing(put, base))):
+            known = await self._reader.fill(view.session_id, base, known, missing)
         loose = await self._reader.loose(view) if MESSAGES in put.checkpoint["channel_values"] else ()
         composer = Composer(self._values, put, base, known, first=view.last_seq + 1, directly=True, loose=loose)
         draft = self._draft(composer, put, view.awaiting, view if base is not None and base.id == put.id else None)
@@ -106,9 +106,9 @@ class Changes:
     def _draft(self, composer: Composer, put: Put, awaiting: Awaiting, again: View | None = None) -> Draft:
         """`again`: the view of the same checkpoint, if it is put again. What was written for it stays written."""
         written = [seq for seq, _ in again.writes] if again else []
+        early = [seq for name, seq, _ in awaiting if name == put.id]
         draft = composer.compose(
-            early=[*written, *(seq for name, seq, _ in awaiting if name == put.id)],
-            awaiting=[(name, seq) for name, seq, _ in awaiting if name != put.id],
+            early=written + early, awaiting=[(name, seq) for name, seq, _ in awaiting if name != put.id]
         )
         given = draft.point.values.get(INPUT)
         if again and again.point and not equal(again.point.values.get(INPUT), given) and passes_input_on(again.writes):
@@ -180,13 +180,13 @@ def _step_to(receipt: Receipt, checkpoint: str, body: Object) -> Callable[[View]
 
 def _changing(put: Put, base: Point) -> list[str]:
     """The channels of the base that will have to be compared: those that grow, and have."""
-    versions = put.checkpoint["channel_versions"]
+    before, versions = base.versions, put.checkpoint["channel_versions"]
     return [
         channel
         for channel, ref in base.refs.items()
-        if isinstance(ref, dict)
+        if type(ref) is dict
         and "n" in ref
-        and (channel in put.new_versions or base.versions.get(channel) != versions.get(channel))
+        and (channel in put.new_versions or before.get(channel) != versions.get(channel))
     ]
 
 
@@ -204,14 +204,16 @@ def _may_follow(put: Put, view: View, on_conflict: OnConflict) -> bool:
 def _view_after(put: Put, view: View, draft: Draft, receipt: Receipt, awaiting: Awaiting) -> View:
     is_again = view.point is not None and view.point.id == put.id
     passed = (*view.passed, view.point.id) if view.point and not is_again else view.passed
+    early = [(seq, body) for name, seq, body in awaiting if name == put.id]
+    later = [each for each in awaiting if each[0] != put.id]
     return View(
         put.session_id,
         receipt.life,
         receipt.version,
         draft.point.seq,
         draft.point,
-        (*(view.writes if is_again else ()), *((seq, body) for name, seq, body in awaiting if name == put.id)),
-        tuple(recent([each for each in awaiting if each[0] != put.id], draft.point.seq)),
+        (*(view.writes if is_again else ()), *early),
+        tuple(recent(later, draft.point.seq)) if later else (),
         passed=passed[1 - PASSED :],
         contents=draft.contents,
     )

@@ -19,8 +19,9 @@ import msgspec
 
 from everturn import ChatMessage, Record
 from everturn.adapters._langgraph_short import full, shortened
-from everturn.adapters._values import equal
 from everturn.model import JSON, Entry
+
+_encode = msgspec.json.Encoder().encode
 
 MESSAGES = "messages"  # the channel whose messages are the session's
 Awaited = TypeVar("Awaited", bound=tuple[Any, ...])
@@ -104,7 +105,7 @@ def written(point: Point, base: Point | None) -> tuple[Point, Record]:
         body["early"] = list(point.early)
     if point.awaiting:
         body["awaiting"] = [list(pair) for pair in point.awaiting]
-    weight = len(msgspec.json.encode(body)) + (base.weight if base else 0)
+    weight = len(_encode(body)) + (base.weight if base else 0)
     return msgspec.structs.replace(point, key=base.key if base else point.seq, weight=weight), Record(
         CHECKPOINT, shortened(body)
     )
@@ -124,7 +125,7 @@ def _read(seq: int, body: Object, base: Point | None) -> Point:
         tuple(body.get("early", ())),
         tuple((name, at) for name, at in body.get("awaiting", ())),
         base.key if base else seq,
-        len(msgspec.json.encode(body)) + (base.weight if base else 0),
+        len(_encode(body)) + (base.weight if base else 0),
     )
     if base is None:
         return point
@@ -170,12 +171,14 @@ def _difference(old: Object, new: Object, but: str | None = None) -> tuple[Objec
         if kind is not type(before):
             changed[name] = value
         elif kind is dict:
+            if not value and not before:
+                continue
             inner, paths = _difference(before, value)
             if paths:
                 dropped += [[name, *path] for path in paths]
             if inner:
                 changed[name] = inner
-        elif before != value or (kind is list and value and not equal(before, value)):  # [1] == [True]
+        elif before != value or (kind is list and value and _encode(before) != _encode(value)):  # [1] == [True]
             changed[name] = value
     return changed, dropped
 
@@ -325,12 +328,7 @@ def ranges_of(seqs: Iterable[int], following: Mapping[int, int], left: Container
 
 def extended(ref: Ref, first: int, last: int, *, directly: bool) -> Ranges:
     """The ranges of a ref with another behind them, as part of the last one where nothing stands between."""
-    ranges = _ranges(ref)
+    ranges: Ranges = ref.get("said") or ref.get("list") or []
     if directly and ranges and not ref.get("closed"):
         return [*ranges[:-1], [ranges[-1][0], last]]
     return [*ranges, [first, last]]
-
-
-def _ranges(ref: Ref) -> Ranges:
-    found: Ranges = ref.get("said") or ref.get("list") or []
-    return found

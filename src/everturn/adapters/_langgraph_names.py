@@ -51,11 +51,12 @@ def setting(config: RunnableConfig, name: str) -> Any:
 
 def address(config: RunnableConfig) -> tuple[str, str, str | None]:
     """Thread, namespace and checkpoint that a config names. Raises InvalidInput without a thread."""
-    thread = setting(config, "thread_id")
+    named = config.get("configurable", {}).get
+    thread = named("thread_id")
     if thread is None:
         raise InvalidInput("is needed to tell whose checkpoint it is", path="config.configurable.thread_id")
-    checkpoint = setting(config, "checkpoint_id")
-    return str(thread), setting(config, "checkpoint_ns") or "", str(checkpoint) if checkpoint else None
+    checkpoint = named("checkpoint_id")
+    return str(thread), named("checkpoint_ns") or "", str(checkpoint) if checkpoint else None
 
 
 def config_of(thread: str, namespace: str, checkpoint: str, head: str) -> RunnableConfig:

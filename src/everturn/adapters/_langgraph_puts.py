@@ -42,13 +42,10 @@ class Put(msgspec.Struct, frozen=True):
     parent: str | None
     head: str | None
     begins: bool
+    id: str
     checkpoint: Mapping[str, Any]
     metadata: Object
     new_versions: Mapping[str, int | float | str]
-
-    @property
-    def id(self) -> str:
-        return str(self.checkpoint["id"])
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -88,7 +85,7 @@ class Composer:
         self._said: Said | None = None
         self._nodes: dict[str, JSON] = {}
         self._lists: dict[str, list[JSON]] = {}
-        self._quoting: Values = values
+        self._quoting: Quoting | None = None
 
     def compose(self, *, early: Sequence[int] = (), awaiting: Sequence[tuple[str, int]] = ()) -> Draft:
         """Raises InvalidInput, naming the channel, if a value would not come back as it is."""
@@ -100,8 +97,6 @@ class Composer:
                 self._channel(channel, values, versions)
             except Unfaithful as exc:
                 raise refused(self._put.thread, self._put.id, channel, exc) from exc
-            if channel == MESSAGES:  # it was the first
-                self._quoting = Quoting(self._values, conversation(self._refs, self._said, self._known.left))
         state: Object = {
             "versions": dict(versions),
             "seen": {node: dict(seen) for node, seen in checkpoint["versions_seen"].items()},
@@ -141,12 +136,17 @@ class Composer:
         if channel not in values:
             return
         value = values[channel]
-        if channel == MESSAGES and self._is_conversation(value):
+        if channel == MESSAGES and type(value) is list and value and not self._values.opaque and are_messages(value):
             self._converse(channel, value, old)
         elif type(value) is list:
-            self._list(channel, [self._quoting.encode(item) for item in value], old)
+            self._list(channel, [self._encoded(item) for item in value], old)
         else:
-            self._whole(channel, self._quoting.encode(value), old)
+            self._whole(channel, self._encoded(value), old)
+
+    def _encoded(self, value: Any) -> JSON:
+        if self._quoting is None:  # messages came first
+            self._quoting = Quoting(self._values, conversation(self._refs, self._said, self._known.left))
+        return self._quoting.encode(value)
 
     def _carry(self, channel: str, old: Ref) -> None:
         self._refs[channel] = old
@@ -186,11 +186,6 @@ class Composer:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def _is_conversation(self, value: Any) -> bool:
-        if self._values.opaque or type(value) is not list or not value:
-            return False
-        return are_messages(value)
-
     def _converse(self, channel: str, messages: list[BaseMessage], old: Ref) -> None:
         is_old = isinstance(old, dict) and "said" in old
         known = (self._known.said or ()) if is_old else ()
@@ -222,13 +217,14 @@ class Composer:
         found = []
         for message in messages:
             there = by_id.pop(message.id, None) if message.id is not None else None
-            found.append(there if there and self._values.is_unchanged(message, there[1]) else self._speak(message))
+            found.append(there if there and self._values.unchanged([message], [there]) else self._speak(message))
         return found
 
     def _speak(self, message: BaseMessage) -> tuple[int, Kept]:
+        seq = self._seq
         entry = self._values.encode_message(message)
         self._entries.append(entry)
-        return self._seq - 1, self._values.kept(entry)
+        return seq, self._values.kept(entry)
 
 
 def _following(ranges: Ranges, seqs: Sequence[int], left: Container[int]) -> dict[int, int]:

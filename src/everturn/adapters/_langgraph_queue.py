@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 PATIENCE = 1.0  # seconds; nothing depends on the order, so that who has waited so long goes ahead
 
@@ -21,53 +19,69 @@ class Queue:
 
     def __init__(self, *, blocking: bool) -> None:
         """`blocking`: it is for threads, and its coroutines never suspend."""
-        self._new_lock = threading.Lock if blocking else asyncio.Lock
-        self._guard = threading.Lock()
-        self._places: dict[str, _Place] = {}
-        self._process = os.getpid()
+        self.new_lock = threading.Lock if blocking else asyncio.Lock
+        self.guard = threading.Lock()
+        self.places: dict[str, _Place] = {}
+        self.process = os.getpid()
 
-    @asynccontextmanager
-    async def in_front(self, session_id: str) -> AsyncIterator[None]:
-        """Wait until nobody else of this queue is busy with the session, but not for ever."""
-        place = self._join(session_id)
-        try:
-            is_held = await place.take()
-            try:
-                yield
-            finally:
-                if is_held:
-                    place.lock.release()
-        finally:
-            self._leave(session_id, place)
-
-    def _join(self, session_id: str) -> _Place:
-        with self._guard:
-            if self._process != os.getpid():  # who stood there is on the other side of a fork
-                self._places, self._process = {}, os.getpid()
-            place = self._places.get(session_id)
-            if place is None:
-                place = self._places[session_id] = _Place(self._new_lock())
-            place.wanted += 1
-            return place
-
-    def _leave(self, session_id: str, place: _Place) -> None:
-        with self._guard:
-            place.wanted -= 1
-            if not place.wanted and self._places.get(session_id) is place:
-                del self._places[session_id]
+    def in_front(self, session_id: str) -> _InFront:
+        """To wait, in an `async with`, until nobody else of this queue is busy with the session; but not for ever."""
+        return _InFront(self, session_id)
 
 
 class _Place:
+    __slots__ = ("lock", "wanted")
+
     def __init__(self, lock: threading.Lock | asyncio.Lock) -> None:
         self.lock = lock
         self.wanted = 0
 
-    async def take(self) -> bool:
-        """Whether it is ours now."""
-        if not isinstance(self.lock, asyncio.Lock):
-            return self.lock.acquire(timeout=PATIENCE)
+
+class _InFront:
+    """See Queue.in_front. A class: as a generator it would take twice as long, at every step of a graph."""
+
+    __slots__ = ("_is_held", "_place", "_queue", "_session_id")
+
+    def __init__(self, queue: Queue, session_id: str) -> None:
+        self._queue = queue
+        self._session_id = session_id
+
+    async def __aenter__(self) -> None:
+        queue = self._queue
+        with queue.guard:
+            if queue.process != os.getpid():  # who stood there is on the other side of a fork
+                queue.places, queue.process = {}, os.getpid()
+            place = queue.places.get(self._session_id)
+            if place is None:
+                place = queue.places[self._session_id] = _Place(queue.new_lock())
+            place.wanted += 1
+        self._place, self._is_held = place, False
         try:
-            async with asyncio.timeout(PATIENCE):
-                return await self.lock.acquire()
-        except TimeoutError:
-            return False
+            if isinstance(place.lock, asyncio.Lock):
+                self._is_held = await _taken(place.lock)
+            else:
+                self._is_held = place.lock.acquire(timeout=PATIENCE)
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        place, queue = self._place, self._queue
+        if self._is_held:
+            place.lock.release()
+        with queue.guard:
+            place.wanted -= 1
+            if not place.wanted and queue.places.get(self._session_id) is place:
+                del queue.places[self._session_id]
+
+
+async def _taken(lock: asyncio.Lock) -> bool:
+    """Whether it is ours now."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await lock.acquire()
+    except TimeoutError:
+        return False

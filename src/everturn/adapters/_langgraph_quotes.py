@@ -28,7 +28,10 @@ class NotSaid(Exception):
 
 
 def are_messages(values: Iterable[object]) -> bool:
-    return all(BaseMessage in kind.__mro__ for kind in {*map(type, values)})  # pydantic's issubclass is slow
+    for kind in {*map(type, values)}:  # noqa: SIM110 - at every step of a graph, and all() takes twice as long
+        if BaseMessage not in kind.__mro__:  # pydantic's issubclass is slow
+            return False
+    return True
 
 
 class Conversation(msgspec.Struct, frozen=True):

@@ -134,6 +134,8 @@ class Reader:
 
     async def contents(self, view: View) -> Contents:
         """All values of a view's checkpoint."""
+        if view.point is None or not unknown(view.contents, view.point, view.point.refs):
+            return view.contents
         return (await self._filled(view)).contents
 
     async def _filled(self, view: View, log: Log | None = None) -> View:
@@ -154,7 +156,7 @@ class Reader:
         log: Log | None = None,
     ) -> Contents:
         """Read the values of some channels that are not known yet. Raises Stale if the session moved meanwhile."""
-        missing = [channel for channel in channels if not _is_known(known, channel, point.refs[channel])]
+        missing = unknown(known, point, channels)
         if not missing:
             return known
         said, left, nodes, lists = known.said, known.left, dict(known.nodes), dict(known.lists)
@@ -260,10 +262,18 @@ class Reader:
         return state.entries
 
 
-def _is_known(known: Contents, channel: str, ref: Ref) -> bool:
-    if isinstance(ref, int):
-        return channel in known.nodes
-    return "is" in ref or (known.said is not None if "said" in ref else channel in known.lists)
+def unknown(known: Contents, point: Point, channels: Iterable[str]) -> list[str]:
+    """Those of a checkpoint's channels whose values have to be read."""
+    refs, missing = point.refs, []
+    for channel in channels:
+        ref = refs[channel]
+        if type(ref) is int:
+            is_known = channel in known.nodes
+        else:
+            is_known = "is" in ref or (known.said is not None if "said" in ref else channel in known.lists)
+        if not is_known:
+            missing.append(channel)
+    return missing
 
 
 def _view_of(session_id: str, log: Log) -> View:

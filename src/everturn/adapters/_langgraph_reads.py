@@ -167,20 +167,17 @@ class Reads:
         records: Sequence[tuple[int, Object]],
         log: Log | None = None,
     ) -> Found:
-        writes = self._writes(point, records)
-        by = Quoting(self._values, conversation_of(point, contents))
-        try:
-            return self._decoded_whole(thread, point, head, contents, writes, by)
-        except NotSaid:  # something quotes what is no longer said
-            nodes = [*_nodes(contents), *(write.value for write in writes)]
-        by = await self._quoting(session_id, conversation_of(point, contents), nodes, log)
-        return self._decoded_whole(thread, point, head, contents, writes, by)
-
-    def _decoded_whole(
-        self, thread: str, point: Point, head: Point, contents: Contents, writes: Sequence[Write], by: Values
-    ) -> Found:
-        values = self._decoded(thread, point, contents, point.refs, by)
-        return Found(point, head.id, values, self._restored(thread, writes, by))
+        writes = self._writes(point, records) if records else []
+        by = self._values
+        if writes or contents.nodes or contents.lists:  # what may quote
+            by = Quoting(self._values, conversation_of(point, contents))
+        while True:
+            try:
+                values = self._decoded(thread, point, contents, point.refs, by)
+                return Found(point, head.id, values, self._restored(thread, writes, by) if writes else writes)
+            except NotSaid:  # something quotes what is no longer said
+                nodes = [*_nodes(contents), *(write.value for write in writes)]
+            by = await self._quoting(session_id, conversation_of(point, contents), nodes, log)
 
     async def _quoting(
         self, session_id: str, conversation: Conversation, nodes: Iterable[JSON], log: Log | None
@@ -209,15 +206,16 @@ class Reads:
         self, thread: str, point: Point, contents: Contents, channels: Iterable[str], by: Values
     ) -> dict[str, Any]:
         values: dict[str, Any] = {}
+        refs = point.refs
         for channel in channels:
-            ref = point.refs[channel]
+            ref = refs[channel]
             try:
-                if isinstance(ref, int):
+                if type(ref) is int:
                     values[channel] = by.decode(contents.nodes[channel])
                 elif "is" in ref:
                     values[channel] = by.decode(ref["is"])
                 elif "said" in ref:
-                    values[channel] = [by.thawed(kept) for _, kept in contents.said or ()]
+                    values[channel] = by.thawed_all(contents.said or ())
                 else:
                     values[channel] = [by.decode(node) for node in contents.lists[channel]]
             except Unfaithful as exc:
@@ -227,13 +225,14 @@ class Reads:
     def as_tuple(self, thread: str, namespace: str, found: Found) -> CheckpointTuple:
         """What was found, as LangGraph hands it round."""
         point = found.point
-        rest = {name: self._as_put(thread, point, name, node) for name, node in point.state.items() if name not in _OWN}
+        state = point.state
+        rest = {name: self._as_put(thread, point, name, node) for name, node in state.items() if name not in _OWN}
         checkpoint = {
             "ts": point.ts,
             "id": point.id,
             "channel_values": found.values,
-            "channel_versions": dict(point.versions),
-            "versions_seen": {node: dict(seen) for node, seen in point.state["seen"].items()},
+            "channel_versions": dict(state["versions"]),
+            "versions_seen": {node: dict(seen) for node, seen in state["seen"].items()},
             "updated_channels": point.updated,
             **rest,
         }

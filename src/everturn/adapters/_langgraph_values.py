@@ -92,7 +92,7 @@ class Values(langchain.Values):
             _check_text(entry.to_dict())
         else:
             for text in (entry.content, entry.name, entry.id, entry.tool_call_id):
-                if text is not None:
+                if text is not None and not text.isascii():
                     checked(text)
         return entry
 
@@ -150,18 +150,28 @@ class Values(langchain.Values):
             return whole
         return kept.mould.cast(kept.fields.copy())
 
+    def thawed_all(self, said: Iterable[tuple[int, Kept]]) -> list[BaseMessage]:
+        """The same for many."""
+        return [self.thawed(kept) if kept.mould is None else kept.mould.cast(kept.fields.copy()) for _, kept in said]
+
     def unchanged(self, said: Sequence[BaseMessage], known: Iterable[tuple[int, Kept]]) -> int:
-        """How many messages, from the first on, are still what they were."""
+        """How many messages, from the first on, are still what they were. Nodes change messages in place, so that each
+        is looked at closely."""
         count = 0
         for message, (_, kept) in zip(said, known, strict=False):
-            if not _is_same(message, kept) and not self._is_equal(message, kept):
+            mould, fields, own = kept.mould, kept.fields, message.__dict__
+            is_same = (  # of one of LangChain's own; of another, or if it is not, it has to be encoded to tell
+                mould is not None
+                and type(message) is mould.kind
+                and own == fields
+                and not message.__pydantic_extra__
+                and not message.__pydantic_private__
+                and (not mould.mutable or all(equal(fields[name], own[name]) for name in mould.mutable))
+            )
+            if not is_same and not self._is_equal(message, kept):
                 break
             count += 1
         return count
-
-    def is_unchanged(self, message: BaseMessage, kept: Kept) -> bool:
-        """Whether a message is still what it was. Nodes change messages in place, so that it is looked at closely."""
-        return _is_same(message, kept) or self._is_equal(message, kept)
 
     def _is_equal(self, message: BaseMessage, kept: Kept) -> bool:
         return message.id == kept.name and equal(kept.entry.to_dict(), self.encode_message(message).to_dict())
@@ -281,19 +291,6 @@ def _check_text(node: JSON) -> None:
         for name, item in node.items():
             checked(name)
             _check_text(item)
-
-
-def _is_same(message: BaseMessage, kept: Kept) -> bool:
-    """Whether a message of LangChain's own holds what it held. False may also mean: look closer."""
-    mould, own = kept.mould, message.__dict__
-    return (
-        mould is not None
-        and type(message) is mould.kind
-        and own == kept.fields
-        and not message.__pydantic_extra__
-        and not message.__pydantic_private__
-        and (not mould.mutable or all(equal(kept.fields[name], own[name]) for name in mould.mutable))
-    )
 
 
 def _compare(value: Any, restored: Any) -> None:

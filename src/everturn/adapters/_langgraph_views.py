@@ -109,15 +109,11 @@ class Shelf:
     def _set(self, view: View) -> None:
         self._drop(view.session_id)
         self._views[view.session_id] = view
-        self._messages += _size(view)
+        self._messages += len(view.contents.said or ())
         while len(self._views) > 1 and (len(self._views) > MOST_SESSIONS or self._messages > MOST_MESSAGES):
             self._drop(next(iter(self._views)))
 
     def _drop(self, session_id: str) -> None:
         view = self._views.pop(session_id, None)
         if view is not None:
-            self._messages -= _size(view)
-
-
-def _size(view: View) -> int:
-    return len(view.contents.said or ())
+            self._messages -= len(view.contents.said or ())

@@ -31,12 +31,14 @@ class Values:
     def _encode(self, value: Any) -> JSON:
         kind = type(value)
         if kind is str:
-            return checked(value)
+            return value if value.isascii() else checked(value)
+        if kind is bool or value is None:
+            return value
         if kind is list:
             return [self._encode(item) for item in value]
         if kind is dict:
-            if MARK not in value and all(type(name) is str for name in value):
-                return {checked(name): self._encode(item) for name, item in value.items()}
+            if MARK not in value and _TEXT.issuperset(map(type, value)):
+                return {name if name.isascii() else checked(name): self._encode(item) for name, item in value.items()}
             return {MARK: "dict", "of": [[self._encode(name), self._encode(item)] for name, item in value.items()]}
         if is_json(value):
             return value
@@ -65,11 +67,11 @@ class Values:
     def _decode(self, node: JSON) -> Any:
         kind = type(node)
         if kind is list:
-            return [self._decode(item) for item in node]
+            return [self._decode(item) if type(item) in _NESTED else item for item in node]
         if kind is not dict:
             return node
         if MARK not in node:
-            return {name: self._decode(item) for name, item in node.items()}
+            return {name: self._decode(item) if type(item) in _NESTED else item for name, item in node.items()}
         what, of = node[MARK], node["of"]
         match what:
             case "dict":
@@ -88,6 +90,8 @@ class Values:
         raise Unfaithful(f"{what!r} is a form this version does not know; it was written by a newer everturn")
 
 
+_TEXT = frozenset({str})
+_NESTED = frozenset({dict, list})
 _COLLECTIONS = (tuple, set, frozenset)
 _BY_NAME = {kind.__name__: kind for kind in _COLLECTIONS}
 

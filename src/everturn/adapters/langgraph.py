@@ -13,7 +13,7 @@ Here it is LangGraph's interface, on both faces of a store. What is behind it, f
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -97,8 +97,8 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self._changes = Changes(self._call, self._reader, values, self._shelf, self._queue)
         self._upkeep = Upkeep(self._call, self._reader, self._shelf)
 
-    async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        return await self._faces.call(name, *args, **kwargs)
+    def _call(self, name: str, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
+        return self._faces.call(name, *args, **kwargs)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> EverturnSaver:
         """The same checkpointer, which may restore more classes. LangGraph calls it in its strict mode."""
@@ -270,6 +270,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             parent,
             getattr(setting(config, "checkpoint_id"), "head", None),
             parent is None and self._begins(config, session_id),
+            str(checkpoint["id"]),
             _as_it_is_now(checkpoint),
             meta,
             new_versions,
@@ -358,11 +359,12 @@ def to_langchain(history: Iterable[ChatMessage]) -> Sequence[BaseMessage]:
 
 def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:
     """LangGraph goes on with the very lists and sets that are in it, while they wait here to be stored."""
-    values = {
-        channel: copy(value) if isinstance(value, (set, list, dict)) else value
-        for channel, value in checkpoint["channel_values"].items()
-    }
-    return {**checkpoint, "channel_values": values}
+    now = checkpoint.copy()
+    now["channel_values"] = values = checkpoint["channel_values"].copy()
+    for channel, value in values.items():
+        if isinstance(value, (list, dict, set)):
+            values[channel] = value.copy() if type(value) is list else copy(value)
+    return now
 
 
 def _is_of_a_graph(config: RunnableConfig) -> bool:

@@ -183,12 +183,15 @@ class Changes(Caller):
         key: str | None,
         expected: Expected,
     ) -> Receipt:
-        messages = sum([draft.kind == MESSAGE for draft in drafts])
-        others = drafts if messages < len(drafts) else ()
-        dimensions = {draft.dimension for draft in others if draft.dimension is not None}
-        if len(dimensions) > 1:
-            raise InvalidInput(f"embeddings of one session have one length, not {sorted(dimensions)}", path="entries")
-        dimension = dimensions.pop() if dimensions else None
+        messages, dimension = 0, None
+        for draft in drafts:
+            if draft.kind == MESSAGE:
+                messages += 1
+            elif draft.dimension is not None:
+                if dimension is not None and dimension != draft.dimension:
+                    lengths = f"{dimension} and {draft.dimension}"
+                    raise InvalidInput(f"embeddings of one session have one length, not {lengths}", path="entries")
+                dimension = draft.dimension
         effect = Append(drafts, messages, dimension, after)
         content = () if key is None else _content_of(effect)
         request = self._request(session_id, effect, key, expected, content)
@@ -347,15 +350,8 @@ class Changes(Caller):
         if key is None and expected is None:
             return ChangeRequest(session_id, effect, call, ttl)  # as most are
         version, life = checked_expectation(expected)
-        return ChangeRequest(
-            session_id,
-            effect,
-            call,
-            ttl,
-            *_digests(key, effect.kind, content),
-            version,
-            life,
-        )
+        digests = (None, None) if key is None else _digests(key, effect.kind, content)
+        return ChangeRequest(session_id, effect, call, ttl, *digests, version, life)
 
     def _sent(self, request: ChangeRequest) -> Coroutine[Any, Any, ChangeOutcome]:
         return self.call(

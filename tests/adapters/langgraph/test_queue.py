@@ -248,7 +248,7 @@ def test_threads_go_one_after_the_other() -> None:
 
     in_threads(lambda: [driven(once()) for _ in range(50)] and None)
     assert (most, inside) == (1, 0)
-    assert queue._places == {}
+    assert queue.places == {}
 
 
 def test_tasks_go_one_after_the_other_and_other_sessions_go_on() -> None:
@@ -266,7 +266,7 @@ def test_tasks_go_one_after_the_other_and_other_sessions_go_on() -> None:
     asyncio.run(main())
     assert order[:2] == ["1 in", "3 in"]
     assert order.index("1 out") < order.index("2 in")
-    assert queue._places == {}
+    assert queue.places == {}
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -278,12 +278,12 @@ def test_who_has_waited_long_enough_goes_ahead(monkeypatch: pytest.MonkeyPatch, 
         async with queue.in_front("a"):
             for _ in range(2):
                 async with queue.in_front("a"):
-                    assert len(queue._places) == 1
+                    assert len(queue.places) == 1
         async with queue.in_front("a"):
             pass
 
     asyncio.run(main())
-    assert queue._places == {}
+    assert queue.places == {}
 
 
 def test_a_task_that_is_cancelled_while_it_waits_leaves_the_queue() -> None:
@@ -302,7 +302,7 @@ def test_a_task_that_is_cancelled_while_it_waits_leaves_the_queue() -> None:
                 await waiting
 
     asyncio.run(main())
-    assert queue._places == {}
+    assert queue.places == {}
 
 
 def test_an_error_in_front_lets_the_next_one_in() -> None:
@@ -315,7 +315,7 @@ def test_an_error_in_front_lets_the_next_one_in() -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             fails().send(None)
-    assert queue._places == {}
+    assert queue.places == {}
 
 
 def test_in_a_forked_process_nobody_stands_in_front(monkeypatch: pytest.MonkeyPatch) -> None:

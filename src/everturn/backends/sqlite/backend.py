@@ -54,6 +54,10 @@ class Operations(ABC):
     async def _read(self, work: Work[T], deadline: float) -> T:
         """Run the work in a read transaction."""
 
+    async def _glance(self, work: Work[T], deadline: float) -> T:
+        """Run work that is one short statement, and so needs no transaction around it."""
+        return await self._read(work, deadline)
+
     @abstractmethod
     async def _outside(self, work: Work[T], deadline: float) -> T:
         """Run the work on a connection with no transaction open."""
@@ -81,7 +85,8 @@ class Operations(ABC):
             pass  # the change itself is kept; the next writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
-        return await self._read(lambda db: reads.read(db, query, take, self._now()), deadline)
+        how = self._glance if query.limit == 0 and query.at is None and not query.snapshots else self._read
+        return await how(lambda db: reads.read(db, query, take, self._now()), deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         return await self._read(lambda db: reads.changes(db, session_id, limit, self._now()), deadline)
@@ -146,6 +151,10 @@ class SqliteBackend(Operations):
 
     async def _read(self, work: Work[T], deadline: float) -> T:
         return self._run_read(work, deadline)
+
+    async def _glance(self, work: Work[T], deadline: float) -> T:
+        seen: T | None = self._commits.look(work, deadline)
+        return self._run_read(work, deadline) if seen is None else seen
 
     async def _outside(self, work: Work[T], deadline: float) -> T:
         return self._run_outside(work, deadline)

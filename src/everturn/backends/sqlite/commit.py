@@ -15,6 +15,8 @@ from collections import deque
 from itertools import islice
 from typing import Any
 
+import apsw
+
 from everturn.backends.sqlite.batch import Job, Stage, Work, roll_back, run_batch
 from everturn.backends.sqlite.connections import Database
 from everturn.backends.sqlite.errors import translation
@@ -113,6 +115,33 @@ class GroupCommit:
                 return
         if job.stage is Stage.LEADING:
             self.lead()
+
+    # --- for whoever only looks --------------------------------------------------------------------------------------
+
+    def look(self, work: Work, deadline: float) -> Any:
+        """Run a short read on the connection that writes, and return its result. None: somebody leads, so it was not.
+
+        This connection has what it wrote last at hand. Any other has to read the file again after each change.
+        """
+        with self._mutex:
+            if self._led:
+                return None
+            self._led = True  # changes that come meanwhile wait
+        try:
+            with self._leading:
+                db = self._database.borrow_writer(deadline)
+                try:
+                    if db.in_transaction:
+                        roll_back(db)  # what an interrupt left behind
+                    return work(db)
+                finally:
+                    self._database.return_writer()
+        except (apsw.Error, OSError) as exc:
+            raise translation(exc, self._database.name) from exc
+        finally:
+            self._settle()
+            if self._led:
+                self._pass_on()
 
     # --- for whoever leads -------------------------------------------------------------------------------------------
 

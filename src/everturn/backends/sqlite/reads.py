@@ -16,13 +16,14 @@ from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import each, look_from, seqs_of, within
-from everturn.backends.sqlite.sessions import path_to, snapshot_state, span, state_from
+from everturn.backends.sqlite.sessions import path_to, snapshot_state, span, state_from, unpack
 from everturn.batches import BATCH, Runs, Unbroken
 from everturn.codec import checksum
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 from everturn.rules import Range, State, clip, contains, minus, size
 
 SQL = statements.load("reads.sql")
+_LOAD_INFO = SQL["load_info"]
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
@@ -39,11 +40,12 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 
 def find_session(db: Connection, session_id: str, now: float) -> Found | None:
     """The live session of this name; None if there is none or it has expired."""
-    row = db.row(SQL["load_info"], (db.namespace, session_id, now))
+    row = db.execute(_LOAD_INFO, (db.namespace, session_id, now)).fetchone()
     if row is None:
         return None
-    no, *facts = row
-    return Found(no, SessionInfo(*facts[:13]), state_from(facts[13:]))
+    head, cleared, floor, kept, messages = row[14:]
+    state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+    return Found(row[0], SessionInfo(*row[1:14]), state)
 
 
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
