@@ -8,6 +8,7 @@ import random
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from everturn import (
     InvalidInput,
     MemoryStore,
     MemoryStoreBackendError,
+    SessionNotFound,
     SnapshotNotFound,
     Summary,
     VersionConflict,
@@ -342,6 +344,51 @@ def test_a_task_whose_time_is_up_in_the_queue_has_written_nothing(path: Path, di
     play(story)
 
 
+# --- looks: on the connection that writes, if it is free -------------------------------------------------------------
+
+
+def test_a_look_does_not_wait_for_a_change_and_sees_what_was_before_it(store: MemoryStore, disk: HeldDisk) -> None:
+    with disk.held():
+        change = Attempt(lambda: store.add_messages("another session", turn("me", 1)))
+        assert disk.reached.wait(60)
+        assert store.info("another session").version == 1
+        with pytest.raises(SessionNotFound):
+            store.info(SESSION)
+        assert change.is_alive()
+    assert change.outcome().version == 2
+    assert store.info("another session").version == 2
+
+
+def test_a_change_that_comes_during_a_look_waits_for_it(store: MemoryStore) -> None:
+    commits: Any = store._engine.backend._commits  # type: ignore[attr-defined]  # SQLite's
+    begun, go_on = threading.Event(), threading.Event()
+    look = Attempt(lambda: commits.look(lambda _: (begun.set(), go_on.wait(60)), 60 + time.monotonic()))
+    assert begun.wait(60)
+    changes = [Attempt(lambda n=n: store.add_messages(SESSION, turn(f"thread-{n}", 0))) for n in range(3)]
+    eventually(lambda: len(queue(store)) == 3, "three changes that wait")
+    assert commits.look(lambda _: "seen", 60 + time.monotonic()) is None
+    assert store.info("another session").version == 1
+    go_on.set()
+    assert look.outcome() is not None
+    assert {change.outcome().version for change in changes} == {1, 2, 3}
+    assert store.info(SESSION).version == 3
+
+
+def test_a_look_does_not_see_what_an_interrupt_left_behind(store: MemoryStore) -> None:
+    writer = store._engine.backend._database._writer  # type: ignore[attr-defined]  # SQLite's
+    writer.execute("BEGIN IMMEDIATE; UPDATE sessions SET version = 7")
+    assert store.info("another session").version == 1
+    assert store.add_messages("another session", turn("me", 1)).version == 2
+
+
+def test_a_look_that_fails_is_an_honest_error_and_leaves_the_lead(store: MemoryStore) -> None:
+    commits: Any = store._engine.backend._commits  # type: ignore[attr-defined]  # SQLite's
+    with pytest.raises(MemoryStoreBackendError, match="no such table") as raised:
+        commits.look(lambda db: db.execute("SELECT * FROM nowhere"), 60 + time.monotonic())
+    assert raised.value.outcome == "not_written"
+    assert store.add_messages("another session", turn("me", 1)).version == 2
+
+
 # --- Ctrl-C: signals reach the main thread, so each story is a process -----------------------------------------------
 
 
@@ -400,7 +447,7 @@ def test_an_interrupted_change_is_not_written_and_the_others_go_on(
 
 
 def interrupt_at_random(path: str, folder: str, seed: str) -> None:
-    """A timer interrupts the main thread over and over while it and three threads write."""
+    """A timer interrupts the main thread over and over while it writes and looks, and three threads write."""
     dice = random.Random(int(seed))
     sys.setswitchinterval(1e-5)
     store = everturn.open(url(path), timeout=50)
@@ -441,6 +488,7 @@ def interrupt_at_random(path: str, folder: str, seed: str) -> None:
             armed = True
             signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.00001, 0.003))
             store.add_messages(SESSION, turn("main", number))
+            store.info(SESSION)
             armed = False
         except (KeyboardInterrupt, RuntimeError):  # threading.Event.wait turns an untimely one into a RuntimeError
             armed = False
