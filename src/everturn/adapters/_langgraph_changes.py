@@ -72,8 +72,8 @@ class Changes:
         if base is not None and base.id not in (put.parent, put.id):
             return await self._append_elsewhere(put, view)
         known = view.contents
-        if base is not None and (missing := unknown(known, base, _changing(put, base))):
-            known = await self._reader.fill(view.session_id, base, known, missing)
+        if base is not None and unknown(known, base, base.refs):
+            known = await self._reader.fill(view.session_id, base, known, _changing(put, base))
         loose = await self._reader.loose(view) if MESSAGES in put.checkpoint["channel_values"] else ()
         composer = Composer(self._values, put, base, known, first=view.last_seq + 1, directly=True, loose=loose)
         draft = self._draft(composer, put, view.awaiting, view if base is not None and base.id == put.id else None)
@@ -105,11 +105,14 @@ class Changes:
 
     def _draft(self, composer: Composer, put: Put, awaiting: Awaiting, again: View | None = None) -> Draft:
         """`again`: the view of the same checkpoint, if it is put again. What was written for it stays written."""
-        written = [seq for seq, _ in again.writes] if again else []
-        early = [seq for name, seq, _ in awaiting if name == put.id]
-        draft = composer.compose(
-            early=written + early, awaiting=[(name, seq) for name, seq, _ in awaiting if name != put.id]
-        )
+        early = [seq for seq, _ in again.writes] if again else []
+        later: list[tuple[str, int]] = []
+        for name, seq, _ in awaiting:
+            if name == put.id:
+                early.append(seq)
+            else:
+                later.append((name, seq))
+        draft = composer.compose(early=early, awaiting=later)
         given = draft.point.values.get(INPUT)
         if again and again.point and not equal(again.point.values.get(INPUT), given) and passes_input_on(again.writes):
             text = "was put before with another input, which what was written for it stands on; give it another id"
@@ -204,16 +207,18 @@ def _may_follow(put: Put, view: View, on_conflict: OnConflict) -> bool:
 def _view_after(put: Put, view: View, draft: Draft, receipt: Receipt, awaiting: Awaiting) -> View:
     is_again = view.point is not None and view.point.id == put.id
     passed = (*view.passed, view.point.id) if view.point and not is_again else view.passed
-    early = [(seq, body) for name, seq, body in awaiting if name == put.id]
-    later = [each for each in awaiting if each[0] != put.id]
+    writes = view.writes if is_again else ()
+    if awaiting:
+        writes += tuple([(seq, body) for name, seq, body in awaiting if name == put.id])
+        awaiting = tuple(recent([each for each in awaiting if each[0] != put.id], draft.point.seq))
     return View(
         put.session_id,
         receipt.life,
         receipt.version,
         draft.point.seq,
         draft.point,
-        (*(view.writes if is_again else ()), *early),
-        tuple(recent(later, draft.point.seq)) if later else (),
+        writes,
+        awaiting,
         passed=passed[1 - PASSED :],
         contents=draft.contents,
     )

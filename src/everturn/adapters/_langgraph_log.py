@@ -89,8 +89,9 @@ def written(point: Point, base: Point | None) -> tuple[Point, Record]:
             body["parent"] = point.parent
     else:
         changed, dropped = _difference(base.state, point.state, but="refs")
-        implied = _implied_refs(base, changed, point)
-        refs, gone = _difference(implied, point.refs)
+        implied, told = _implied_refs(base, changed, point), point.refs
+        # Nearly always they are the same, in the same order, which is seen quicker this way.
+        refs, gone = ({}, []) if _encode(implied) == _encode(told) else _difference(implied, told)
         body["set"] = changed | {"refs": refs} if refs else changed
         if dropped or gone:
             body["drop"] = [*dropped, *(["refs", *path] for path in gone)]
@@ -137,15 +138,15 @@ def _read(seq: int, body: Object, base: Point | None) -> Point:
 
 def _implied_refs(base: Point, changed: Object, point: Point) -> dict[str, Ref]:
     """Where values are, as far as the versions that changed and what was written with a checkpoint tell."""
-    versions = changed.get("versions", ())
-    refs = {name: ref for name, ref in base.refs.items() if name not in versions}
+    versions, before = changed.get("versions", ()), base.refs
+    refs = {name: ref for name, ref in before.items() if name not in versions}
     for name in point.values:
         refs[name] = point.seq
     for name, pieces in point.pieces.items():
-        refs[name] = _grown(base.refs.get(name), "list", point.seq, point.seq, len(pieces))
+        refs[name] = _grown(before.get(name), "list", point.seq, point.seq, len(pieces))
     if point.said:
         first = point.seq - point.said
-        refs[MESSAGES] = _grown(base.refs.get(MESSAGES), "said", first, point.seq - 1, point.said)
+        refs[MESSAGES] = _grown(before.get(MESSAGES), "said", first, point.seq - 1, point.said)
     return refs
 
 

@@ -221,10 +221,9 @@ class Composer:
         return found
 
     def _speak(self, message: BaseMessage) -> tuple[int, Kept]:
-        seq = self._seq
         entry = self._values.encode_message(message)
         self._entries.append(entry)
-        return seq, self._values.kept(entry)
+        return self._first + len(self._entries) - 1, self._values.kept(entry)
 
 
 def _following(ranges: Ranges, seqs: Sequence[int], left: Container[int]) -> dict[int, int]:

@@ -62,13 +62,10 @@ class _InFront:
             else:
                 self._is_held = place.lock.acquire(timeout=PATIENCE)
         except BaseException:
-            self._leave()
+            await self.__aexit__()
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        self._leave()
-
-    def _leave(self) -> None:
         place, queue = self._place, self._queue
         if self._is_held:
             place.lock.release()

@@ -226,7 +226,10 @@ class Reads:
         """What was found, as LangGraph hands it round."""
         point = found.point
         state = point.state
-        rest = {name: self._as_put(thread, point, name, node) for name, node in state.items() if name not in _OWN}
+        rest = {}
+        for name, node in state.items():
+            if name not in _OWN:
+                rest[name] = node if type(node) is int else self._as_put(thread, point, name, node)
         checkpoint = {
             "ts": point.ts,
             "id": point.id,

@@ -107,7 +107,8 @@ class Shelf:
             return self._inputs.get((session_id, checkpoint))
 
     def _set(self, view: View) -> None:
-        self._drop(view.session_id)
+        if (known := self._views.pop(view.session_id, None)) is not None:
+            self._messages -= len(known.contents.said or ())
         self._views[view.session_id] = view
         self._messages += len(view.contents.said or ())
         while len(self._views) > 1 and (len(self._views) > MOST_SESSIONS or self._messages > MOST_MESSAGES):

@@ -86,6 +86,8 @@ def checked_id(session_id: object, path: str = "session_id") -> str:
         if not isinstance(session_id, str):
             raise InvalidInput(f"must be a string, not {type(session_id).__name__}", path=path)
         session_id = str.__str__(session_id)
+    if session_id.isascii() and 0 < len(session_id) <= LONGEST_ID and "\0" not in session_id:
+        return session_id  # as most are
     return _checked_text(session_id, path)
 
 

@@ -94,7 +94,7 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
     """Write what was planned: entries and pointers, then the session's row, and the record of the change."""
     version = session.version + 1
     first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
-    base, size = session.base, session.bytes
+    base, size = session.no << 32, session.bytes
     if planned.follows is not None:
         db.execute(SQL["insert_jump"], (base + first, planned.follows))
     for run in packed(first, planned.drafts):
