@@ -114,7 +114,7 @@ def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessa
         raise Unfaithful(f"{type(message).__qualname__} is a class of yours, and would come back as another")
     kwargs = message.additional_kwargs
     if len(message.blocks) == 1 and not kwargs and status is None and type(message.blocks[0]) is llama.TextBlock:
-        return ChatMessage(_word(message.role), message.blocks[0].text)  # as most are
+        return ChatMessage(_WORDS.get(message.role) or _word(message.role), message.blocks[0].text)  # as most are
     calls = [(place, block) for place, block in enumerate(message.blocks) if type(block) is llama.ToolCallBlock]
     said = [block for block in message.blocks if type(block) is not llama.ToolCallBlock]
     content, native = _content(said)

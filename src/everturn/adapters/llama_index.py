@@ -28,11 +28,13 @@ class EverturnChatStore(BaseChatStore):
 
     _faces: Both = PrivateAttr()
     _sessions: Sessions = PrivateAttr()
+    _blocking: MemoryStore | None = PrivateAttr()
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
         super().__init__()
         self._faces = Both(store, "EverturnChatStore")
         self._sessions = Sessions(self._faces)
+        self._blocking = store if isinstance(store, MemoryStore) else None
 
     @classmethod
     def class_name(cls) -> str:
@@ -50,8 +52,9 @@ class EverturnChatStore(BaseChatStore):
     def add_message(self, key: str, message: ChatMessage) -> None:
         """Append a message. Raises InvalidInput for one that would not come back as it is."""
         # For every message, so without detours: pydantic looks for a private attribute in all other places first.
-        faces: Both = self.__pydantic_private__["_faces"]
-        faces.blocking.add_messages(key, encoded([message]))
+        own = self.__pydantic_private__
+        store: MemoryStore = own["_blocking"] or own["_faces"].blocking
+        store.add_messages(key, encoded([message]))
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Erase the session, for good, and return its messages; None if there is no such key.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from os import urandom
 from typing import Any, TypeAlias, cast
 
@@ -88,7 +89,7 @@ class Changes(Caller):
         effect = Append(drafts, len(drafts))
         content = () if key is None else _content_of(effect)
         request = self._request(session_id, effect, key, expected_version, content)
-        outcome = await self._sent(request)
+        outcome = await self.call(partial(self._attempt, request))
         if outcome.status not in _DONE:
             refuse(outcome, request.session_id, expected=request.expected_version)
         return receipt_of(request.session_id, outcome)
@@ -168,12 +169,10 @@ class Changes(Caller):
         if type(entries) is not list and (isinstance(entries, _NO_TURN) or not isinstance(entries, Iterable)):
             raise InvalidInput(f"must be a list of entries, not {type(entries).__name__}", path=path)
         limit = self.settings.max_message_bytes
-        return tuple(
-            [
-                codec.encode_plain(entry, limit) or encode(entry, f"{path}[{index}]", limit)
-                for index, entry in enumerate(entries)
-            ]
-        )
+        drafts: list[codec.Draft] = []
+        for entry in entries:
+            drafts.append(codec.encode_plain(entry, limit) or encode(entry, f"{path}[{len(drafts)}]", limit))
+        return tuple(drafts)
 
     async def _append(
         self,
@@ -195,7 +194,7 @@ class Changes(Caller):
         effect = Append(drafts, messages, dimension, after)
         content = () if key is None else _content_of(effect)
         request = self._request(session_id, effect, key, expected, content)
-        outcome = await self._sent(request)
+        outcome = await self.call(partial(self._attempt, request))
         if outcome.status not in _DONE:
             refuse(outcome, request.session_id, expected=request.expected_version, named=after)
         return receipt_of(request.session_id, outcome)
@@ -332,7 +331,7 @@ class Changes(Caller):
     ) -> ChangeOutcome:
         """The same, with the backend's own answer; a refusal that is `also` fine is not raised."""
         request = self._request(session_id, effect, key, expected, content, call)
-        outcome = await self._sent(request)
+        outcome = await self.call(partial(self._attempt, request))
         if outcome.status not in _DONE and outcome.status is not also:
             refuse(outcome, session_id, expected=request.expected_version, named=named)
         return outcome
@@ -346,19 +345,15 @@ class Changes(Caller):
         content: tuple[bytes, ...],
         call: bytes | None = None,
     ) -> ChangeRequest:
-        session_id, call, ttl = checked_id(session_id), call or new_call(), self.settings.ttl
+        session_id, call, ttl = checked_id(session_id), call or urandom(16), self.settings.ttl
         if key is None and expected is None:
             return ChangeRequest(session_id, effect, call, ttl)  # as most are
         version, life = checked_expectation(expected)
         digests = (None, None) if key is None else _digests(key, effect.kind, content)
         return ChangeRequest(session_id, effect, call, ttl, *digests, version, life)
 
-    def _sent(self, request: ChangeRequest) -> Coroutine[Any, Any, ChangeOutcome]:
-        return self.call(
-            lambda retry, by: self.backend.change(
-                msgspec.structs.replace(request, retry=True) if retry else request, by
-            )
-        )
+    def _attempt(self, request: ChangeRequest, retry: bool, by: float) -> Coroutine[Any, Any, ChangeOutcome]:  # noqa: FBT001 - as `call` has it
+        return self.backend.change(msgspec.structs.replace(request, retry=True) if retry else request, by)
 
 
 def _content_of(effect: Append) -> tuple[bytes, ...]:

@@ -50,7 +50,8 @@ class RedisBackend:
         return "" if self._clock is None else str(round(self._clock() * MICROSECONDS))
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        script, args = changes.call_for(request, self._now(), waits=self._sender.replicas > 0)
+        now = "" if self._clock is None else self._now()
+        script, args = changes.call_for(request, now, waits=self._sender.replicas > 0)
         reply = await self._sender.run(script, self._names.keys(request.session_id), args, deadline)
         return changes.outcome_of(reply, request.session_id, request.effect)
 

@@ -51,7 +51,7 @@ def call_for(request: ChangeRequest, now: str, *, waits: bool) -> tuple[Script, 
             size += len(draft.body)
             bodies.append(b"%d %b" % (draft.checksum, draft.body))
         ttl = "" if request.ttl is None else repr(request.ttl)
-        return scripts.TURN, [request.call, request.life, ttl, time.time_ns() // 1000, size, *bodies]
+        return scripts.TURN, [request.call, ttl, time.time_ns() // 1000, size, *bodies]
     script, own = _EFFECTS[type(effect)](effect)
     return script, head_of(request, now, waits=waits) + own
 

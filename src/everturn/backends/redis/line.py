@@ -6,8 +6,11 @@ Connections that are borrowed from a client are talked over by redis-py, in `spe
 
 from __future__ import annotations
 
+import select
+import socket
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from everturn.backends.redis import faults, wire
@@ -32,28 +35,54 @@ class Limited:
     connect: Callable[[], None]
     _reader: Any = None
     _chunk: bytearray
+    _wait: Any = None
+    _seconds: float
 
     def ready(self, deadline: float) -> None:
-        """Be connected, and wait no longer than this for what comes next. Raises what redis-py raises, OSError."""
-        seconds = left(deadline)
-        if self._sock is None:
-            self.socket_timeout = self.socket_connect_timeout = seconds
+        """Be connected, and have time left for what comes next. Raises what redis-py raises, OSError."""
+        seconds = deadline - time.monotonic()
+        if self._sock is None and seconds > 0:
+            self.socket_timeout = self.socket_connect_timeout = min(seconds, LONGEST)
             self.connect()
-            if wire.reply_reader:
-                self._reader, self._chunk = wire.reply_reader(), bytearray(CHUNK)
-            seconds = left(deadline)
-        self._sock.settimeout(seconds)
+            self._begin()
+            seconds = deadline - time.monotonic()
+        if seconds <= 0:
+            raise TimeoutError("the time is up")
+        self._seconds = min(seconds, LONGEST)
+        if self._wait is None:
+            self._sock.settimeout(self._seconds)
+
+    def _begin(self) -> None:
+        self._wait = None
+        if wire.reply_reader:
+            self._reader, self._chunk = wire.reply_reader(), bytearray(CHUNK)
+            if type(self._sock) is socket.socket and hasattr(select, "poll"):
+                # A socket with a time-out asks the kernel before each step; this one only where there is nothing yet.
+                self._sock.settimeout(0)
+                self._wait = select.poll()
+                self._wait.register(self._sock, select.POLLIN)
 
     def converse(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         """Send the commands, once `ready`, and read a reply for each. Raises OSError; then disconnect."""
         reader = self._reader
         if reader is None:
             return speak(self, commands, lambda: self.ready(deadline))
-        socket, chunk = self._sock, self._chunk
-        socket.sendall(packed(commands))
+        sock, chunk, wait = self._sock, self._chunk, self._wait
+        request = wire.pack(tuple(commands[0])) if len(commands) == 1 else packed(commands)
+        if wait is None:
+            sock.sendall(request)
+        else:
+            try:
+                sent = sock.send(request)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(request):
+                _send_all(sock, memoryview(request)[sent:], deadline)
         replies: list[Any] = []
         while True:
-            length = socket.recv_into(chunk)
+            if wait is not None and not wait.poll(self._seconds * 1000):
+                raise TimeoutError("timed out")
+            length = sock.recv_into(chunk)
             if not length:
                 raise ConnectionError("the server closed the connection")
             reader.feed(chunk, 0, length)
@@ -61,7 +90,18 @@ class Limited:
                 replies.append(reply)
             if len(replies) >= len(commands):
                 return replies
-            socket.settimeout(left(deadline))
+            self.ready(deadline)
+
+
+def _send_all(sock: Any, request: memoryview, deadline: float) -> None:
+    """Send what the kernel does not take at once."""
+    wait = select.poll()
+    wait.register(sock, select.POLLOUT)
+    while request:
+        if not wait.poll(left(deadline) * 1000):
+            raise TimeoutError("timed out")
+        with suppress(BlockingIOError):
+            request = request[sock.send(request) :]
 
 
 def speak(connection: Any, commands: Sequence[Command], before_reply: Callable[[], None] | None = None) -> list[Any]:

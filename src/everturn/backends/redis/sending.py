@@ -34,7 +34,7 @@ class Sender:
 
     async def run(self, script: Script, keys: Sequence[bytes], args: Sequence[Any], deadline: float) -> Any:
         """Run a script that changes something: it travels with others, and waits for the replicas asked for."""
-        call = call_of(script, keys, args)
+        call = ("EVALSHA", script.sha, len(keys), *keys, *args)
         if self.replicas:
             (reply,) = await self.send(keys[0], [call], deadline, change=True, script=script)
             return reply

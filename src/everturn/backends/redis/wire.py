@@ -13,8 +13,8 @@ Command = Sequence[bytes | str | int]
 def packed(commands: Sequence[Command]) -> bytes:
     """The commands as they go over the wire, in one piece."""
     if len(commands) == 1:
-        return _pack(tuple(commands[0]))
-    return b"".join([_pack(tuple(command)) for command in commands])
+        return pack(tuple(commands[0]))
+    return b"".join([pack(tuple(command)) for command in commands])
 
 
 def _pack_slowly(command: tuple[Any, ...]) -> bytes:
@@ -25,12 +25,12 @@ def _pack_slowly(command: tuple[Any, ...]) -> bytes:
     return b"".join(pieces)
 
 
-_pack: Callable[[Any], bytes] = _pack_slowly
+pack: Callable[[Any], bytes] = _pack_slowly
 reply_reader: Callable[[], Any] | None = None
 """Makes what takes bytes (`feed`) and gives replies (`gets`, False while one is not whole), errors as Refusal."""
 try:
     from hiredis import Reader
-    from hiredis import pack_command as _pack
+    from hiredis import pack_command as pack
 except ImportError:
     pass
 else:

@@ -1,7 +1,7 @@
 -- By far the most frequent change, without detours: messages, with no key, no condition and no earlier attempt, to a
 -- session that is there and stands at the end of its log. In all other cases what follows this text decides. (Every
 -- 64th version too, for it forgets old changes; and where a call was made at a second attempt of late.)
--- ARGV: call, life, ttl, time, bytes of all bodies; then "checksum body" of each message.
+-- ARGV: call, ttl, time, bytes of all bodies; then "checksum body" of each message.
 do
   local call = redis.call
   local facts = call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl', 'expires_at',
@@ -17,25 +17,25 @@ do
   end
   if plain then
     -- Each number is made a text once: that is a good part of the time.
-    local at, count = ARGV[4], #ARGV - 5
+    local at, count = ARGV[3], #ARGV - 4
     local first = head + 1 .. ''
     local last, log = first, KEYS[2]
     local mark = first .. ' ' .. at .. ' '
-    call('XADD', log, first .. '-0', 'message', mark .. ARGV[6])
+    call('XADD', log, first .. '-0', 'message', mark .. ARGV[5])
     for i = 2, count do
       last = head + i .. ''
-      call('XADD', log, last .. '-0', 'message', mark .. ARGV[i + 5])
+      call('XADD', log, last .. '-0', 'message', mark .. ARGV[i + 4])
     end
     local state = last .. ' ' .. hidden .. ' ' .. (messages + count) .. kept
     local written = first .. ' ' .. count
     version = version + 1 .. ''
     call('XADD', KEYS[4], version .. '-0', 'append', written .. ' ' .. at .. ' ' .. state, 'call', ARGV[1])
     if ttl == '' then
-      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[5],
+      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[4],
            'changed_at', at)
     else
       local ends = clock + ttl * 1000000
-      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[5],
+      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[4],
            'changed_at', at, 'expires_at', string.format('%.0f', ends))
       local expiry = string.format('%.0f', math.floor(ends / 1000) + 1)
       for i = 1, 5 do call('PEXPIREAT', KEYS[i], expiry) end
@@ -44,9 +44,11 @@ do
   end
 end
 local given = ARGV
+-- A life is named after the call that begins it.
+local life = string.gsub(string.sub(given[1], 1, 8), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
 -- As change.lua and append.lua have them.
-local ARGV = {given[1], given[2], given[3], '', '', '', '-', given[4], '', '', '', #given - 5, given[5]}
-for i = 6, #given do
+local ARGV = {given[1], life, given[2], '', '', '', '-', given[3], '', '', '', #given - 4, given[4]}
+for i = 5, #given do
   ARGV[#ARGV + 1] = 'message'
   ARGV[#ARGV + 1] = given[i]
 end
