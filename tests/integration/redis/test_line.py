@@ -1,0 +1,155 @@
+"""A blocking connection: what the kernel does not take at once is sent in parts, and no wait outlasts the deadline."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from everturn.backends.redis.line import LONGEST, Limited
+from everturn.backends.redis.wire import packed
+
+LARGE = 4 * 2**20  # more than the kernel takes at once
+
+
+class Line(Limited):
+    """A line over one end of a pair of sockets. Whoever holds the other is the server."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock: Any = None
+        self._end = sock
+
+    def connect(self) -> None:  # type: ignore[override]  # redis-py's, which Limited knows as an attribute
+        self._sock = self._end
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Line, socket.socket]]:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield Line(ours), theirs
+
+
+def talk(line: Line, *commands: Any, seconds: float = 30) -> list[Any]:
+    deadline = time.monotonic() + seconds
+    line.ready(deadline)
+    return line.converse(commands, deadline)
+
+
+def read(sock: socket.socket, length: int) -> bytes:
+    parts = []
+    while length:
+        part = sock.recv(min(length, 50_000))
+        assert part
+        length -= len(part)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_a_command_larger_than_the_kernel_takes_arrives_whole(ends: tuple[Line, socket.socket]) -> None:
+    line, server = ends
+    command = ("SET", "a", bytes(range(256)) * (LARGE // 256))
+    seen: list[bytes] = []
+
+    def serve() -> None:
+        time.sleep(0.05)  # until the line has to wait
+        seen.append(read(server, len(packed([command]))))
+        server.sendall(b"+OK\r\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert talk(line, command) == [b"OK"]
+    thread.join()
+    assert seen == [packed([command])]
+
+
+def test_a_server_that_reads_nothing_is_waited_for_until_the_deadline(ends: tuple[Line, socket.socket]) -> None:
+    line, _ = ends
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        talk(line, ("SET", "a", b"x" * LARGE), seconds=0.2)
+    assert time.monotonic() - begun >= 0.2
+
+
+def test_a_server_that_answers_nothing_is_waited_for_until_the_deadline(ends: tuple[Line, socket.socket]) -> None:
+    line, _ = ends
+    begun = time.monotonic()
+    with pytest.raises(TimeoutError):
+        talk(line, ("PING",), seconds=0.2)
+    assert time.monotonic() - begun >= 0.2
+
+
+def test_signals_do_not_make_the_wait_longer(ends: tuple[Line, socket.socket]) -> None:
+    line, _ = ends
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+    begun = time.monotonic()
+    try:
+        with pytest.raises(TimeoutError):
+            talk(line, ("PING",), seconds=0.3)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - begun < 10  # it would wait for ever, each time anew
+
+
+def test_an_answer_in_parts_is_put_together(ends: tuple[Line, socket.socket]) -> None:
+    line, server = ends
+    answer = b"$5\r\nabcde\r\n:7\r\n"
+
+    def serve() -> None:
+        read(server, len(packed([("GET", "a"), ("INCR", "b")])))
+        for place in range(len(answer)):
+            server.sendall(answer[place : place + 1])
+            time.sleep(0.002)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert talk(line, ("GET", "a"), ("INCR", "b")) == [b"abcde", 7]
+    thread.join()
+
+
+def test_a_server_that_drips_does_not_outlast_the_deadline(ends: tuple[Line, socket.socket]) -> None:
+    line, server = ends
+    stop = threading.Event()
+
+    def serve() -> None:
+        server.sendall(b"$1000000\r\n")
+        while not stop.wait(0.01):
+            server.sendall(b"x")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with pytest.raises(TimeoutError):
+            talk(line, ("GET", "a"), seconds=0.3)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_server_that_hangs_up_is_an_error(ends: tuple[Line, socket.socket]) -> None:
+    line, server = ends
+    server.close()
+    with pytest.raises(OSError, match=r"closed|Broken pipe|reset"):
+        talk(line, ("PING",))
+
+
+def test_a_deadline_that_is_none_is_a_day(ends: tuple[Line, socket.socket]) -> None:
+    line, server = ends
+    server.sendall(b"+PONG\r\n")
+    assert talk(line, ("PING",), seconds=LONGEST * 1000) == [b"PONG"]
+
+
+def test_no_time_is_an_error_before_anything_is_sent(ends: tuple[Line, socket.socket]) -> None:
+    line, server = ends
+    with pytest.raises(TimeoutError):
+        talk(line, ("PING",), seconds=0)
+    server.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        server.recv(1)
