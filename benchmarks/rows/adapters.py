@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from benchmarks.engines import POSTGRES, REDIS, Engine
+from benchmarks.engines import POSTGRES, REDIS, Engine, apart
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows.append import append_round
@@ -118,7 +118,7 @@ def measure(plan: Plan) -> Iterator[Row]:
 
 
 def _on_server(plan: Plan, engine: Engine, pairs: Sequence[Pair]) -> Iterator[Row]:
-    with engine.run() as server:
+    with engine.run() as server, apart(server):
         yield from _engine(plan, engine.name, pairs, server.url)
 
 

@@ -185,12 +185,12 @@ def _without(state: SessionState, gone: Collection[int | None]) -> tuple[int, li
 def encoded(wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> list[ChatMessage]:
     """The messages as entries. Raises InvalidInput for one that would not come back as it is."""
     said = messages.ARCHIVED if status is MessageStatus.ARCHIVED else None
-    turn = []
-    for index, message in enumerate(wanted):
+    turn: list[ChatMessage] = []
+    for message in wanted:
         try:
             turn.append(messages.to_entry(message, said))
         except Unfaithful as exc:
-            raise InvalidInput(str(exc), path=f"messages[{index}]") from exc
+            raise InvalidInput(str(exc), path=f"messages[{len(turn)}]") from exc
     return turn
 
 

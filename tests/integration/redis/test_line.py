@@ -37,7 +37,6 @@ def ends() -> Iterator[tuple[Line, socket.socket]]:
 
 def talk(line: Line, *commands: Any, seconds: float = 30) -> list[Any]:
     deadline = time.monotonic() + seconds
-    line.ready(deadline)
     return line.converse(commands, deadline)
 
 
@@ -144,12 +143,14 @@ def test_a_deadline_that_is_none_is_a_day(ends: tuple[Line, socket.socket]) -> N
     line, server = ends
     server.sendall(b"+PONG\r\n")
     assert talk(line, ("PING",), seconds=LONGEST * 1000) == [b"PONG"]
+    assert line.has_sent
 
 
 def test_no_time_is_an_error_before_anything_is_sent(ends: tuple[Line, socket.socket]) -> None:
     line, server = ends
     with pytest.raises(TimeoutError):
         talk(line, ("PING",), seconds=0)
+    assert not line.has_sent
     server.setblocking(False)
     with pytest.raises(BlockingIOError):
         server.recv(1)

@@ -29,28 +29,68 @@ def left(deadline: float) -> float:
 
 
 class Limited:
-    """A connection that is told how long it may take, call by call. Mixed into one of redis-py's."""
+    """A connection that is told how long it may take, call by call. Mixed into one of redis-py's.
+
+    `has_sent`: whether something of the latest conversation may have reached the server.
+    """
 
     _sock: Any
     connect: Callable[[], None]
+    has_sent = False
     _reader: Any = None
     _chunk: bytearray
     _wait: Any = None
-    _seconds: float
 
-    def ready(self, deadline: float) -> None:
-        """Be connected, and have time left for what comes next. Raises what redis-py raises, OSError."""
+    def converse(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """Be connected, send the commands, and read a reply for each.
+
+        Raises what redis-py raises, OSError; then disconnect.
+        """
+        self.has_sent = False
         seconds = deadline - time.monotonic()
-        if self._sock is None and seconds > 0:
-            self.socket_timeout = self.socket_connect_timeout = min(seconds, LONGEST)
+        if seconds <= 0 or self._sock is None or self._wait is None:
+            seconds = self._ready(deadline)
+        reader, wait = self._reader, self._wait
+        if reader is None:
+            self.has_sent = True
+            return speak(self, commands, lambda: self._ready(deadline))
+        sock, chunk = self._sock, self._chunk
+        request = wire.pack(tuple(commands[0])) if len(commands) == 1 else packed(commands)
+        self.has_sent = True
+        if wait is None:
+            sock.sendall(request)
+        else:
+            try:
+                sent = sock.send(request)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(request):
+                seconds = _send_all(sock, memoryview(request)[sent:], deadline)
+        replies: list[Any] = []
+        while True:
+            if wait is not None and not wait.poll(seconds * 1000):
+                raise TimeoutError("timed out")
+            length = sock.recv_into(chunk)
+            if not length:
+                raise ConnectionError("the server closed the connection")
+            reader.feed(chunk, 0, length)
+            while (reply := reader.gets()) is not False:
+                replies.append(reply)
+            if len(replies) >= len(commands):
+                return replies
+            seconds = self._ready(deadline)
+
+    def _ready(self, deadline: float) -> float:
+        """Be connected, and wait no longer than this for what comes next: so many seconds."""
+        seconds = left(deadline)
+        if self._sock is None:
+            self.socket_timeout = self.socket_connect_timeout = seconds
             self.connect()
             self._begin()
-            seconds = deadline - time.monotonic()
-        if seconds <= 0:
-            raise TimeoutError("the time is up")
-        self._seconds = min(seconds, LONGEST)
+            seconds = left(deadline)
         if self._wait is None:
-            self._sock.settimeout(self._seconds)
+            self._sock.settimeout(seconds)
+        return seconds
 
     def _begin(self) -> None:
         self._wait = None
@@ -62,39 +102,9 @@ class Limited:
                 self._wait = select.poll()
                 self._wait.register(self._sock, select.POLLIN)
 
-    def converse(self, commands: Sequence[Command], deadline: float) -> list[Any]:
-        """Send the commands, once `ready`, and read a reply for each. Raises OSError; then disconnect."""
-        reader = self._reader
-        if reader is None:
-            return speak(self, commands, lambda: self.ready(deadline))
-        sock, chunk, wait = self._sock, self._chunk, self._wait
-        request = wire.pack(tuple(commands[0])) if len(commands) == 1 else packed(commands)
-        if wait is None:
-            sock.sendall(request)
-        else:
-            try:
-                sent = sock.send(request)
-            except BlockingIOError:
-                sent = 0
-            if sent < len(request):
-                _send_all(sock, memoryview(request)[sent:], deadline)
-        replies: list[Any] = []
-        while True:
-            if wait is not None and not wait.poll(self._seconds * 1000):
-                raise TimeoutError("timed out")
-            length = sock.recv_into(chunk)
-            if not length:
-                raise ConnectionError("the server closed the connection")
-            reader.feed(chunk, 0, length)
-            while (reply := reader.gets()) is not False:
-                replies.append(reply)
-            if len(replies) >= len(commands):
-                return replies
-            self.ready(deadline)
 
-
-def _send_all(sock: Any, request: memoryview, deadline: float) -> None:
-    """Send what the kernel does not take at once."""
+def _send_all(sock: Any, request: memoryview, deadline: float) -> float:
+    """Send what the kernel did not take at once. The seconds that are left then."""
     wait = select.poll()
     wait.register(sock, select.POLLOUT)
     while request:
@@ -102,9 +112,10 @@ def _send_all(sock: Any, request: memoryview, deadline: float) -> None:
             raise TimeoutError("timed out")
         with suppress(BlockingIOError):
             request = request[sock.send(request) :]
+    return left(deadline)
 
 
-def speak(connection: Any, commands: Sequence[Command], before_reply: Callable[[], None] | None = None) -> list[Any]:
+def speak(connection: Any, commands: Sequence[Command], before_reply: Callable[[], object] | None = None) -> list[Any]:
     """Send the commands and read a reply for each, by redis-py's own means."""
     connection.send_packed_command([packed(commands)], check_health=False)
     replies = []

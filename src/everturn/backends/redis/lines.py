@@ -72,17 +72,15 @@ class Pool:
             self._shelf = self._new_shelf()  # forked: the parent's connections are the parent's
         shelf = self._shelf
         connection = shelf.take(deadline)
-        failed = faults.unsent
         try:
             if connection is None:
                 connection = self._make(self._node)
-            connection.ready(deadline)
-            failed = faults.unanswered
             replies: list[Any] = connection.converse(commands, deadline)
         except BaseException as exc:
             shelf.forget()
             _disconnect([*filter(None, [connection]), *shelf.clear()])  # the others will fail next
             if isinstance(exc, Exception):
+                failed = faults.unanswered if connection is not None and connection.has_sent else faults.unsent
                 raise failed(where(self._node), exc) from exc
             raise
         shelf.give_back(connection)

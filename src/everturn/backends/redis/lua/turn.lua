@@ -4,14 +4,13 @@
 -- ARGV: call, ttl, time, bytes of all bodies; then "checksum body" of each message.
 do
   local call = redis.call
-  local facts = call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl', 'expires_at',
-                     'retried')
+  local facts = call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl', 'retried')
   local head, hidden, messages, kept = string.match(facts[4] or '', '^(%d+) (%d+ %d+) (%d+)(.*)$')
   local version, size = tonumber(facts[2]), tonumber(facts[5])
   local ttl, clock = facts[6], 0
-  local plain = head and head == facts[3] and version and size and version % 64 ~= 63 and not facts[8]
+  local plain = head and head == facts[3] and version and size and version % 64 ~= 63 and not facts[7]
   if plain and ttl ~= '' then
-    local time, ends = call('TIME'), tonumber(facts[7])
+    local time, ends = call('TIME'), tonumber(call('HGET', KEYS[1], 'expires_at'))
     clock, ttl = time[1] * 1000000 + time[2], tonumber(ttl)
     plain = ends and ends > clock and ttl and ttl < 1e10
   end
