@@ -187,6 +187,11 @@ class Query(msgspec.Struct, frozen=True, gc=False):
     limit: int | None = None
     snapshots: bool = False
 
+    @property
+    def is_glance(self) -> bool:
+        """Whether nothing is asked for but the session's facts and its present state: what is seen most often."""
+        return self.limit == 0 and self.at is None and not self.snapshots
+
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
     """What a read found beside the rows it handed over. `first_missing` is the first seq that should be there and

@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
+from everturn.backend import Append, ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
 from everturn.backends import listings
 from everturn.backends.findings import Examination, Finding, say
 from everturn.backends.postgres import checks, examination, moves, reads, requests, schema, statements, verify
 from everturn.backends.postgres.batches import Batches
 from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
-from everturn.backends.postgres.requests import PlainAppend
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
 from everturn.errors import MemoryStoreBackendError
@@ -70,10 +69,12 @@ class PostgresBackend:
         """All that `doctor` tells of the server."""
         return await examination.examine(self._port, self._schema, deadline)
 
-    async def _ask(self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False) -> Rows:
+    async def _ask(
+        self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False, one_text: bool = False
+    ) -> Rows:
         if not self._ready:
             await self.prepare(deadline)
-        return await self._port.run(Call(self._sql[name], parameters, writes), deadline)
+        return await self._port.run(Call(self._sql[name], parameters, writes, one_text), deadline)
 
     def _now(self) -> float | None:
         """None: the server tells the time. A clock of a test never runs backwards."""
@@ -98,14 +99,17 @@ class PostgresBackend:
         (row,) = await self._port.run(self._change_call([request], deadline - time.monotonic()), deadline)
         return requests.outcome(request, row)
 
-    def _change_call(self, changes: Sequence[ChangeRequest], patience: float) -> Call | PlainAppend:
+    def _change_call(self, changes: Sequence[ChangeRequest], patience: float) -> Call:
         if len(changes) == 1 and requests.is_plain(changes[0]):
-            return PlainAppend(self._sql["append"], self._namespace, changes[0], _lock_timeout(patience), self._now())
+            one = (self._namespace, *requests.encode_plain(changes[0]), _lock_timeout(patience), self._now())
+            return Call(self._sql["append"], one, writes=True, one_text=True)
         if len(changes) > 1 and requests.are_plain(changes):
             many = (self._namespace, *requests.encode_many(changes), _lock_timeout(patience), self._now())
             return Call(self._sql["append_many"], many, writes=True)
         wire, bodies = requests.encode(changes)
         parameters = (self._namespace, wire, bodies, _lock_timeout(patience), self._now())
+        if len(changes) == 1 and type(changes[0].effect) is Append:
+            return Call(self._sql["change_one"], parameters, writes=True, one_text=True)
         return Call(self._sql["change"], parameters, writes=True)
 
     async def _reap_quietly(self, deadline: float) -> None:
@@ -128,6 +132,9 @@ class PostgresBackend:
     # --- reads -------------------------------------------------------------------------------------------------------
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
+        if query.is_glance:
+            parameters = (self._namespace, query.session_id, self._now())
+            return reads.glance(await self._ask("glance", parameters, deadline, one_text=True))
         name = "read" if query.kind is None else "read_one_kind"
         rows = await self._ask(name, (self._namespace, *reads.parameters(query), self._now()), deadline)
         return reads.reading(rows, take)

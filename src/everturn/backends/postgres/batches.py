@@ -20,7 +20,6 @@ from typing import cast
 from everturn.backend import ChangeOutcome, ChangeRequest
 from everturn.backends.postgres import faults, requests
 from everturn.backends.postgres.ports import AsyncPort, Call
-from everturn.backends.postgres.requests import PlainAppend
 from everturn.errors import MemoryStoreBackendError
 
 LANES = 4
@@ -28,7 +27,7 @@ SLOW = 0.05  # seconds after which those who wait open another lane: a statement
 LARGEST = 256
 PATIENCE = 0.25  # seconds that a shared statement waits for one session's lock, while others wait for the statement
 
-NewCall = Callable[[Sequence[ChangeRequest], float], Call | PlainAppend]
+NewCall = Callable[[Sequence[ChangeRequest], float], Call]
 """The call for some changes, whose locks may be waited for so many seconds."""
 
 
@@ -153,7 +152,7 @@ class Batches:
         """Send those that are chosen once a connection is in hand, and deliver their outcomes; or say why not."""
         batch: list[_Waiting] = []
 
-        def call() -> Call | PlainAppend | None:
+        def call() -> Call | None:
             batch.extend(choose())
             for waiting in batch:
                 waiting.sent = True

@@ -1,11 +1,17 @@
 -- change: apply changes to sessions, each all or nothing
 SELECT * FROM everturn.change_v1(%s, %s, %s, %s, %s)
 
+-- change_one: the same for one change, answered as a text
+SELECT o::text FROM everturn.change_v1(%s, %s, %s, %s, %s) AS o
+
 -- read: entries of one state, and then what session and state they are of
 SELECT * FROM everturn.read_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- read_one_kind: the same without the columns that entries of one kind need not have
 SELECT seq, created_at, checksum, body FROM everturn.read_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+
+-- glance: the facts of a session, and the state it is in
+SELECT everturn.glance_v1(%s, %s, %s)
 
 -- changes: the latest, newest first
 SELECT * FROM everturn.changes_v1(%s, %s, %s, %s)

@@ -36,6 +36,24 @@ class Texts(tuple[bytes, ...]):
         return head + b"".join([part for text in self for part in (pack(len(text)), text)])
 
 
+def wired(parameters: Sequence[Any]) -> tuple[list[bytes | None], list[int]]:
+    """Parameters as libpq takes them, and the format of each: 1 is binary."""
+    values: list[bytes | None] = []
+    formats: list[int] = []
+    for value in parameters:
+        kind = type(value)
+        formats.append(int(kind is bytes or kind is Texts))
+        if kind is str:
+            values.append(value.encode())
+        elif kind is Texts:
+            values.append(value.wired())
+        elif kind is bytes or value is None:
+            values.append(value)
+        else:
+            values.append(repr(value).encode())  # a number
+    return values, formats
+
+
 class Direct:
     """A connection below psycopg's cursors. Its owner uses one or the other, never both at a time."""
 
@@ -53,16 +71,20 @@ class Direct:
         """Whether it can be used. A connection that was idle and has something to say has been told to go."""
         return self._pgconn.transaction_status == _IDLE and not self._readable.poll(0)
 
-    def ask(self, statement: str, values: Sequence[bytes | None], formats: Sequence[int], deadline: float) -> str:
-        """The text that a statement answers with. Raises psycopg.Error; TimeUp, and then the connection is closed."""
+    def ask(self, statement: str, parameters: Sequence[Any], deadline: float) -> list[tuple[str]]:
+        """The text that a statement answers with, as its only row.
+
+        Raises psycopg.Error; TimeUp, and then the connection is closed.
+        """
+        values, formats = wired(parameters)
         try:
             if self._prepares:
                 result = self._ask_prepared(statement, values, formats, deadline)
                 if result is not None:
-                    return _text(result)
+                    return _rows(result)
                 self._prepares = False
             self._pgconn.send_query_params(_numbered(statement), values, param_formats=formats)
-            return _text(self._result(deadline))
+            return _rows(self._result(deadline))
         except (faults.TimeUp, KeyboardInterrupt):
             self._pgconn.finish()
             raise
@@ -132,9 +154,9 @@ def _state(result: pq.abc.PGresult) -> bytes | None:
     return result.error_field(pq.DiagnosticField.SQLSTATE)
 
 
-def _text(result: pq.abc.PGresult) -> str:
+def _rows(result: pq.abc.PGresult) -> list[tuple[str]]:
     if result.status == _ROWS:
-        return (result.get_value(0, 0) or b"").decode()
+        return [((result.get_value(0, 0) or b"").decode(),)]
     if _state(result) is None:
         raise psycopg.OperationalError(result.get_error_message("utf-8"))  # libpq's own: the connection broke
     raise errors.error_from_result(result)

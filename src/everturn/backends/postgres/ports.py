@@ -18,18 +18,21 @@ from psycopg import pq
 
 from everturn.backends.postgres import faults
 from everturn.backends.postgres.connections import TimedConnection, async_cursor_on, cursor_on, prepare
-from everturn.backends.postgres.requests import PLAIN_FORMATS, PlainAppend
 from everturn.errors import InvalidInput
 
 Rows: TypeAlias = list[Any]  # tuples; a statement and its reader know the columns
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """A statement with its parameters. `writes`: it may change something, so an unanswered one leaves a doubt."""
+    """A statement with its parameters. `writes`: it may change something, so an unanswered one leaves a doubt.
+
+    `one_text`: it answers with one text, and is sent so often that its way is made short.
+    """
 
     statement: str
     parameters: tuple[Any, ...] = ()
     writes: bool = False
+    one_text: bool = False
 
 
 class Port(Protocol):
@@ -37,7 +40,7 @@ class Port(Protocol):
 
     name: str
 
-    async def run(self, call: Call | PlainAppend, deadline: float) -> Rows: ...
+    async def run(self, call: Call, deadline: float) -> Rows: ...
 
     async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
         """Run these as one transaction; the rows are those of the last. For migrations."""
@@ -66,13 +69,13 @@ class BlockingPort:
         self._lender = lender
         self.name = name
 
-    async def run(self, call: Call | PlainAppend, deadline: float) -> Rows:
+    async def run(self, call: Call, deadline: float) -> Rows:
         with faults.translated(self.name) as fault:
             connection = self._lender.take(deadline)
             try:
-                if type(call) is PlainAppend and type(connection) is TimedConnection:
-                    fault.sent = True
-                    return [(connection.direct.ask(call.statement, call.wired, PLAIN_FORMATS, deadline),)]
+                if call.one_text and type(connection) is TimedConnection:
+                    fault.sent = call.writes
+                    return connection.direct.ask(call.statement, call.parameters, deadline)
                 cursor = cursor_on(connection)
                 fault.sent = call.writes
                 cursor.execute(call.statement, call.parameters, prepare=False)
@@ -186,13 +189,13 @@ class AsyncPort:
         self._lender = lender
         self.name = name
 
-    async def run(self, call: Call | PlainAppend, deadline: float) -> Rows:
+    async def run(self, call: Call, deadline: float) -> Rows:
         if call.writes:
             rows: Rows = await until_done(asyncio.create_task(self.send(lambda: call, deadline)))
             return rows
         return await self.send(lambda: call, deadline)
 
-    async def send(self, choose: Callable[[], Call | PlainAppend | None], deadline: float) -> Rows:
+    async def send(self, choose: Callable[[], Call | None], deadline: float) -> Rows:
         """Send the call that is chosen once a connection is in hand, if any. Cancelled, it is just dropped."""
         with faults.translated(self.name) as fault:
             connection = await self._lender.take(deadline)

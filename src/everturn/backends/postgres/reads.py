@@ -32,6 +32,7 @@ class _About(msgspec.Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(_About).decode
+_decode_glance = msgspec.json.Decoder(tuple[_Facts, tuple[int, int, int, tuple[int, ...] | None, int]]).decode
 
 
 def parameters(query: Query) -> tuple[Any, ...]:
@@ -64,6 +65,15 @@ def reading(rows: Rows, take: Take) -> Reading:
         about.first_missing,
         about.cut,
     )
+
+
+def glance(rows: Rows) -> Reading:
+    """What session there is, and its state."""
+    ((told,),) = rows
+    if not told:
+        return Reading(Status.NO_SESSION)
+    facts, (head, cleared, floor, kept, messages) = _decode_glance(told)
+    return Reading(Status.FOUND, SessionInfo(*facts), State(head, cleared, floor, kept or (), messages))
 
 
 def changes(rows: Rows) -> list[Change]:

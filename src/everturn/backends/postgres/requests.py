@@ -6,7 +6,7 @@ The bodies of entries travel beside the JSON, as texts: they are stored byte for
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -84,42 +84,11 @@ def is_plain(request: ChangeRequest) -> bool:
     )
 
 
-PLAIN_FORMATS = (0, 0, 1, 0, 1, 0, 0, 0)  # 1: in binary
-
-
-class PlainAppend(msgspec.Struct, frozen=True, gc=False):
-    """The call of append_v1, as psycopg takes parameters and as libpq does."""
-
-    writes: ClassVar[bool] = True
-
-    statement: str
-    namespace: str
-    request: ChangeRequest
-    patience: int
-    now: float | None
-
-    @property
-    def parameters(self) -> tuple[Any, ...]:
-        request = self.request
-        drafts = request.effect.drafts  # type: ignore[union-attr]  # is_plain said that it is an Append
-        bodies, checksums = Texts([draft.body for draft in drafts]), array(draft.checksum for draft in drafts)
-        ids = (self.namespace, request.session_id, request.call, request.ttl)
-        return *ids, bodies, checksums, self.patience, self.now
-
-    @property
-    def wired(self) -> list[bytes | None]:
-        """In the formats of PLAIN_FORMATS."""
-        namespace, session_id, call, ttl, bodies, checksums, patience, now = self.parameters
-        return [
-            namespace.encode(),
-            session_id.encode(),
-            call,
-            None if ttl is None else repr(ttl).encode(),
-            bodies.wired(),
-            checksums.encode(),
-            b"%d" % patience,
-            None if now is None else repr(now).encode(),
-        ]
+def encode_plain(request: ChangeRequest) -> tuple[Any, ...]:
+    """The parameters of append_v1, behind the namespace and before the patience."""
+    drafts = request.effect.drafts  # type: ignore[union-attr]  # is_plain said that it is an Append
+    bodies, checksums = Texts([draft.body for draft in drafts]), array([draft.checksum for draft in drafts])
+    return request.session_id, request.call, request.ttl, bodies, checksums
 
 
 def are_plain(requests: Sequence[ChangeRequest]) -> bool:
@@ -149,8 +118,9 @@ def array(numbers: Iterable[float]) -> str:
 
 
 def plain_outcome(row: Any) -> ChangeOutcome:
-    """What append_v1 says: outcome_v1 as text. No value in it needs quotes."""
+    """What an append is answered with: outcome_v1 as text. No value in it needs quotes but the life that is none."""
     status, life, version, first_seq, count, detail, *_ = row[0][1:-1].split(",")
+    life = "" if life == '""' else life
     return ChangeOutcome(_STATUS[status], life, int(version), int(first_seq), int(count), None, int(detail))
 
 

@@ -85,7 +85,7 @@ class Operations(ABC):
             pass  # the change itself is kept; the next writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
-        how = self._glance if query.limit == 0 and query.at is None and not query.snapshots else self._read
+        how = self._glance if query.is_glance else self._read
         return await how(lambda db: reads.read(db, query, take, self._now()), deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:

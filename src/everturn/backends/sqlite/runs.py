@@ -48,29 +48,19 @@ def look_from(seq: int, path: Sequence[Range] = ()) -> int:
 
 def packed(first: int, drafts: Sequence[Draft]) -> list[Run]:
     """The rows of a turn whose first entry has this seq."""
+    runs: list[Run] = []
+    row: list[Draft] = []
     room = ROOM
     for draft in drafts:
-        room -= len(draft.body) if draft.kind == MESSAGE else ROOM
-    if room >= 0 and 0 < len(drafts) <= MOST:
-        return [_run(first, drafts)]  # nearly always
-    runs: list[Run] = []
-    start = 0
-    while start < len(drafts):
-        end = start + _together(drafts[start : start + MOST])
-        runs.append(_run(first + start, drafts[start:end]))
-        start = end
+        size = len(draft.body) if draft.kind == MESSAGE else ROOM + 1  # what is no message has a row of its own
+        if row and (size > room or len(row) == MOST):
+            runs.append(_run(first, row))
+            first, row, room = first + len(row), [], ROOM
+        row.append(draft)
+        room -= size
+    if row:
+        runs.append(_run(first, row))
     return runs
-
-
-def _together(drafts: Sequence[Draft]) -> int:
-    """How many of these entries, from the first on, share a row."""
-    count, room = 0, ROOM
-    for draft in drafts:
-        room -= len(draft.body)
-        if draft.kind != MESSAGE or room < 0:
-            break
-        count += 1
-    return count or 1
 
 
 def _run(first: int, drafts: Sequence[Draft]) -> Run:

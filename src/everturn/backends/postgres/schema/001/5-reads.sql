@@ -13,6 +13,19 @@ BEGIN
 END
 $$;
 
+-- The facts of a session and the state it is in, as JSON; NULL if there is none. What read_v1 says of no entries, in half
+-- the time.
+CREATE FUNCTION everturn.glance_v1(p_namespace text, p_session_id text, p_now double precision) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT json_build_array(
+                       everturn.facts_v1(s), json_build_array(s.head, s.cleared, s.floor, s.kept, s.messages))::text
+              FROM everturn.sessions s
+             WHERE s.namespace = p_namespace AND s.session_id = p_session_id AND NOT s.ended
+               AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now)));
+END
+$$;
+
 CREATE FUNCTION everturn.snapshots_v1(p_session bigint) RETURNS json
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
