@@ -12,6 +12,7 @@ import os
 import threading
 
 PATIENCE = 1.0  # seconds; nothing depends on the order, so that who has waited so long goes ahead
+MOST = 1024  # sessions whose locks are kept
 
 
 class Queue:
@@ -19,60 +20,42 @@ class Queue:
 
     def __init__(self, *, blocking: bool) -> None:
         """`blocking`: it is for threads, and its coroutines never suspend."""
-        self.new_lock = threading.Lock if blocking else asyncio.Lock
-        self.guard = threading.Lock()
-        self.places: dict[str, _Place] = {}
-        self.process = os.getpid()
+        self._new_lock = threading.Lock if blocking else asyncio.Lock
+        self.locks: dict[str, threading.Lock | asyncio.Lock] = {}
+        self._process = os.getpid()
 
     def in_front(self, session_id: str) -> _InFront:
         """To wait, in an `async with`, until nobody else of this queue is busy with the session; but not for ever."""
-        return _InFront(self, session_id)
+        lock = self.locks.get(session_id)
+        if lock is None or self._process != os.getpid():
+            lock = self._add(session_id)
+        return _InFront(lock)
 
-
-class _Place:
-    __slots__ = ("lock", "wanted")
-
-    def __init__(self, lock: threading.Lock | asyncio.Lock) -> None:
-        self.lock = lock
-        self.wanted = 0
+    def _add(self, session_id: str) -> threading.Lock | asyncio.Lock:
+        if len(self.locks) >= MOST or self._process != os.getpid():
+            # Nearly all are done; or who stood there is on the other side of a fork. Who still stands there is met in
+            # the store, as any stranger would be.
+            self.locks, self._process = {}, os.getpid()
+        return self.locks.setdefault(session_id, self._new_lock())
 
 
 class _InFront:
     """See Queue.in_front. A class: as a generator it would take twice as long, at every step of a graph."""
 
-    __slots__ = ("_is_held", "_place", "_queue", "_session_id")
+    __slots__ = ("_is_held", "_lock")
 
-    def __init__(self, queue: Queue, session_id: str) -> None:
-        self._queue = queue
-        self._session_id = session_id
+    def __init__(self, lock: threading.Lock | asyncio.Lock) -> None:
+        self._lock = lock
 
     async def __aenter__(self) -> None:
-        queue = self._queue
-        with queue.guard:
-            if queue.process != os.getpid():  # who stood there is on the other side of a fork
-                queue.places, queue.process = {}, os.getpid()
-            place = queue.places.get(self._session_id)
-            if place is None:
-                place = queue.places[self._session_id] = _Place(queue.new_lock())
-            place.wanted += 1
-        self._place, self._is_held = place, False
-        try:
-            if isinstance(place.lock, asyncio.Lock):
-                self._is_held = await _taken(place.lock)
-            else:
-                self._is_held = place.lock.acquire(timeout=PATIENCE)
-        except BaseException:
-            await self.__aexit__()
-            raise
+        if isinstance(self._lock, asyncio.Lock):
+            self._is_held = await _taken(self._lock)
+        else:
+            self._is_held = self._lock.acquire(timeout=PATIENCE)
 
     async def __aexit__(self, *_: object) -> None:
-        place, queue = self._place, self._queue
         if self._is_held:
-            place.lock.release()
-        with queue.guard:
-            place.wanted -= 1
-            if not place.wanted and queue.places.get(self._session_id) is place:
-                del queue.places[self._session_id]
+            self._lock.release()
 
 
 async def _taken(lock: asyncio.Lock) -> bool:

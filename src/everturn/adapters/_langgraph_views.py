@@ -58,7 +58,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 class Shelf:
-    """The views that were used last. Safe to share between threads."""
+    """The views that were learnt last. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -67,11 +67,7 @@ class Shelf:
         self._inputs: OrderedDict[tuple[str, str], JSON] = OrderedDict()
 
     def get(self, session_id: str) -> View | None:
-        with self._lock:
-            view = self._views.get(session_id)
-            if view is not None:
-                self._views.move_to_end(session_id)
-            return view
+        return self._views.get(session_id)  # one step of the interpreter: it needs no lock
 
     def put(self, view: View) -> None:
         """Remember a view, unless a later one is known."""
@@ -94,6 +90,8 @@ class Shelf:
     def expect(self, session_id: str, checkpoint: str, given: JSON) -> None:
         """Remember the input that a checkpoint is about to be put with (None: with none): its first task passes it
         on."""
+        if given is None and (session_id, checkpoint) not in self._inputs:
+            return
         with self._lock:
             self._inputs.pop((session_id, checkpoint), None)
             if given is not None:

@@ -248,7 +248,7 @@ def test_threads_go_one_after_the_other() -> None:
 
     in_threads(lambda: [driven(once()) for _ in range(50)] and None)
     assert (most, inside) == (1, 0)
-    assert queue.places == {}
+    assert not any(lock.locked() for lock in queue.locks.values())
 
 
 def test_tasks_go_one_after_the_other_and_other_sessions_go_on() -> None:
@@ -266,7 +266,7 @@ def test_tasks_go_one_after_the_other_and_other_sessions_go_on() -> None:
     asyncio.run(main())
     assert order[:2] == ["1 in", "3 in"]
     assert order.index("1 out") < order.index("2 in")
-    assert queue.places == {}
+    assert not any(lock.locked() for lock in queue.locks.values())
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -278,12 +278,12 @@ def test_who_has_waited_long_enough_goes_ahead(monkeypatch: pytest.MonkeyPatch, 
         async with queue.in_front("a"):
             for _ in range(2):
                 async with queue.in_front("a"):
-                    assert len(queue.places) == 1
+                    assert len(queue.locks) == 1
         async with queue.in_front("a"):
             pass
 
     asyncio.run(main())
-    assert queue.places == {}
+    assert not any(lock.locked() for lock in queue.locks.values())
 
 
 def test_a_task_that_is_cancelled_while_it_waits_leaves_the_queue() -> None:
@@ -302,7 +302,19 @@ def test_a_task_that_is_cancelled_while_it_waits_leaves_the_queue() -> None:
                 await waiting
 
     asyncio.run(main())
-    assert queue.places == {}
+    assert not any(lock.locked() for lock in queue.locks.values())
+
+
+def test_the_locks_of_many_sessions_are_not_kept_for_ever() -> None:
+    queue = Queue(blocking=True)
+
+    async def once(session: str) -> None:
+        async with queue.in_front(session):
+            pass
+
+    for number in range(3 * _langgraph_queue.MOST):
+        driven(once(f"session-{number}"))
+    assert 0 < len(queue.locks) <= _langgraph_queue.MOST
 
 
 def test_an_error_in_front_lets_the_next_one_in() -> None:
@@ -315,7 +327,7 @@ def test_an_error_in_front_lets_the_next_one_in() -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             fails().send(None)
-    assert queue.places == {}
+    assert not any(lock.locked() for lock in queue.locks.values())
 
 
 def test_in_a_forked_process_nobody_stands_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
