@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from enum import StrEnum
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 
 import everturn
-from everturn import InvalidInput, SessionNotFound, Summary
+from everturn import InvalidInput, Record, SessionNotFound, Summary
 from tests.contract.places import Place
 from tests.contract.speech import made_up, say, words
 
@@ -147,6 +148,18 @@ def test_namespaces_share_nothing(spaces: dict[str, Any]) -> None:
         assert words(store, "a") == [f"in {name}"]
         assert [info.session_id for info in store.sessions().sessions] == ["a"]
         assert [match.entry.content for match in store.find("in", session_id="a")] == [f"in {name}"]
+
+
+def test_a_member_of_an_enumeration_names_the_namespace_of_its_text(lasting: Place) -> None:
+    class Tenant(StrEnum):
+        ACME = "acme"
+
+    one, two = lasting.open(namespace=Tenant.ACME), lasting.open(namespace="acme")
+    say(one, "a", "1")
+    two.append("a", [Record("note", 1)], expected_version=1)
+    for store in (one, two):
+        assert store.info("a").version == 2
+        assert words(store, "a") == ["1"]
 
 
 @pytest.mark.where(orders_by_change=True, finds_everywhere=True)

@@ -374,6 +374,40 @@ def test_a_change_that_comes_during_a_look_waits_for_it(store: MemoryStore) -> N
     assert store.info(SESSION).version == 3
 
 
+def test_nobody_leads_until_a_look_has_passed_the_lead_on(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would settle what is running, and promote what is done, which is then run again."""
+    commits: Any = store._engine.backend._commits  # type: ignore[attr-defined]  # SQLite's
+    settle, changes, ran = commits._settle, list[Attempt](), list[str]()
+
+    def and_meanwhile() -> None:
+        if not changes:  # the look's
+            changes.append(Attempt(lambda: commits.run(lambda _: ran.append("change"), 60 + time.monotonic())))
+            eventually(lambda: len(queue(store)) == 1, "a change that waits")
+            time.sleep(0.2)  # long enough for it to see that nobody leads, and to lead
+            assert not ran
+        settle()
+
+    monkeypatch.setattr(commits, "_settle", and_meanwhile)
+    assert commits.look(lambda _: "seen", 60 + time.monotonic()) == "seen"
+    assert changes[0].outcome() is None
+    assert commits.run(lambda _: ran.append("another"), 60 + time.monotonic()) is None
+    assert ran == ["change", "another"]
+
+
+def test_a_look_by_whoever_leads_does_not_wait_for_itself(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal handler may."""
+    commits: Any = store._engine.backend._commits  # type: ignore[attr-defined]  # SQLite's
+    settle, seen = commits._settle, list[Any]()
+
+    def and_look() -> None:
+        settle()
+        seen.append(commits.look(lambda _: "seen", 60 + time.monotonic()))
+
+    monkeypatch.setattr(commits, "_settle", and_look)
+    assert Attempt(lambda: store.add_messages("another session", turn("me", 1))).outcome().version == 2
+    assert seen == [None]
+
+
 def test_a_look_does_not_see_what_an_interrupt_left_behind(store: MemoryStore) -> None:
     writer = store._engine.backend._database._writer  # type: ignore[attr-defined]  # SQLite's
     writer.execute("BEGIN IMMEDIATE; UPDATE sessions SET version = 7")

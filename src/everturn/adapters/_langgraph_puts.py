@@ -91,7 +91,7 @@ class Composer:
         """Raises InvalidInput, naming the channel, if a value would not come back as it is."""
         checkpoint = self._put.checkpoint
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
-        channels = {MESSAGES: None} if MESSAGES in values else {}  # messages are written first
+        channels = {MESSAGES: None} if MESSAGES in values or MESSAGES in versions else {}  # first: others quote them
         for channel in {**channels, **versions, **values}:
             try:
                 self._channel(channel, values, versions)
@@ -144,7 +144,7 @@ class Composer:
             self._whole(channel, self._encoded(value), old)
 
     def _encoded(self, value: Any) -> JSON:
-        if self._quoting is None:  # messages came first
+        if self._quoting is None:  # messages, which came first, are known by now
             self._quoting = Quoting(self._values, conversation(self._refs, self._said, self._known.left))
         return self._quoting.encode(value)
 

@@ -29,7 +29,7 @@ class Queue:
         lock = self.locks.get(session_id)
         if lock is None or self._process != os.getpid():
             lock = self._add(session_id)
-        return _InFront(lock)
+        return _InFront(self, session_id, lock)
 
     def _add(self, session_id: str) -> threading.Lock | asyncio.Lock:
         if len(self.locks) >= MOST or self._process != os.getpid():
@@ -42,9 +42,11 @@ class Queue:
 class _InFront:
     """See Queue.in_front. A class: as a generator it would take twice as long, at every step of a graph."""
 
-    __slots__ = ("_is_held", "_lock")
+    __slots__ = ("_is_held", "_lock", "_queue", "_session_id")
 
-    def __init__(self, lock: threading.Lock | asyncio.Lock) -> None:
+    def __init__(self, queue: Queue, session_id: str, lock: threading.Lock | asyncio.Lock) -> None:
+        self._queue = queue
+        self._session_id = session_id
         self._lock = lock
 
     async def __aenter__(self) -> None:
@@ -52,6 +54,9 @@ class _InFront:
             self._is_held = await _taken(self._lock)
         else:
             self._is_held = self._lock.acquire(timeout=PATIENCE)
+        if not self._is_held and self._queue.locks.get(self._session_id) is self._lock:
+            # Whoever has it may never let it go: an interrupt can come before it knows that it has it.
+            self._queue.locks.pop(self._session_id, None)
 
     async def __aexit__(self, *_: object) -> None:
         if self._is_held:

@@ -171,13 +171,17 @@ class Reads:
         by = self._values
         if writes or contents.nodes or contents.lists:  # what may quote
             by = Quoting(self._values, conversation_of(point, contents))
+        has_heard = False
         while True:
             try:
                 values = self._decoded(thread, point, contents, point.refs, by)
                 return Found(point, head.id, values, self._restored(thread, writes, by) if writes else writes)
             except NotSaid:  # something quotes what is no longer said
-                nodes = [*_nodes(contents), *(write.value for write in writes)]
+                if has_heard:
+                    raise
+            nodes = [*_nodes(contents), *(write.value for write in writes)]
             by = await self._quoting(session_id, conversation_of(point, contents), nodes, log)
+            has_heard = True
 
     async def _quoting(
         self, session_id: str, conversation: Conversation, nodes: Iterable[JSON], log: Log | None

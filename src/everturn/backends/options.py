@@ -13,7 +13,7 @@ def namespace(value: object) -> str:
     if isinstance(value, str) and "\0" not in value:
         with suppress(UnicodeEncodeError):
             if len(value.encode()) <= 512:
-                return value
+                return str.__str__(value)  # an enumeration's member is its text
     raise InvalidInput(f"is a string of up to 512 bytes without NUL, not {value!a}", path="namespace")
 
 

@@ -278,7 +278,7 @@ def test_who_has_waited_long_enough_goes_ahead(monkeypatch: pytest.MonkeyPatch, 
         async with queue.in_front("a"):
             for _ in range(2):
                 async with queue.in_front("a"):
-                    assert len(queue.locks) == 1
+                    assert len(queue.locks) <= 1
         async with queue.in_front("a"):
             pass
 
@@ -303,6 +303,25 @@ def test_a_task_that_is_cancelled_while_it_waits_leaves_the_queue() -> None:
 
     asyncio.run(main())
     assert not any(lock.locked() for lock in queue.locks.values())
+
+
+def test_a_lock_that_nobody_lets_go_of_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt may come when it is taken, and before whoever took it knows."""
+    monkeypatch.setattr(_langgraph_queue, "PATIENCE", 0.02)
+    queue = Queue(blocking=True)
+
+    async def once() -> None:
+        async with queue.in_front("a"):
+            pass
+
+    driven(once())
+    lost = queue.locks["a"]
+    assert isinstance(lost, type(threading.Lock()))
+    lost.acquire()
+    driven(once())
+    assert queue.locks.get("a") is not lost
+    driven(once())
+    assert not queue.locks["a"].locked()
 
 
 def test_the_locks_of_many_sessions_are_not_kept_for_ever() -> None:

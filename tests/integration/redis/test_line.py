@@ -141,9 +141,10 @@ def test_a_server_that_hangs_up_is_an_error(ends: tuple[Line, socket.socket]) ->
 
 def test_a_deadline_that_is_none_is_a_day(ends: tuple[Line, socket.socket]) -> None:
     line, server = ends
-    server.sendall(b"+PONG\r\n")
-    assert talk(line, ("PING",), seconds=LONGEST * 1000) == [b"PONG"]
-    assert line.has_sent
+    for _ in range(3):
+        server.sendall(b"+PONG\r\n")
+        assert talk(line, ("PING",), seconds=LONGEST * 1000) == [b"PONG"]
+        assert line.has_sent
 
 
 def test_no_time_is_an_error_before_anything_is_sent(ends: tuple[Line, socket.socket]) -> None:

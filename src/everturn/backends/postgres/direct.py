@@ -49,8 +49,10 @@ def wired(parameters: Sequence[Any]) -> tuple[list[bytes | None], list[int]]:
             values.append(value.wired())
         elif kind is bytes or value is None:
             values.append(value)
+        elif kind is int or kind is float:
+            values.append(repr(value).encode())
         else:
-            values.append(repr(value).encode())  # a number
+            raise TypeError(f"{kind.__name__} is not sent this way")
     return values, formats
 
 

@@ -68,9 +68,13 @@ class Limited:
                 seconds = _send_all(sock, memoryview(request)[sent:], deadline)
         replies: list[Any] = []
         while True:
-            if wait is not None and not wait.poll(seconds * 1000):
+            if wait is not None and not wait.poll(min(seconds, LONGEST) * 1000):
                 raise TimeoutError("timed out")
-            length = sock.recv_into(chunk)
+            try:
+                length = sock.recv_into(chunk)
+            except BlockingIOError:  # the kernel may have been wrong about it
+                seconds = self._ready(deadline)
+                continue
             if not length:
                 raise ConnectionError("the server closed the connection")
             reader.feed(chunk, 0, length)

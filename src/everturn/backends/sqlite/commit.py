@@ -124,11 +124,11 @@ class GroupCommit:
         This connection has what it wrote last at hand. Any other has to read the file again after each change.
         """
         with self._mutex:
-            if self._led:
+            if self._led or self._leading.locked():  # whoever has led still holds on for a moment
                 return None
             self._led = True  # changes that come meanwhile wait
-        try:
-            with self._leading:
+        with self._leading:
+            try:
                 db = self._database.borrow_writer(deadline)
                 try:
                     if db.in_transaction:
@@ -136,12 +136,12 @@ class GroupCommit:
                     return work(db)
                 finally:
                     self._database.return_writer()
-        except (apsw.Error, OSError) as exc:
-            raise translation(exc, self._database.name) from exc
-        finally:
-            self._settle()
-            if self._led:
-                self._pass_on()
+            except (apsw.Error, OSError) as exc:
+                raise translation(exc, self._database.name) from exc
+            finally:  # as whoever leads does, and like that before anybody else can lead
+                self._settle()
+                if self._led:
+                    self._pass_on()
 
     # --- for whoever leads -------------------------------------------------------------------------------------------
 
