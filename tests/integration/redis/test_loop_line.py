@@ -84,6 +84,38 @@ def test_a_connection_that_was_lost_while_idle_is_not_lent_again(server: ValkeyS
     in_loop(server.url, work)
 
 
+def test_a_connection_that_ends_while_it_is_made_is_not_lent(server: ValkeyServer, client: Any) -> None:
+    """The server may end it when redis-py has said hello and we do not listen yet: then nobody tells us of it later."""
+    made: list[Any] = []
+
+    async def work(pool: LoopPool) -> None:
+        node, make = node_and_maker(server.url)
+
+        def ends_early(node: Node) -> Any:
+            connection = make(node)
+            connect = connection.connect
+
+            async def connect_and_end() -> None:
+                await connect()
+                client.client_kill_filter(_type="normal", skipme=True)
+                await until(connection._reader.at_eof)
+
+            if not made:
+                connection.connect = connect_and_end
+            made.append(connection)
+            return connection
+
+        lines = LoopLines(lambda _: LoopPool(node, ends_early, 1))
+        with pytest.raises(MemoryStoreBackendError) as caught:
+            await lines.exchange(node, [("PING",)], soon())
+        assert (caught.value.outcome, caught.value.transient) == ("not_written", True)
+        assert await lines.exchange(node, [("PING",)], soon()) == [b"PONG"]
+        assert len(made) == 2
+        await lines.close()
+
+    in_loop(server.url, work)
+
+
 def test_who_waits_hears_that_the_connection_is_lost(server: ValkeyServer, client: Any) -> None:
     async def work(pool: LoopPool) -> None:
         line = await pool.take(soon())

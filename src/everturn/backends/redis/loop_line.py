@@ -33,7 +33,12 @@ def over(connection: Any) -> LoopLine:
     """A line over a connection of our own that has just been made."""
     # redis-py has no door to its transport. Should it hide it elsewhere one day, it talks for us again.
     transport = getattr(getattr(connection, "_writer", None), "transport", None)
-    return OwnLine(connection, transport) if wire.reply_reader and transport else LentLine(connection)
+    if not wire.reply_reader or not transport:
+        return LentLine(connection)
+    # What redis-py's streams have heard is not told again: the end of a connection may have come before we listen.
+    streams = getattr(connection, "_reader", None)
+    is_lost = transport.is_closing() or (streams is not None and (streams.at_eof() or streams.exception() is not None))
+    return OwnLine(connection, transport, is_lost=is_lost)
 
 
 class LentLine:
@@ -62,9 +67,9 @@ class LentLine:
 class OwnLine(asyncio.Protocol):
     """By what the transport hands over, and hiredis."""
 
-    def __init__(self, connection: Any, transport: asyncio.WriteTransport) -> None:
+    def __init__(self, connection: Any, transport: asyncio.WriteTransport, *, is_lost: bool) -> None:
         self.connection = connection
-        self.is_lost = False
+        self.is_lost = is_lost
         self._transport = transport
         self._streams = self._transport.get_protocol()
         self._transport.set_protocol(self)

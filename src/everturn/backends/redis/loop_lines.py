@@ -69,7 +69,10 @@ class LoopPool:
             connection = self._make(self._node)
             async with asyncio.timeout_at(deadline):
                 await connection.connect()
-            return over(connection)
+            line = over(connection)
+            if line.is_lost:
+                raise ConnectionError("the server closed the connection")
+            return line
         except BaseException as exc:
             await self._end(connection)
             if isinstance(exc, Exception):
