@@ -6,18 +6,29 @@ How an item is stored is said in `_openai_items.py`; here it is the SDK's interf
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Receipt, Snapshot, VersionConflict
+from everturn import (
+    AsyncMemoryStore,
+    ChatMessage,
+    InvalidInput,
+    MemoryStore,
+    Receipt,
+    Record,
+    Snapshot,
+    Unsupported,
+    VersionConflict,
+)
 from everturn.adapters._faces import Awaited, require
 from everturn.adapters._openai_items import Item, all_items, identity, to_items, to_message
-from everturn.model import MESSAGE, SessionState
+from everturn.model import MESSAGE, Entry, SessionState
 
 require("openai-agents", (0, 10), "openai-agents")
 
 from agents.memory import SessionABC, SessionSettings  # noqa: E402 - behind the check, whose message says what to do
 
 NEAR = 32  # entries looked at first for the latest few
+NAMING = ("lg.", "pydantic_ai.")  # how the kinds of records begin that name messages before them, and their own places
 
 
 class EverturnSession(SessionABC):
@@ -75,32 +86,51 @@ class EverturnSession(SessionABC):
         return bool(await self._call("get_history", self.session_id, after=first - 1, before=last + 1))
 
     async def pop_item(self) -> Any | None:
-        """Remove the last item and return it; None if there is none. Exactly one, whoever else is at it."""
+        """Remove the last item and return it; None if there is none. Exactly one, whoever else is at it.
+
+        Everything else stays: the rest of a message that holds several items, and tool calls, summaries and records.
+        Raises Unsupported if the item is in a conversation that another framework keeps records of behind it.
+        """
         while True:
-            state = await self._latest(2)
-            if not state.messages:
+            state = await self._latest(2, kind=None)
+            place = next((at for at in range(len(state.entries) - 1, -1, -1) if _is_message(state.entries[at])), None)
+            if place is None:
                 return None
-            last = state.messages[-1]
-            items = to_items(last)
-            rest = [to_message(item) for item in items[:-1]]  # of another framework's message with several calls
-            earlier = state.messages[-2].seq if len(state.messages) > 1 else 0
+            *rest, popped = to_items(cast("ChatMessage", state.entries[place]))
+            behind = state.entries[place + 1 :]
+            self._refuse_named(behind)
+            # The store has no step that takes an entry from between others: those behind it are written once more.
+            earlier = state.entries[place - 1].seq if place else 0
+            entries = [*map(to_message, rest), *behind]
             try:
-                await self._call("replace", self.session_id, rest, after=earlier, expected_version=state)
+                await self._call("replace", self.session_id, entries, after=earlier, expected_version=state)
             except VersionConflict:
                 continue  # someone was quicker: look again
-            return items[-1]
+            return popped
+
+    def _refuse_named(self, behind: Sequence[Entry]) -> None:
+        """Raises Unsupported if a record is among these that could not be read any more without the item before it."""
+        kind = next((one.kind for one in behind if isinstance(one, Record) and one.kind.startswith(NAMING)), None)
+        if kind is not None:
+            raise Unsupported(
+                f"the last item of session {self.session_id!r} has a record of another framework behind it ({kind}), "
+                "which names what stands before it: take it back there, or with rollback_to_snapshot or undo"
+            )
 
     async def clear_session(self) -> None:
         """Empty the history. Undoable; `store.erase` is what removes it."""
         await self._call("clear", self.session_id)
 
-    async def _latest(self, number: int) -> SessionState:
-        """The state, with at least the `number` latest messages that there are; seen at one moment."""
+    async def _latest(self, number: int, *, kind: str | None = MESSAGE) -> SessionState:
+        """The state, with at least the `number` latest messages that there are; seen at one moment.
+
+        Without a `kind`, with all else that stands there.
+        """
         width = max(NEAR, 2 * number)
         state: SessionState = await self._call("state", self.session_id, kind=MESSAGE, after=2**53)
         while True:
             after = max(state.last_seq - width, 0)
-            state = await self._call("state", self.session_id, kind=MESSAGE, after=after)
+            state = await self._call("state", self.session_id, kind=kind, after=after)
             if len(state.messages) >= number or after == 0:
                 return state
             width *= 4
@@ -125,6 +155,10 @@ class EverturnSession(SessionABC):
         """Take back the latest rollback, pop or clear."""
         receipt: Receipt = await self._call("undo", self.session_id)
         return receipt
+
+
+def _is_message(entry: Entry) -> bool:
+    return isinstance(entry, ChatMessage)
 
 
 def _checked(item: Any, index: int) -> Item:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everturn
-from everturn import ChatMessage, InvalidInput
+from everturn import ChatMessage, InvalidInput, Record, Summary, ToolCall, Unsupported
 from everturn.adapters import _openai_items as items
 from everturn.adapters.openai_agents import EverturnSession
 from tests.adapters.checking import shows
@@ -115,6 +115,108 @@ def test_pop_takes_exactly_the_last_and_can_be_undone(tmp_path: Path) -> None:
         assert await session.get_items() == []
         await session.undo()
         assert await session.get_items() == CONVERSATION[:1]
+
+    on_both_faces(tmp_path, story)
+
+
+async def done(answer: Any) -> Any:
+    """What a method of either face gives."""
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+SUMMARY, TOOL_CALL = Summary("they said 1", (0.5, 0.25), covers=(1, 1)), ToolCall("track", {"order": 1}, result="Bern")
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def test_pop_takes_nothing_but_the_item(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await session.add_items([user("1")])
+        await done(store.append("s", [SUMMARY, TOOL_CALL, Record("mine", "between")]))
+        await session.add_items([user("2")])
+        await done(store.append("s", [Record("mine", "behind"), TOOL_CALL, SUMMARY]))
+        assert await session.pop_item() == user("2")
+        left = (await done(store.state("s"))).entries
+        behind = [Record("mine", "behind"), TOOL_CALL, SUMMARY]
+        assert list(left) == [ChatMessage("user", "1"), SUMMARY, TOOL_CALL, Record("mine", "between"), *behind]
+        assert [entry.seq for entry in left[:4]] == [1, 2, 3, 4]  # what stands before it has not moved
+        assert await session.pop_item() == user("1")
+        left = (await done(store.state("s"))).entries
+        assert list(left) == [SUMMARY, TOOL_CALL, Record("mine", "between"), *behind]
+        assert await session.pop_item() is None
+        await session.undo()
+        await session.undo()
+        assert await session.get_items() == [user("1"), user("2")]
+        assert len((await done(store.state("s"))).entries) == 8
+        assert [hit.summary.text for hit in await done(store.search_summaries("s", [0.5, 0.25]))] == ["they said 1"] * 2
+
+    on_both_faces(tmp_path, story)
+
+
+def test_pop_finds_the_last_item_however_many_others_stand_behind_it(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await done(store.append("s", [Record("first", number) for number in range(70)]))
+        await session.add_items([user("1")])
+        await done(store.append("s", [Record("behind", number) for number in range(70)]))
+        assert await session.pop_item() == user("1")
+        assert await session.pop_item() is None
+        bodies = [record.body for record in (await done(store.state("s"))).records]
+        assert bodies == [*range(70), *range(70)]
+
+    on_both_faces(tmp_path, story)
+
+
+def test_pop_takes_a_part_of_a_message_and_keeps_what_stands_behind_it(tmp_path: Path) -> None:
+    calls = [{"id": f"c{n}", "function": {"name": "track", "arguments": "{}"}} for n in range(3)]
+
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await done(store.append("s", [ChatMessage("assistant", "Wait.", tool_calls=calls), Record("mine", 1)]))
+        said = await session.get_items()
+        for number in range(4, 0, -1):
+            assert await session.get_items() == said[:number]
+            assert await session.pop_item() == said[number - 1]
+            assert [record.body for record in (await done(store.state("s"))).records] == [1]
+        assert await session.get_items() == []
+
+    on_both_faces(tmp_path, story)
+
+
+def test_pop_after_a_trim_leaves_what_it_kept(tmp_path: Path) -> None:
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await session.add_items([{"role": "system", "content": "sys"}])
+        for number in range(4):
+            await session.add_items([user(str(number))])
+            await done(store.add_summary("s", Summary(f"until {number}", (0.5,), covers=(1, 2))))
+        await done(store.trim("s", max_messages=2))
+        for left in (["sys"], []):
+            await session.pop_item()
+            assert [item["content"] for item in await session.get_items()] == left
+            summaries = await done(store.get_summaries("s"))
+            assert [summary.text for summary in summaries] == [f"until {number}" for number in range(4)]
+
+    on_both_faces(tmp_path, story)
+
+
+@pytest.mark.parametrize("kind", ["lg.put", "pydantic_ai.record"])
+def test_pop_refuses_what_another_frameworks_records_name(tmp_path: Path, kind: str) -> None:
+    """They would name an item that is gone, and that framework could not read its own conversation any more."""
+
+    async def story(store: Any) -> None:
+        session = EverturnSession("s", store)
+        await done(store.append("s", [ChatMessage("user", "theirs"), Record(kind, {})]))
+        before = await done(store.state("s"))
+        with pytest.raises(Unsupported, match=rf"session 's'.*{kind}.*rollback"):
+            await session.pop_item()
+        assert await done(store.state("s")) == before
+        await session.add_items([user("mine")])
+        assert await session.pop_item() == user("mine")  # as the SDK does when a model fails
+        assert list((await done(store.state("s"))).entries) == list(before.entries)
 
     on_both_faces(tmp_path, story)
 
