@@ -20,7 +20,9 @@ class Shelf(Generic[T]):
         self._size = size
         self._exhausted = exhausted
         self._closed = closed
-        self._changed = threading.Condition(threading.Lock())
+        # Taken by `with` itself: a Condition's own way in is Python's, where an interrupt may leave it held by nobody.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._idle: list[T] = []
         self._out_or_idle = 0
         self._waiting = 0
@@ -33,7 +35,7 @@ class Shelf(Generic[T]):
                 return self._idle.pop()  # one step of the interpreter: no lock for what is most often so
             except IndexError:
                 pass
-        with self._changed:
+        with self._lock:
             self._waiting += 1  # before looking: whoever gives back after that look says so
             try:
                 return self._next(deadline)
@@ -58,19 +60,19 @@ class Shelf(Generic[T]):
         """Put back what was taken or made. If the shelf is closed, `clear` it next."""
         self._idle.append(thing)
         if self._waiting:
-            with self._changed:
+            with self._lock:
                 self._changed.notify()
 
     def forget(self) -> None:
         """What was taken, or was to be made, is no more: another may take its place."""
-        with self._changed:
+        with self._lock:
             self._out_or_idle -= 1
             self._changed.notify()
 
     def clear(self) -> list[T]:
         """Take away all that are idle, and forget them."""
         cleared: list[T] = []
-        with self._changed:
+        with self._lock:
             while self._idle:
                 try:
                     cleared.append(self._idle.pop())

@@ -150,3 +150,10 @@ def test_a_batch_looks_at_its_own_sessions_only(url: str, schema: str, beside: p
     before = looks()
     asyncio.run(say_to(20))
     assert 20 <= looks() - before < 1000
+
+
+def test_a_time_out_longer_than_the_server_can_count_is_no_hindrance(url: str) -> None:
+    with everturn.open(url, timeout=1e9) as store:
+        assert store.save_context("a", "Hello", "Hi!", key="k").version == 1
+        assert store.save_context("a", "Hello", "Hi!").version == 2
+        assert store.erase("a").entries == 4

@@ -15,6 +15,7 @@ from everturn.backends import listings
 from everturn.backends.findings import Examination, Finding, say
 from everturn.backends.postgres import checks, examination, moves, reads, requests, schema, statements, verify
 from everturn.backends.postgres.batches import Batches
+from everturn.backends.postgres.direct import LONGEST
 from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
@@ -245,4 +246,4 @@ class AsyncPostgresBackend(PostgresBackend):
 
 def _lock_timeout(seconds: float) -> int:
     """Milliseconds that a lock may be waited for, so that the server says so before the caller's time is up."""
-    return max(1, int(seconds * 900))
+    return max(1, int(min(seconds, LONGEST) * 900))

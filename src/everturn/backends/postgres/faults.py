@@ -73,10 +73,9 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
         self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
     ) -> None:
         if isinstance(exc, TimeUp):
-            advice = "it did not answer within the time-out" if self.sent else "it could not be reached in time"
-            raise MemoryStoreBackendError(
-                f"{self._name}: {advice}", outcome="unknown" if self.sent else "not_written"
-            ) from exc
+            outcome: Outcome = "unknown" if self.sent else "not_written"
+            text = f"{self._name}: it did not answer within the time-out"
+            raise MemoryStoreBackendError(text, outcome=outcome) from exc
         if isinstance(exc, psycopg.Error | OSError):
             raise from_driver(exc, self._name, sent=self.sent) from exc
 

@@ -55,7 +55,7 @@ class Limited:
             self.has_sent = True
             return speak(self, commands, lambda: self._ready(deadline))
         sock, chunk = self._sock, self._chunk
-        request = wire.pack(tuple(commands[0])) if len(commands) == 1 else packed(commands)
+        request = packed(commands)
         self.has_sent = True
         if wait is None:
             sock.sendall(request)

@@ -30,15 +30,16 @@ class LoopLine(Protocol):
 
 
 def over(connection: Any) -> LoopLine:
-    """A line over a connection of our own that has just been made."""
+    """A line over a connection of our own that has just been made. Raises ConnectionError if it has ended since."""
     # redis-py has no door to its transport. Should it hide it elsewhere one day, it talks for us again.
     transport = getattr(getattr(connection, "_writer", None), "transport", None)
     if not wire.reply_reader or not transport:
         return LentLine(connection)
     # What redis-py's streams have heard is not told again: the end of a connection may have come before we listen.
     streams = getattr(connection, "_reader", None)
-    is_lost = transport.is_closing() or (streams is not None and (streams.at_eof() or streams.exception() is not None))
-    return OwnLine(connection, transport, is_lost=is_lost)
+    if transport.is_closing() or (streams is not None and (streams.at_eof() or streams.exception() is not None)):
+        raise ConnectionError("the server closed the connection")
+    return OwnLine(connection, transport)
 
 
 class LentLine:
@@ -67,9 +68,9 @@ class LentLine:
 class OwnLine(asyncio.Protocol):
     """By what the transport hands over, and hiredis."""
 
-    def __init__(self, connection: Any, transport: asyncio.WriteTransport, *, is_lost: bool) -> None:
+    def __init__(self, connection: Any, transport: asyncio.WriteTransport) -> None:
         self.connection = connection
-        self.is_lost = is_lost
+        self.is_lost = False
         self._transport = transport
         self._streams = self._transport.get_protocol()
         self._transport.set_protocol(self)

@@ -69,10 +69,7 @@ class LoopPool:
             connection = self._make(self._node)
             async with asyncio.timeout_at(deadline):
                 await connection.connect()
-            line = over(connection)
-            if line.is_lost:
-                raise ConnectionError("the server closed the connection")
-            return line
+            return over(connection)
         except BaseException as exc:
             await self._end(connection)
             if isinstance(exc, Exception):

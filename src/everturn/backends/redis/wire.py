@@ -13,11 +13,11 @@ Command = Sequence[bytes | str | int]
 def packed(commands: Sequence[Command]) -> bytes:
     """The commands as they go over the wire, in one piece."""
     if len(commands) == 1:
-        return pack(tuple(commands[0]))
-    return b"".join([pack(tuple(command)) for command in commands])
+        return pack(commands[0])
+    return b"".join([pack(command) for command in commands])
 
 
-def _pack_slowly(command: tuple[Any, ...]) -> bytes:
+def _pack_slowly(command: Command) -> bytes:
     pieces = [b"*%d\r\n" % len(command)]
     for part in command:
         piece = part if isinstance(part, bytes) else str(part).encode()
@@ -25,15 +25,20 @@ def _pack_slowly(command: tuple[Any, ...]) -> bytes:
     return b"".join(pieces)
 
 
-pack: Callable[[Any], bytes] = _pack_slowly
+pack: Callable[[Command], bytes] = _pack_slowly
 reply_reader: Callable[[], Any] | None = None
 """Makes what takes bytes (`feed`) and gives replies (`gets`, False while one is not whole), errors as Refusal."""
 try:
-    from hiredis import Reader
-    from hiredis import pack_command as pack
+    from hiredis import Reader, pack_command
 except ImportError:
     pass
 else:
+
+    def pack(command: Command) -> bytes:
+        # No numbers: hiredis 3.5 lets Python make them texts, and crashes if a signal's handler raises meanwhile.
+        texts: Any = tuple([str(part) if type(part) is int else part for part in command])
+        packed: bytes = pack_command(texts)
+        return packed
 
     def reply_reader() -> Any:
         return Reader(replyError=refusal_in)  # type: ignore[arg-type]  # a value will do: it is not raised
