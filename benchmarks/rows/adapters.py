@@ -95,6 +95,10 @@ ON_POSTGRES = (
         _LANGCHAIN,
         _theirs("LangChain PostgresChatMessageHistory", "on_postgres.langchain:LangChain", "langchain-postgres"),
     ),
+    Pair(
+        _AGENTS,
+        _theirs("OpenAI Agents SQLAlchemySession", "under.openai_agents:SQLAlchemy", "openai-agents", "SQLAlchemy"),
+    ),
     Pair(_MEMORY, _SQLALCHEMY),
     Pair(_ADK, _ADK_DATABASE),
     Pair(

@@ -111,3 +111,8 @@ def _url(place: Place) -> str:
 
 def _options(place: Place) -> dict[str, Any]:
     return {} if isinstance(place, Path) else {"namespace": f"under-{os.getpid()}", "timeout": 60}
+
+
+def asyncpg(url: str) -> str:
+    """A PostgreSQL URL as SQLAlchemy wants it, with the driver it awaits."""
+    return f"postgresql+asyncpg://{url.partition('://')[2]}"

@@ -12,7 +12,7 @@ from everturn.adapters.google_adk import EverturnSessionService
 from everturn.bench.contenders import Place
 from everturn.bench.contenders.google_adk import APP, USER, made
 from everturn.bench.contenders.timing import timed_async
-from everturn.bench.contenders.under import Awaiting, opened_async
+from everturn.bench.contenders.under import Awaiting, asyncpg, opened_async
 from everturn.bench.workload import turns as make_turns
 
 
@@ -70,7 +70,7 @@ class Database(Service):
         if isinstance(place, Path):
             url = f"sqlite+aiosqlite:///{place / 'adk.db'}"
         else:
-            url = f"postgresql+asyncpg://{place.partition('://')[2]}"
+            url = asyncpg(place)
         self.service = self._database = DatabaseSessionService(url)
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
 from everturn.bench.contenders import Place
-from everturn.bench.contenders.under import Awaiting, Blocking, opened, opened_async
+from everturn.bench.contenders.under import Awaiting, Blocking, asyncpg, opened, opened_async
 from everturn.bench.workload import Message
 
 
@@ -55,7 +55,7 @@ class SQLAlchemy(_OfMemory):
     def __init__(self, place: Place) -> None:
         """Remember where it goes; it connects when it is used."""
         super().__init__()
-        uri = f"sqlite+aiosqlite:///{place / 'llama.db'}" if isinstance(place, Path) else _asyncpg(place)
+        uri = f"sqlite+aiosqlite:///{place / 'llama.db'}" if isinstance(place, Path) else asyncpg(place)
         self.chat = self._chat = SQLAlchemyChatStore("llama_index_memory", async_database_uri=uri)
 
     def close(self) -> None:
@@ -151,7 +151,3 @@ class RedisAwaited(Awaiting):
 
 def _made(turn: Sequence[Message]) -> list[ChatMessage]:
     return [ChatMessage(message["content"], role=message["role"]) for message in turn]
-
-
-def _asyncpg(url: str) -> str:
-    return f"postgresql+asyncpg://{url.partition('://')[2]}"
