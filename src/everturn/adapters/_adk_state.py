@@ -3,6 +3,9 @@
 An event and what it changes here are in different sessions, so that no one request writes both. The event is first: it
 carries the change, and a change that did not get here is brought by whoever loads the event's session next. A change is
 keyed by its event, so that it is merged once; the latest merged wins. What a session's own state is, its entries tell.
+
+It never expires, whatever the store's `ttl` is: sessions that go on refresh only themselves. So a log is begun in two
+requests, of which the second takes its TTL away, and only then do events name its life.
 """
 
 from __future__ import annotations
@@ -11,10 +14,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
-from everturn import InvalidInput, Receipt, Record, VersionConflict
+from everturn import InvalidInput, Receipt, Record, SessionNotFound, VersionConflict
 from everturn.adapters._adk_events import STATE
+from everturn.door import check
 from everturn.model import SessionState
 
 APP, USER, TEMP = "app:", "user:", "temp:"
@@ -65,16 +69,20 @@ class Delta(msgspec.Struct, frozen=True):
 def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
     """The changes as JSON, sorted by whose they are; `temp:` ones are nobody's.
 
-    Models and dates become the JSON that ADK makes of them. Raises InvalidInput, naming the key, for what has none.
+    Models and dates become the JSON that ADK makes of them. Raises InvalidInput, naming the key, for what has none or
+    would not come back equal: the store would refuse it too, by a path that the caller never wrote.
     """
     delta = Delta({}, {}, {})
     for name, value in changes.items():
         if name.startswith(TEMP):
             continue
+        here = f"{path}[{name!r}]"
         try:
             kept = to_jsonable_python(value)
-        except PydanticSerializationError as exc:
-            raise InvalidInput(f"has no JSON form: {exc}", path=f"{path}[{name!r}]") from exc
+        except ValueError as exc:  # Pydantic's own, of a circle, of a key with a lone surrogate
+            raise InvalidInput(f"has no JSON form: {exc}", path=here) from exc
+        check(name, here)
+        check(kept, here)
         if name.startswith(APP):
             delta.app[name.removeprefix(APP)] = kept
         elif name.startswith(USER):
@@ -100,7 +108,13 @@ def _shared(state: SessionState) -> Shared:
         forgotten = record.body.get("forgotten", forgotten)
         if "event" in record.body:
             merged[record.body["event"]] = record.seq or 0
-    return Shared(state.session_id, Place(state.life, state.last_seq), values, merged, forgotten)
+    place = Place(state.life, state.last_seq) if _is_begun(state) else Place()
+    return Shared(state.session_id, place, values, merged, forgotten)
+
+
+def _is_begun(state: SessionState) -> bool:
+    """Whether both requests of `begin` are done. A TTL of a later version is one that somebody wants there."""
+    return state.version > 1 or state.ttl is None
 
 
 async def begin(call: Call, session_id: str) -> Place:
@@ -109,17 +123,34 @@ async def begin(call: Call, session_id: str) -> Place:
     So that an event can tell which life of it it changes: one that was erased is not begun again by old events.
     The answer is the same however often it is asked, as an event that is appended again has to be.
     """
+    begun: Receipt | SessionState
     try:
-        receipt: Receipt = await call("append", session_id, [Record(STATE, {"delta": {}})], expected_version=0)
+        begun = await call("append", session_id, [Record(STATE, {"delta": {}})], expected_version=0)
     except VersionConflict:
-        return Place((await read(call, session_id)).place.life)
-    return Place(receipt.life)
+        begun = await call("state", session_id, kind=STATE)
+        if _is_begun(begun):
+            return Place(begun.life)
+    # A conflict: whoever changed it since has done the same, or will (see `merge`).
+    await _keep(call, session_id, expected_version=begun)
+    return Place(begun.life)
 
 
-async def merge(call: Call, session_id: str, event: str, delta: dict[str, Any]) -> Place:
-    """Merge an event's change, once. Every so often the log is made short again."""
+async def _keep(call: Call, session_id: str, *, expected_version: Receipt | SessionState | None = None) -> None:
+    try:
+        await call("set_ttl", session_id, None, expected_version=expected_version)
+    except (VersionConflict, SessionNotFound):
+        pass
+
+
+async def merge(call: Call, session_id: str, event: str, delta: dict[str, Any], *, seen: Place) -> Place:
+    """Merge an event's change, once. Every so often the log is made short again.
+
+    `seen` is where the event's writer had seen the log. Of another life, it was erased since, and this may begin it.
+    """
     record = Record(STATE, {"event": event, "delta": delta})
     receipt: Receipt = await call("append", session_id, [record], key=f"adk:{event}")
+    if receipt.life != seen.life:
+        await _keep(call, session_id)
     last = receipt.seqs[-1]
     if last % FOLD == 0 and not receipt.replayed:
         await _fold(call, session_id)

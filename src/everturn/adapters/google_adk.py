@@ -307,9 +307,9 @@ class EverturnSessionService(BaseSessionService):
     async def _share(self, app: str, user: str, event: str, delta: Delta, mark: Mark) -> None:
         """Bring an event's changes to where they are shared; those that are there already stay as they are."""
         if delta.app:
-            mark.app = await merge(self._call, state_of(app), event, delta.app)
+            mark.app = await merge(self._call, state_of(app), event, delta.app, seen=mark.app)
         if delta.user:
-            mark.user = await merge(self._call, state_of(app, user), event, delta.user)
+            mark.user = await merge(self._call, state_of(app, user), event, delta.user, seen=mark.user)
 
     async def _healed(self, app: str, user: str, stored: SessionState) -> tuple[Shared, Shared]:
         """The shared states, with the changes of the session's latest event that has any.
@@ -325,9 +325,9 @@ class EverturnSessionService(BaseSessionService):
         lacks_app = delta.app and app_state.lacks(last["event"], seen_app)
         lacks_user = delta.user and user_state.lacks(last["event"], seen_user)
         if lacks_app:
-            await merge(self._call, app_state.session_id, last["event"], delta.app)
+            await merge(self._call, app_state.session_id, last["event"], delta.app, seen=seen_app)
         if lacks_user:
-            await merge(self._call, user_state.session_id, last["event"], delta.user)
+            await merge(self._call, user_state.session_id, last["event"], delta.user, seen=seen_user)
         return await self._shared(app, user) if lacks_app or lacks_user else (app_state, user_state)
 
 

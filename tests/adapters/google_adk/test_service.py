@@ -283,11 +283,17 @@ def test_delete_is_erase(tmp_path: Path) -> None:
 def test_state_that_has_no_json_form_is_refused_by_name(tmp_path: Path) -> None:
     async def story(service: EverturnSessionService) -> None:
         session = await service.create_session(**OF)
-        for value in (print, {"deep": [object()]}, float("nan"), "\ud800"):
-            with pytest.raises(InvalidInput, match=r"bad|delta|entries"):
-                await service.append_event(session, say("x", state={"bad": value, "app:fine": 1}))
-        with pytest.raises(InvalidInput, match=r"state\['bad'\]"):
-            await service.create_session(app_name="shop", user_id="ann", state={"bad": print})
+        circle: list[Any] = []
+        circle.append(circle)
+        unfit = (print, {"deep": [object()]}, float("nan"), {"deep": [float("-inf")]}, "\ud800", {"\ud800": 1}, circle)
+        for value in unfit:
+            for name in ("bad", "app:bad", "user:bad"):
+                with pytest.raises(InvalidInput, match=rf"^event\.actions\.state_delta\['{name}'\]"):
+                    await service.append_event(session, say("x", state={name: value, "app:fine": 1}))
+                with pytest.raises(InvalidInput, match=rf"^state\['{name}'\]"):
+                    await service.create_session(app_name="shop", user_id="ann", state={name: value})
+        with pytest.raises(InvalidInput, match=r"^state\['\\ud800'\]: "):
+            await service.create_session(app_name="shop", user_id="ann", state={"\ud800": 1})
         assert (session.events, session.state, (await loaded(service)).state) == ([], {}, {})
         day = dt.date(2026, 11, 16)
         await service.append_event(session, say("x", state={"day": day, "temp:any": print}))

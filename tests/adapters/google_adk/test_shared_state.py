@@ -13,7 +13,7 @@ from google.adk.events import Event
 from google.adk.sessions import Session
 
 import everturn
-from everturn import MemoryStore
+from everturn import InvalidInput, MemoryStore
 from everturn.adapters import _adk_state
 from everturn.adapters._adk_names import names_of, session_of, state_of
 from everturn.adapters.google_adk import EverturnSessionService
@@ -32,10 +32,10 @@ class Dying(EverturnSessionService):
         self._call = self._mortal
 
     async def _mortal(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        if method == "append" and (left := self.left) == 0:
-            raise KeyboardInterrupt
-        elif method == "append":
-            self.left = left - 1
+        if method in {"append", "set_ttl"}:
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
         return getattr(self._faces.store, method)(*args, **kwargs)
 
 
@@ -45,9 +45,11 @@ async def die(store: MemoryStore, at: int, session: Session, event: Event) -> No
         await Dying(store, at)._append(session, event)
 
 
-def with_store(story: Callable[[MemoryStore], Awaitable[None]], url: str = "sqlite://") -> None:
+def with_store(
+    story: Callable[[MemoryStore], Awaitable[None]], url: str = "sqlite://", *, ttl: float | None = None
+) -> None:
     async def run() -> None:
-        with everturn.open(url, namespace=uuid4().hex[:12]) as store:
+        with everturn.open(url, namespace=uuid4().hex[:12], ttl=ttl) as store:
             await story(store)
 
     asyncio.run(run())
@@ -88,7 +90,7 @@ def test_who_heard_nothing_may_append_again() -> None:
         service = EverturnSessionService(store)
         session = await service.create_session(**OF)
         event = say("x", state={"own": 1, "app:n": 1, "user:u": 1})
-        await die(store, 4, session, event)  # two changes begin the shared states, which are not there yet
+        await die(store, 6, session, event)  # two changes each begin the shared states, which are not there yet
         await service.append_event(session, event)
         assert session.state == {"own": 1, "app:n": 1, "user:u": 1}
         assert await loaded(service) == session
@@ -139,6 +141,98 @@ def test_a_log_is_folded_and_still_knows_what_it_has(monkeypatch: pytest.MonkeyP
     with_store(story)
 
 
+def ttls(store: MemoryStore) -> dict[str, float | None]:
+    return {one.session_id: one.ttl for one in store.sessions().sessions}
+
+
+def test_shared_state_does_not_expire_under_the_sessions_that_share_it(url: str) -> None:
+    """They go on with changes of their own, which refresh nothing here."""
+
+    async def story(store: MemoryStore) -> None:
+        service = EverturnSessionService(store)
+        await service.create_session(**OF, state={"app:theme": "dark"})
+        session = await loaded(service)
+        await service.append_event(session, say("x", state={"user:name": "Ann"}))
+        await service.append_event(session, say("y"))
+        assert ttls(store) == {"shop#state": None, "shop/ann#state": None, "shop/ann/1": 60.0}
+        store.erase("shop/ann/1")
+        assert (await service.create_session(**OF)).state == {"app:theme": "dark", "user:name": "Ann"}
+
+    with_store(story, url, ttl=60)
+
+
+def test_a_shared_state_whose_beginner_died_is_kept_by_the_next_who_changes_it() -> None:
+    async def story(store: MemoryStore) -> None:
+        service = EverturnSessionService(store)
+        session = await service.create_session(**OF)
+        event = say("x", state={"app:n": 1})
+        await die(store, 1, session, event)
+        assert ttls(store)["shop#state"] == 60.0
+        other = await service.create_session(**OTHER)
+        await service.append_event(other, say("y", state={"app:m": 1}))
+        assert ttls(store)["shop#state"] is None
+        await service.append_event(session, event)
+        assert (await loaded(service)).state == {"app:n": 1, "app:m": 1}
+
+    with_store(story, ttl=60)
+
+
+def test_a_shared_state_that_was_erased_under_its_sessions_is_kept_when_they_begin_it_again() -> None:
+    async def story(store: MemoryStore) -> None:
+        service = EverturnSessionService(store)
+        session = await service.create_session(**OF, state={"app:n": 1, "user:u": 1})
+        other = await service.create_session(**OTHER)
+        store.erase(state_of("shop"))
+        store.erase(state_of("shop", "ann"))
+        changes = {"app:n": 2, "user:u": 2}
+        await die(store, 2, session, say("x", state=changes))  # the event, the first change of `app:`, no more
+        assert ttls(store)["shop#state"] == 60.0
+        await service.append_event(other, say("y", state=changes))
+        assert ttls(store) | {"shop/ann/1": None, "shop/ann/2": None} == dict.fromkeys(ttls(store))
+        assert (await loaded(service, **OTHER)).state == changes
+
+    with_store(story, ttl=60)
+
+
+def test_a_time_to_live_that_somebody_gave_a_shared_state_is_left_to_it() -> None:
+    async def story(store: MemoryStore) -> None:
+        service = EverturnSessionService(store)
+        session = await service.create_session(**OF, state={"user:u": 1})
+        store.set_ttl(state_of("shop", "ann"), 3600)
+        await service.append_event(session, say("x", state={"user:u": 2}))
+        await service.append_event(await loaded(service), say("y", state={"user:u": 3}))
+        assert ttls(store)["shop/ann#state"] == 3600
+
+    with_store(story, ttl=60)
+
+
+def test_only_a_shared_state_that_begins_costs_a_request_more() -> None:
+    class Counting(EverturnSessionService):
+        def __init__(self, store: MemoryStore) -> None:
+            super().__init__(store)
+            self.calls: list[str] = []
+            self._call = self._counted
+
+        async def _counted(self, method: str, *args: Any, **kwargs: Any) -> Any:
+            self.calls.append(method)
+            return getattr(self._faces.store, method)(*args, **kwargs)
+
+    async def story(store: MemoryStore) -> None:
+        service = Counting(store)
+        session = await service.create_session(**OF)
+        for state, expected in (
+            ({"user:u": 1}, ["append", "set_ttl", "append", "append"]),
+            ({"user:u": 2}, ["append", "append"]),
+            ({"own": 1}, ["append"]),
+            ({}, ["append"]),
+        ):
+            service.calls.clear()
+            await service.append_event(session, say("x", state=state))
+            assert service.calls == expected
+
+    with_store(story, ttl=60)
+
+
 def test_many_sessions_share_without_losing(tmp_path: Path) -> None:
     async def story() -> None:
         async with await everturn.open_async(f"sqlite:///{tmp_path}/memory.db") as store:
@@ -166,3 +260,32 @@ def test_names_are_nobody_elses(names: tuple[str, str, str]) -> None:
     assert names_of(state_of(*names[:2])) is None
     assert names_of(state_of(names[0])) is None
     assert state_of(*names[:2]) != session_of(*names)
+
+
+async def refused(service: EverturnSessionService, **of: str) -> str:
+    with pytest.raises(InvalidInput) as told:
+        await service.create_session(**of)
+    return str(told.value)
+
+
+def test_names_that_are_too_long_are_told_to_be_one_name_together() -> None:
+    async def story(store: MemoryStore) -> None:
+        service = EverturnSessionService(store)
+        names = {"app_name": "shop", "user_id": "u" * 400, "session_id": "s" * 200}
+        assert await refused(service, **names) == (
+            "app_name, user_id, session_id: together name a session, of at most 512 bytes, and these make 606"
+        )
+        with pytest.raises(InvalidInput, match="together name a session"):
+            await service.get_session(**names)
+        long = {"app_name": "shop", "user_id": "é" * 251, "session_id": "s"}
+        assert await refused(service, **long) == (
+            "app_name, user_id: together name their shared state, of at most 512 bytes, and these make 513"
+        )
+        fits = {"app_name": "shop", "user_id": "/" * 50, "session_id": "s" * 356}  # a slash is written %2F
+        session = await service.create_session(**fits)
+        assert len(service.everturn_session(**fits)) == 512
+        await service.append_event(session, say("x", state={"app:n": 1, "user:u": 1}))
+        assert await loaded(service, **fits) == session
+        assert "513" in await refused(service, **fits | {"session_id": "s" * 357})
+
+    with_store(story)
