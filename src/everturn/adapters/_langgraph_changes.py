@@ -16,7 +16,7 @@ from everturn.adapters._langgraph_log import MESSAGES, Object, Point, recent
 from everturn.adapters._langgraph_moves import in_sight, unsaid
 from everturn.adapters._langgraph_puts import INPUT, Composer, Draft, Put, passes_input_on, refused, writes_record
 from everturn.adapters._langgraph_queue import Queue
-from everturn.adapters._langgraph_quotes import Conversation, Quoting, conversation_of
+from everturn.adapters._langgraph_quotes import Quoting, conversation_in
 from everturn.adapters._langgraph_reader import TRIES, Call, Reader, Stale, lost, unknown
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import PASSED, Awaiting, Contents, Shelf, View
@@ -125,7 +125,7 @@ class Changes:
     ) -> None:
         """Append what a task wrote, in one turn, whatever else goes on."""
         seen = self._shelf.get(session_id)
-        quoting = self._quoting(seen, checkpoint)
+        quoting = Quoting(self._values, conversation_in(seen))
         nodes = []
         for channel, value in writes:
             try:
@@ -136,7 +136,7 @@ class Changes:
             async with self._queue.in_front(session_id):
                 if quoting.has_quoted:
                     view = self._shelf.get(session_id)
-                    if view is not None and seen is not None and view.point is seen.point:
+                    if view is not None and seen is not None and _still_says(view, seen):
                         with suppress(VersionConflict):
                             await self._append_writes(session_id, checkpoint, task, path, nodes, view.expected)
                             return
@@ -145,12 +145,6 @@ class Changes:
                 await self._append_writes(session_id, checkpoint, task, path, nodes)
         except InvalidInput as exc:
             raise _named(thread, checkpoint, exc) from exc
-
-    def _quoting(self, view: View | None, checkpoint: str) -> Quoting:
-        """What a task writes may quote the conversation that it was given: that of its checkpoint, if that is known."""
-        if view is None or view.point is None or view.point.id != checkpoint:
-            return Quoting(self._values, Conversation())
-        return Quoting(self._values, conversation_of(view.point, view.contents))
 
     async def _append_writes(
         self,
@@ -164,6 +158,14 @@ class Changes:
         body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(session_id, checkpoint))
         receipt: Receipt = await self._call("append", session_id, [record], expected_version=expected)
         self._shelf.follow(receipt, _step_to(receipt, checkpoint, body))
+
+
+def _still_says(view: View, seen: View) -> bool:
+    """Whether messages have the seqs they had: nothing was put since, or what was put only added to them."""
+    if view.point is seen.point:
+        return True
+    said, before = conversation_in(view).said, conversation_in(seen).said
+    return view.life == seen.life and [seq for seq, _ in said[: len(before)]] == [seq for seq, _ in before]
 
 
 def _step_to(receipt: Receipt, checkpoint: str, body: Object) -> Callable[[View], View]:

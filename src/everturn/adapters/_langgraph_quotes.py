@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage
 
 from everturn.adapters._langgraph_log import MESSAGES, Point, Ranges, Ref, seqs_in
 from everturn.adapters._langgraph_values import Kept, Values
-from everturn.adapters._langgraph_views import Contents, Said
+from everturn.adapters._langgraph_views import Contents, Said, View
 from everturn.adapters._values import MARK
 from everturn.model import JSON
 
@@ -55,6 +55,12 @@ class Conversation(msgspec.Struct, frozen=True):
 def conversation_of(point: Point, contents: Contents) -> Conversation:
     """That of a checkpoint; an empty one if its messages are not known, or there are none."""
     return conversation(point.refs, contents.said, contents.left)
+
+
+def conversation_in(view: View | None) -> Conversation:
+    """That of the checkpoint a thread stands at. What a task writes may quote it, whichever checkpoint it is for: it may
+    come before its own is stored, or after the next one is."""
+    return Conversation() if view is None or view.point is None else conversation_of(view.point, view.contents)
 
 
 def conversation(refs: Mapping[str, Ref], said: Said | None, left: frozenset[int]) -> Conversation:

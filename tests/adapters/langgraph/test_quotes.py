@@ -111,6 +111,45 @@ def test_messages_may_move_while_a_write_waits_its_turn(store: MemoryStore, monk
         assert found.pending_writes == [("task", "doc", said(6))]
 
 
+@pytest.mark.parametrize("of", ["c1", "c2"], ids=["late", "early"])
+def test_what_a_task_writes_before_its_checkpoint_or_after_the_next_quotes_as_well(store: MemoryStore, of: str) -> None:
+    saver = EverturnSaver(store)
+    first = begun(saver)
+    late_or_early: Any = {"configurable": {**NEW["configurable"], "checkpoint_id": of}}
+    if of == "c1":
+        saver.put(first, checkpoint("c2", messages=said(6)), {}, {"messages": 2})
+    saver.put_writes(late_or_early, [("doc", said(5))], "task")
+    if of == "c2":
+        saver.put(first, checkpoint("c2", messages=said(6)), {}, {"messages": 2})
+    assert quotes(store) == [5 if of == "c1" else 4]
+    for reader in (saver, EverturnSaver(store)):
+        found = reader.get_tuple(late_or_early)
+        assert found is not None
+        assert found.pending_writes == [("task", "doc", said(5))]
+
+
+@pytest.mark.parametrize(("then", "quoted"), [(said(6), [4]), (said(4)[1:], []), (said(4)[::-1], [])])
+def test_a_checkpoint_may_come_while_a_write_waits_its_turn(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, then: list[BaseMessage], quoted: list[int]
+) -> None:
+    saver = EverturnSaver(store)
+    config = begun(saver)
+    wait = saver._queue.in_front
+
+    def and_meanwhile(session_id: str) -> Any:
+        monkeypatch.undo()
+        saver.put(config, checkpoint("c2", messages=then), {}, {"messages": 2})
+        return wait(session_id)
+
+    monkeypatch.setattr(saver._queue, "in_front", and_meanwhile)
+    saver.put_writes(config, [("doc", said())], "task")
+    assert quotes(store) == quoted
+    for reader in (saver, EverturnSaver(store)):
+        found = reader.get_tuple(config)
+        assert found is not None
+        assert found.pending_writes == [("task", "doc", said())]
+
+
 def test_a_value_may_quote_what_is_no_longer_said(store: MemoryStore) -> None:
     saver = EverturnSaver(store)
     config = saver.put(NEW, checkpoint("c1", messages=said(), doc={"then": said()}), {}, {"messages": 1, "doc": 1})
