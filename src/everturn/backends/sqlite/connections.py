@@ -85,7 +85,7 @@ class Database:
         self._closed = False
         self._writer: Connection | None = None
         self._idle: list[Connection] = []
-        self._memory = threading.Lock()
+        self._memory = threading.RLock()  # it knows whose it is; see `_take_memory`
         self.in_child: list[Callable[[], None]] = []  # called on the far side of a fork
 
     # --- lending -----------------------------------------------------------------------------------------------------
@@ -102,11 +102,17 @@ class Database:
         except BaseException:
             self._leave()
             raise
-        if not self.path and not self._memory.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            self._leave()
-            raise MemoryStoreBackendError("memory: other calls kept it busy until the time-out", outcome="not_written")
+        if not self.path:
+            self._take_memory(deadline)
         self._writer.patience.deadline = deadline
         return self._writer
+
+    def _take_memory(self, deadline: float) -> None:
+        if self._memory._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001 - as threading.Condition asks, too
+            return  # by a call of this thread that an interrupt ended before it could return it
+        if not self._memory.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            self._leave()
+            raise MemoryStoreBackendError("memory: other calls kept it busy until the time-out", outcome="not_written")
 
     def return_writer(self) -> None:
         if not self.path:
