@@ -13,7 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from llama_index.core.base.llms import types as llama
 
 import everturn
-from everturn import MemoryStore
+from everturn import MemoryStore, Unsupported
 from everturn.adapters.langchain import EverturnChatMessageHistory
 from everturn.adapters.langgraph import EverturnSaver, to_langchain
 from everturn.adapters.llama_index import EverturnChatStore
@@ -102,6 +102,117 @@ def test_openai_agents_under_langgraph(store: MemoryStore) -> None:
     items = asyncio.run(EverturnSession("s", store).get_items())  # what was there is not written again
     assert items[:7] == ITEMS
     assert [item["content"] for item in items[7:]] == ["Thanks!", "You are welcome."]
+
+
+def function_call(number: int) -> dict[str, Any]:
+    call = f"c{number}"
+    return {"type": "function_call", "id": f"fc_{number}", "call_id": call, "name": "track", "arguments": "{}"}
+
+
+def output(number: int) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": f"c{number}", "output": f"result {number}"}
+
+
+PARALLEL: list[Any] = [
+    {"role": "user", "content": "Where are they?"},
+    {"role": "assistant", "content": "Wait."},
+    function_call(1),
+    {"type": "reasoning", "id": "rs_2", "summary": [{"type": "summary_text", "text": "And the others."}]},
+    function_call(2),
+    function_call(3),
+    output(2),
+    output(1),
+    output(3),
+    {"role": "assistant", "content": "All in Bern."},
+]
+IN_TURN = ["human", "ai", "ai c1", "tool c1", "ai", "ai c2", "tool c2", "ai c3", "tool c3", "ai"]
+
+
+def turns(messages: list[Any]) -> list[str]:
+    """Who speaks, with the calls that are made or answered. A chat model wants each call answered before all else."""
+    return [
+        " ".join([message.type, *(call["id"] for call in getattr(message, "tool_calls", ())), *answers(message)])
+        for message in messages
+    ]
+
+
+def answers(message: BaseMessage) -> list[str]:
+    return [message.tool_call_id] if isinstance(message, ToolMessage) else []
+
+
+def test_calls_made_at_once_under_openai_agents_are_answered_one_by_one_under_langchain() -> None:
+    with everturn.open("sqlite://") as store:
+        asyncio.run(EverturnSession("s", store).add_items(PARALLEL))
+        history = EverturnChatMessageHistory("s", store)
+        assert turns(history.messages) == IN_TURN
+        assert [message.text for message in history.messages if message.type == "tool"] == [
+            *("result 1", "result 2", "result 3"),
+        ]
+        history.add_messages([HumanMessage("Thanks!")])
+        items = asyncio.run(EverturnSession("s", store).get_items())
+        assert items == [*PARALLEL, {"role": "user", "content": "Thanks!"}]
+
+
+def test_calls_made_at_once_under_openai_agents_are_answered_one_by_one_under_langgraph() -> None:
+    def bot(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage(f"{len(state['messages'])} so far", id=f"a{len(state['messages'])}")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("bot", bot)
+    builder.add_edge(START, "bot")
+    config: Any = {"configurable": {"thread_id": "s"}}
+    with everturn.open("sqlite://") as store:
+        session = EverturnSession("s", store)
+        asyncio.run(session.add_items(PARALLEL))
+        past = to_langchain(store.get_history("s"))
+        assert turns(list(past)) == IN_TURN
+        builder.compile(checkpointer=EverturnSaver(store)).invoke(
+            {"messages": [*past, HumanMessage("Thanks!")]}, config
+        )
+        again = builder.compile(checkpointer=EverturnSaver(store))  # which remembers nothing
+        assert turns(again.get_state(config).values["messages"]) == [*IN_TURN, "human", "ai"]
+        items = asyncio.run(session.get_items())
+        assert items[: len(PARALLEL)] == PARALLEL  # none of it is written again, and none has moved
+        assert [item["content"] for item in items[len(PARALLEL) :]] == ["Thanks!", "11 so far"]
+        asyncio.run(session.add_items([function_call(4), function_call(5), output(4), output(5)]))
+        more = to_langchain(store.get_history("s")[-4:])
+        state = again.invoke({"messages": [*more, HumanMessage("And now?")]}, config)
+        assert turns(state["messages"])[12:] == ["ai c4", "tool c4", "ai c5", "tool c5", "human", "ai"]
+        assert [message.text for message in store.get_history("s")][-2:] == ["And now?", "17 so far"]
+        assert len(asyncio.run(session.get_items())) == len(PARALLEL) + 8
+
+
+def test_what_langchain_wrote_is_never_put_in_another_order() -> None:
+    said = [
+        AIMessage("", tool_calls=[CALL | {"id": "c1"}]),
+        AIMessage("", tool_calls=[CALL | {"id": "c2"}]),
+        ToolMessage("2", tool_call_id="c2"),
+        ToolMessage("1", tool_call_id="c1"),
+    ]
+    with everturn.open("sqlite://") as store:
+        asyncio.run(EverturnSession("s", store).add_items([function_call(1), function_call(2)]))  # never answered
+        history = EverturnChatMessageHistory("s", store)
+        history.add_messages(said)
+        assert history.messages[2:] == said
+        assert list(to_langchain(store.get_history("s")))[2:] == [
+            message.model_copy(update={"id": f"everturn-{seq}"}) for seq, message in enumerate(said, start=3)
+        ]
+
+
+def test_a_thread_is_not_touched_when_openai_agents_takes_back_what_it_said(store: MemoryStore) -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("bot", lambda _: {"messages": [AIMessage("You are welcome.", id="a1")]})
+    builder.add_edge(START, "bot")
+    graph = builder.compile(checkpointer=EverturnSaver(store))
+    config: Any = {"configurable": {"thread_id": "s"}}
+    graph.invoke({"messages": [*to_langchain(store.get_history("s")), HumanMessage("Thanks!", id="h1")]}, config)
+    before = graph.get_state(config)
+    session = EverturnSession("s", store)
+    asyncio.run(session.add_items([{"role": "user", "content": "One more."}]))
+    assert asyncio.run(session.pop_item()) == {"role": "user", "content": "One more."}
+    with pytest.raises(Unsupported, match=r"lg\.put"):
+        asyncio.run(session.pop_item())
+    assert builder.compile(checkpointer=EverturnSaver(store)).get_state(config) == before
 
 
 def test_openai_agents_under_llama_index(store: MemoryStore) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
+from everturn.adapters._answers import answered
 from everturn.adapters._faces import Both, require
 
 require("langchain-core", (1, 0), "langchain")
@@ -35,7 +36,10 @@ class EverturnChatMessageHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # LangChain's own histories make it a property
-        """The messages in order, whoever wrote them; none if there is no such session."""
+        """The messages in order, whoever wrote them; none if there is no such session.
+
+        Where another framework left several calls and then their results, each result stands behind its call.
+        """
         return self._faces.drive(self._get())
 
     async def aget_messages(self) -> list[BaseMessage]:
@@ -65,7 +69,7 @@ class EverturnChatMessageHistory(BaseChatMessageHistory):
 
     async def _get(self) -> list[BaseMessage]:
         history: list[ChatMessage] = await self._faces.call("get_history", self.session_id)
-        return [self._decoded(entry) for entry in history]
+        return [self._decoded(entry) for entry in answered(history)]
 
     async def _add(self, messages: Sequence[BaseMessage]) -> None:
         if turn := [_encoded(message, index) for index, message in enumerate(messages)]:

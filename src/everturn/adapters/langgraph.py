@@ -18,6 +18,7 @@ from copy import copy
 from typing import Any
 
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore
+from everturn.adapters._answers import answered
 from everturn.adapters._faces import Both, require
 
 require("langgraph", (1, 2), "langgraph")
@@ -351,10 +352,11 @@ def to_langchain(history: Iterable[ChatMessage]) -> Sequence[BaseMessage]:
     """Messages of a session as LangChain's, whoever wrote them: to begin a thread with a conversation begun elsewhere.
 
     One that has no id is named after its place in the session. So named, in the thread of the same name, it is not
-    written again.
+    written again. Where another framework left several calls and then their results, each result stands behind its
+    call.
     """
     values = Values(None, ())
-    return [values.decode_message(message) for message in history]
+    return [values.decode_message(message) for message in answered(list(history))]
 
 
 def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:

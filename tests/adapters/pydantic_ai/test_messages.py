@@ -177,6 +177,7 @@ def test_messages_of_another_framework_are_messages() -> None:
             ChatMessage("tool", "in Bern", tool_call_id="c1", name="track", seq=4),
             ChatMessage("reasoning", "Hm.", seq=5),
             ChatMessage("web_search_call", "", seq=6),
+            ChatMessage("web_search_call", "Bern", seq=7),
         ]
     )
     assert [one.entry.id for one in stored] == [
@@ -186,8 +187,10 @@ def test_messages_of_another_framework_are_messages() -> None:
         "everturn-4",
         "everturn-5",
         "everturn-6",
+        "everturn-7",
     ]
-    assert [one.last for one in stored] == [1, 2, 3, 4, 5, 6]
+    assert [one.last for one in stored] == [1, 2, 3, 4, 5, 6, 7]
+    assert list(stored[5].entry.message.parts) == []  # it says nothing: docs/adapters/README.md
     parts = [part for one in stored for part in one.entry.message.parts]
     assert [type(part) for part in parts] == [
         SystemPromptPart,
@@ -197,8 +200,9 @@ def test_messages_of_another_framework_are_messages() -> None:
         ToolCallPart,
         ToolReturnPart,
         ThinkingPart,
+        TextPart,
     ]
-    first, odd, answered, _ = parts[3:]
+    first, odd, answered, *_ = parts[3:]
     assert isinstance(first, ToolCallPart)
     assert isinstance(odd, ToolCallPart)
     assert isinstance(answered, ToolReturnPart)
