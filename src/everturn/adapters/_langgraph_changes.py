@@ -12,12 +12,13 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from everturn import InvalidInput, Receipt, VersionConflict
-from everturn.adapters._langgraph_log import MESSAGES, Object, Point, recent
+from everturn.adapters._langgraph_log import INPUT, MESSAGES, Object, Point, recent
 from everturn.adapters._langgraph_moves import in_sight, unsaid
-from everturn.adapters._langgraph_puts import INPUT, Composer, Draft, Put, passes_input_on, refused, writes_record
+from everturn.adapters._langgraph_puts import Composer, Draft, Put, passes_input_on, writes_record
 from everturn.adapters._langgraph_queue import Queue
 from everturn.adapters._langgraph_quotes import Quoting, conversation_in
 from everturn.adapters._langgraph_reader import TRIES, Call, Reader, Stale, lost, unknown
+from everturn.adapters._langgraph_refusals import refused, refused_by_store
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._langgraph_views import PASSED, Awaiting, Contents, Shelf, View
 from everturn.adapters._values import Unfaithful, equal
@@ -61,8 +62,6 @@ class Changes:
                     raise lost(put.session_id, view.point.seq) from exc
                 self._shelf.forget(put.session_id)
                 view, is_fresh = await self._reader.look(put.session_id), True
-            except InvalidInput as exc:
-                raise _named(put.thread, put.id, exc) from exc
             else:
                 self._shelf.put(_view_after(put, view, draft, receipt, awaiting))
                 return
@@ -75,9 +74,18 @@ class Changes:
         if base is not None and unknown(known, base, base.refs):
             known = await self._reader.fill(view.session_id, base, known, _changing(put, base))
         loose = await self._reader.loose(view) if MESSAGES in put.checkpoint["channel_values"] else ()
-        composer = Composer(self._values, put, base, known, first=view.last_seq + 1, directly=True, loose=loose)
-        draft = self._draft(composer, put, view.awaiting, view if base is not None and base.id == put.id else None)
-        receipt = await self._call("append", put.session_id, draft.entries, expected_version=view.expected)
+        again = view if base is not None and base.id == put.id else None
+        heard = await self._reader.heard(view.session_id, base) if again else None
+        first = view.last_seq + 1
+        begins = base is None and not view.loose
+        composer = Composer(
+            self._values, put, base, known, first=first, directly=True, loose=loose, heard=heard, begins=begins
+        )
+        draft = self._draft(composer, put, view.awaiting, again)
+        try:
+            receipt = await self._call("append", put.session_id, draft.entries, expected_version=view.expected)
+        except InvalidInput as exc:
+            raise refused_by_store(put.thread, put.id, draft.entries, exc) from exc
         return draft, receipt, view.awaiting
 
     async def _append_elsewhere(self, put: Put, view: View) -> tuple[Draft, Receipt, Awaiting]:
@@ -93,14 +101,18 @@ class Changes:
             base, known = in_sight(base, await self._reader.fill(put.session_id, base, known, base.refs, log))
         entries, places, after = unsaid(log, base.seq if base else 0)
         first = view.last_seq + 1 + len(entries)
-        composer = Composer(self._values, put, base, known, first=first, directly=False)
+        heard = await self._reader.heard(put.session_id, base, log)
+        loose = tuple([item for item in heard.said if item[0] not in heard.left]) if heard else ()
+        begins = base is None
+        composer = Composer(self._values, put, base, known, first=first, directly=False, loose=loose, begins=begins)
         awaiting = tuple([(name, places.get(seq, seq), body) for name, seq, body in view.awaiting])
         draft = self._draft(composer, put, awaiting)
         together = [*entries, *draft.entries]
-        if after is None:
-            receipt = await self._call("append", put.session_id, together, expected_version=view.expected)
-        else:
-            receipt = await self._call("replace", put.session_id, together, after=after, expected_version=view.expected)
+        how: tuple[str, dict[str, int]] = ("append", {}) if after is None else ("replace", {"after": after})
+        try:
+            receipt = await self._call(how[0], put.session_id, together, expected_version=view.expected, **how[1])
+        except InvalidInput as exc:
+            raise refused_by_store(put.thread, put.id, together, exc) from exc
         return draft, receipt, awaiting
 
     def _draft(self, composer: Composer, put: Put, awaiting: Awaiting, again: View | None = None) -> Draft:
@@ -117,7 +129,7 @@ class Changes:
         if again and again.point and not equal(again.point.values.get(INPUT), given) and passes_input_on(again.writes):
             text = "was put before with another input, which what was written for it stands on; give it another id"
             raise InvalidInput(text, path=f"thread {put.thread!r}, checkpoint {put.id!r}")
-        self._shelf.expect(put.session_id, put.id, given)
+        self._shelf.expect(put.session_id, put.id, draft.given)
         return draft
 
     async def put_writes(
@@ -132,22 +144,20 @@ class Changes:
                 nodes.append((channel, quoting.encode(value)))
             except Unfaithful as exc:
                 raise refused(thread, checkpoint, channel, exc) from exc
-        try:
-            async with self._queue.in_front(session_id):
-                if quoting.has_quoted:
-                    view = self._shelf.get(session_id)
-                    if view is not None and seen is not None and _still_says(view, seen):
-                        with suppress(VersionConflict):
-                            await self._append_writes(session_id, checkpoint, task, path, nodes, view.expected)
-                            return
-                    # The messages may have other seqs by now than those they were quoted by.
-                    nodes = [(channel, quoting.unquoted(node)) for channel, node in nodes]
-                await self._append_writes(session_id, checkpoint, task, path, nodes)
-        except InvalidInput as exc:
-            raise _named(thread, checkpoint, exc) from exc
+        async with self._queue.in_front(session_id):
+            if quoting.has_quoted:
+                view = self._shelf.get(session_id)
+                if view is not None and seen is not None and _still_says(view, seen):
+                    with suppress(VersionConflict):
+                        await self._append_writes(thread, session_id, checkpoint, task, path, nodes, view.expected)
+                        return
+                # The messages may have other seqs by now than those they were quoted by.
+                nodes = [(channel, quoting.unquoted(node)) for channel, node in nodes]
+            await self._append_writes(thread, session_id, checkpoint, task, path, nodes)
 
     async def _append_writes(
         self,
+        thread: str,
         session_id: str,
         checkpoint: str,
         task: str,
@@ -156,7 +166,10 @@ class Changes:
         expected: Receipt | int | None = None,
     ) -> None:
         body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(session_id, checkpoint))
-        receipt: Receipt = await self._call("append", session_id, [record], expected_version=expected)
+        try:
+            receipt: Receipt = await self._call("append", session_id, [record], expected_version=expected)
+        except InvalidInput as exc:
+            raise refused_by_store(thread, checkpoint, [record], exc) from exc
         self._shelf.follow(receipt, _step_to(receipt, checkpoint, body))
 
 
@@ -237,10 +250,3 @@ def _conflict(put: Put, view: View) -> VersionConflict:
         expected=None,
         actual=view.version,
     )
-
-
-def _named(thread: str, checkpoint: str, exc: InvalidInput) -> InvalidInput:
-    """The store's own refusal (too long, too deep), with whose value it was."""
-    if exc.path.startswith("thread "):
-        return exc
-    return InvalidInput(str(exc).partition(": ")[2], path=f"thread {thread!r}, checkpoint {checkpoint!r}, {exc.path}")

@@ -24,6 +24,7 @@ from everturn.model import JSON, Entry
 _encode = msgspec.json.Encoder().encode
 
 MESSAGES = "messages"  # the channel whose messages are the session's
+INPUT = "__start__"  # the channel that a run's input comes in
 Awaited = TypeVar("Awaited", bound=tuple[Any, ...])
 
 CHECKPOINT, WRITES, LEFT = "lg.put", "lg.writes", "lg.message"

@@ -73,6 +73,7 @@ def without(log: Log, keep: Collection[str]) -> list[Entry]:
     spoken = {seq: _spoken(log.point(seq), said, left) for seq in log.bodies}
     kept = {log.seqs[name] for name in keep}
     ours = {seq for seqs in spoken.values() for seq in seqs}
+    ours |= {*seqs_in([bounds for ref in _quotes(log, log.bodies, log.seqs) for bounds in ref["said"]], said, left)}
     needed = {at for seq in kept for at in spoken[seq]}
     # What is only quoted any more is needed, and part of no conversation.
     quoted = {*seqs_in([bounds for ref in _quotes(log, kept, keep) for bounds in ref["said"]], said, left)} - needed

@@ -7,10 +7,11 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, RemoveMessage
 
-from everturn import ChatMessage, InvalidInput, Record
+from everturn import ChatMessage, Record
 from everturn.adapters._langgraph_log import (
+    INPUT,
     MESSAGES,
     WRITES,
     Object,
@@ -21,14 +22,15 @@ from everturn.adapters._langgraph_log import (
     ranges_of,
     written,
 )
-from everturn.adapters._langgraph_quotes import Quoting, are_messages, conversation
+from everturn.adapters._langgraph_names import SEPARATOR
+from everturn.adapters._langgraph_quotes import LEAST, Conversation, Quoting, are_messages, conversation
+from everturn.adapters._langgraph_refusals import refused
 from everturn.adapters._langgraph_short import shortened
 from everturn.adapters._langgraph_values import Kept, Values
 from everturn.adapters._langgraph_views import Contents, Said
 from everturn.adapters._values import MARK, Unfaithful, equal
 from everturn.model import JSON, Entry
 
-INPUT = "__start__"  # the channel that a run's input comes in
 SHORT = 40  # characters of a value that is better not looked up
 _OWN = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
 
@@ -54,6 +56,7 @@ class Draft(msgspec.Struct, frozen=True):
     entries: list[Entry]
     point: Point
     contents: Contents
+    given: JSON  # the input, as a task will write what it only passes on
 
 
 class Composer:
@@ -69,8 +72,11 @@ class Composer:
         first: int,
         directly: bool,
         loose: Said = (),
+        heard: Conversation | None = None,
+        begins: bool = False,
     ) -> None:
-        """`directly`: no other checkpoint stands between the base and this one. `loose`: messages of others that do."""
+        """`directly`: no other checkpoint stands between the base and this one. `loose`: messages of others that do.
+        `heard`: those that the input begins with, if they are there already. `begins`: nothing was said so far."""
         self._values = values
         self._put = put
         self._base = base
@@ -78,6 +84,8 @@ class Composer:
         self._first = first
         self._directly = directly
         self._loose = loose
+        self._heard = heard
+        self._begins = begins
         self._refs: dict[str, Ref] = {}
         self._inline: dict[str, JSON] = {}
         self._pieces: dict[str, list[JSON]] = {}
@@ -91,6 +99,9 @@ class Composer:
         """Raises InvalidInput, naming the channel, if a value would not come back as it is."""
         checkpoint = self._put.checkpoint
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
+        if self._begins and SEPARATOR in self._put.session_id and INPUT in values and MESSAGES not in values:
+            self._hear(values[INPUT])
+        told = len(self._entries)
         channels = {MESSAGES: None} if MESSAGES in values or MESSAGES in versions else {}  # first: others quote them
         for channel in {**channels, **versions, **values}:
             try:
@@ -115,13 +126,33 @@ class Composer:
             state,
             self._inline,
             self._pieces,
-            len(self._entries),
+            len(self._entries) - told,
             tuple(early),
             tuple(awaiting),
         )
         point, record = written(point, self._base if self._directly else None)
         left = self._known.left & {seq for seq, _ in self._said or ()} if self._known.left else self._known.left
-        return Draft([*self._entries, record], point, Contents(self._said, left, self._nodes, self._lists))
+        given = point.values.get(INPUT)
+        if self._heard is not None and given is not None:
+            given = self._values.encode(values[INPUT])
+        heard = self._heard.said if told and self._heard else ()
+        return Draft(
+            [*self._entries, record], point, Contents(self._said, left, self._nodes, self._lists, heard), given
+        )
+
+    def _hear(self, given: Any) -> None:
+        """What a subgraph is given to begin with, it says at once, and its input quotes that: the next checkpoint will
+        say the same, so that otherwise all of it would stand there twice."""
+        messages = given.get(MESSAGES) if type(given) is dict and not self._values.opaque else None
+        if type(messages) is not list or len(messages) < LEAST or not are_messages(messages):
+            return
+        if any(message.id is None or isinstance(message, RemoveMessage) for message in messages):
+            return  # who has no name yet gets one, and is another then
+        try:
+            said = tuple([self._speak(message) for message in messages])
+        except Unfaithful as exc:
+            raise refused(self._put.thread, self._put.id, INPUT, exc) from exc
+        self._heard = Conversation(said, [[said[0][0], said[-1][0]]])
 
     @property
     def _seq(self) -> int:
@@ -145,7 +176,8 @@ class Composer:
 
     def _encoded(self, value: Any) -> JSON:
         if self._quoting is None:  # messages, which came first, are known by now
-            self._quoting = Quoting(self._values, conversation(self._refs, self._said, self._known.left))
+            said = conversation(self._refs, self._said, self._known.left)
+            self._quoting = Quoting(self._values, said if said.said else self._heard or said)
         return self._quoting.encode(value)
 
     def _carry(self, channel: str, old: Ref) -> None:
@@ -236,11 +268,6 @@ def _following(ranges: Ranges, seqs: Sequence[int], left: Container[int]) -> dic
             at += 1
         following |= dict(pairwise(seqs[start:at]))
     return following
-
-
-def refused(thread: str, checkpoint: str, channel: str, exc: Exception) -> InvalidInput:
-    """The error for a value that would not come back, or has not."""
-    return InvalidInput(str(exc), path=f"thread {thread!r}, checkpoint {checkpoint!r}, channel {channel!r}")
 
 
 # --- writes ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from langchain_core.messages import BaseMessage
 
-from everturn.adapters._langgraph_log import MESSAGES, Point, Ranges, Ref, seqs_in
+from everturn.adapters._langgraph_log import INPUT, MESSAGES, Point, Ranges, Ref, seqs_in
 from everturn.adapters._langgraph_values import Kept, Values
 from everturn.adapters._langgraph_views import Contents, Said, View
 from everturn.adapters._values import MARK
@@ -58,7 +58,7 @@ def conversation_of(point: Point, contents: Contents) -> Conversation:
 
 
 def conversation_in(view: View | None) -> Conversation:
-    """That of the checkpoint a thread stands at. What a task writes may quote it, whichever checkpoint it is for: it may
+    """That of the checkpoint a thread stands at. What a task writes may quote it whichever checkpoint it is for: it may
     come before its own is stored, or after the next one is."""
     return Conversation() if view is None or view.point is None else conversation_of(view.point, view.contents)
 
@@ -66,6 +66,13 @@ def conversation_in(view: View | None) -> Conversation:
 def conversation(refs: Mapping[str, Ref], said: Said | None, left: frozenset[int]) -> Conversation:
     ref = refs.get(MESSAGES)
     return Conversation(said, ref["said"], left) if said and isinstance(ref, dict) and "said" in ref else Conversation()
+
+
+def heard_by(point: Point | None) -> Ref:
+    """Where the messages are that a subgraph was given to begin with, if this is the checkpoint of that; or None."""
+    given = point.values.get(INPUT) if point is not None and MESSAGES not in point.refs else None
+    quote = given.get(MESSAGES) if type(given) is dict and MARK not in given else None
+    return quote["of"][0] if type(quote) is dict and quote.get(MARK) == "quote" else None
 
 
 class Quoting(Values):

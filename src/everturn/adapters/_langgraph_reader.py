@@ -21,6 +21,7 @@ from everturn.adapters._langgraph_log import (
     Ref,
     seqs_in,
 )
+from everturn.adapters._langgraph_quotes import Conversation, heard_by
 from everturn.adapters._langgraph_values import Kept, Values
 from everturn.adapters._langgraph_views import PASSED, Contents, Said, Shelf, View
 from everturn.model import JSON, MESSAGE
@@ -175,7 +176,7 @@ class Reader:
                 channel: (point.values if seq == point.seq else bodies[seq].get("values", {}))[channel]
                 for channel, seq in holders.items()
             }
-        return Contents(said, left, nodes, lists)
+        return Contents(said, left, nodes, lists, known.heard)
 
     async def loose(self, view: View) -> Said:
         """The messages behind those of a view's checkpoint, which are no checkpoint's."""
@@ -183,11 +184,22 @@ class Reader:
         known: Object = ref if isinstance(ref, dict) and "said" in ref else {"said": [], "closed": True}
         if not (view.loose or "closed" in known) or not view.version:
             return ()
+        if view.contents.heard and not view.loose:
+            return view.contents.heard
         after = max([0, *(bounds[1] for bounds in known["said"] if len(bounds) == 2)])
         state: SessionState = await self._call("state", view.session_id, kind=MESSAGE, after=after)
         if (state.life, state.version) != (view.life, view.version):
             raise Stale
         return tuple([(entry.seq or 0, self._values.kept(entry)) for entry in state.messages])
+
+    async def heard(self, session_id: str, point: Point | None, log: Log | None = None) -> Conversation | None:
+        """What a subgraph was given to begin with, if this is the checkpoint of that. Raises Stale if some of it is not
+        there any more."""
+        ref = heard_by(point)
+        if ref is None:
+            return None
+        said, left = await self._said(session_id, ref, log)
+        return Conversation(said, ref["said"], left)
 
     async def _said(self, session_id: str, ref: Ref, log: Log | None) -> tuple[Said, frozenset[int]]:
         (said,), left = await self._all_said(session_id, [ref], log)

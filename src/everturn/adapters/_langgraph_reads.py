@@ -9,9 +9,9 @@ import msgspec
 from langgraph.checkpoint.base import CheckpointMetadata, CheckpointTuple
 
 from everturn import Unsupported
-from everturn.adapters._langgraph_log import Log, Object, Point, Ref
+from everturn.adapters._langgraph_log import INPUT, Log, Object, Point, Ref
 from everturn.adapters._langgraph_names import config_of
-from everturn.adapters._langgraph_puts import INPUT, is_input
+from everturn.adapters._langgraph_puts import is_input
 from everturn.adapters._langgraph_quotes import Conversation, NotSaid, Quoting, conversation_of
 from everturn.adapters._langgraph_reader import TRIES, Reader, Stale, lost
 from everturn.adapters._langgraph_values import Values

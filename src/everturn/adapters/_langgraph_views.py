@@ -35,6 +35,7 @@ class Contents(msgspec.Struct, frozen=True):
     left: frozenset[int] = frozenset()  # those said in a branch that was left
     nodes: Mapping[str, JSON] = {}
     lists: Mapping[str, list[JSON]] = {}
+    heard: Said = ()  # what a subgraph was given to begin with, at the checkpoint of that
 
 
 class View(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from typing_extensions import TypedDict
 
 import everturn
 from everturn import MemoryStore
-from everturn.adapters.langgraph import EverturnSaver
+from everturn.adapters.langgraph import EverturnSaver, to_langchain
 from tests.adapters.langgraph.scenarios import CONFIG
 from tests.adapters.langgraph.test_values import checkpoint
 
@@ -81,6 +81,55 @@ def test_a_state_that_is_sent_with_every_tool_call_is_not_written_with_it(store:
             sizes.append(store.info("a").bytes)
     first, *rest = (after - before for before, after in pairwise([0, *sizes]))
     assert max(rest) < 1.2 * first, sizes
+
+
+def with_a_subgraph(store: MemoryStore, checkpointer: bool | None) -> Any:
+    """A graph whose only node is a graph that is handed all messages. With True that has a memory of its own."""
+    inner = StateGraph(MessagesState)
+    inner.add_node("bot", lambda state: {"messages": [AIMessage(words(len(state["messages"])))]})
+    inner.add_edge(START, "bot")
+    outer = StateGraph(MessagesState)
+    outer.add_node("sub", inner.compile(checkpointer=checkpointer))
+    outer.add_edge(START, "sub")
+    return outer.compile(checkpointer=EverturnSaver(store))
+
+
+def test_a_subgraph_with_a_memory_of_its_own_grows_with_what_was_said(store: MemoryStore) -> None:
+    graph = with_a_subgraph(store, True)
+    sizes: dict[str, list[int]] = {"a": [], "a#sub": []}
+    for turn in range(30):
+        graph.invoke({"messages": [HumanMessage(words(-turn))]}, CONFIG)
+        for session_id, measured in sizes.items():
+            measured.append(store.info(session_id).bytes)
+    for measured in sizes.values():
+        first, *rest = (after - before for before, after in pairwise([0, *measured[9::10]]))
+        assert max(rest) < 1.2 * first, sizes
+    assert [len(store.get_history(session_id)) for session_id in sizes] == [60, 60]
+
+
+def test_a_subgraph_of_one_run_writes_what_it_is_given_once(store: MemoryStore) -> None:
+    graph = with_a_subgraph(store, None)
+    parent = []
+    for turn in range(30):
+        graph.invoke({"messages": [HumanMessage(words(-turn))]}, CONFIG)
+        parent.append(store.info("a").bytes)
+    first, *rest = (after - before for before, after in pairwise([0, *parent[9::10]]))
+    assert max(rest) < 1.2 * first, parent
+    for session in store.sessions("a#", limit=100).sessions:
+        messages = store.get_history(session.session_id)
+        said = sum(len(JsonPlusSerializer().dumps_typed(message)[1]) for message in to_langchain(messages))
+        assert store.info(session.session_id).bytes < said + 3000, f"{len(messages)} messages"
+
+
+def test_what_a_subgraph_is_given_may_be_longer_than_an_entry() -> None:
+    """Each of its messages is one."""
+    with everturn.open("sqlite://", max_message_bytes=4000) as store:
+        for checkpointer in (None, True):
+            graph = with_a_subgraph(store, checkpointer)
+            for turn in range(8):
+                state = graph.invoke({"messages": [HumanMessage(words(-turn, 1000))]}, CONFIG)
+            assert len(state["messages"]) == 16
+            graph.checkpointer.delete_thread("a")
 
 
 class Notes(TypedDict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.types import Send
 
 from everturn import ChatMessage, InvalidInput, MemoryStore, Record
@@ -315,3 +315,112 @@ def test_a_checkpoint_is_not_put_again_with_another_input_that_a_write_stands_on
         found = reader.get_tuple(NEW)
         assert found is not None
         assert found.pending_writes == [("task", "doc", inputs[0]["doc"])]
+
+
+CHILD: Any = {"configurable": {"thread_id": "a", "checkpoint_ns": "sub"}}
+GIVEN = {"messages": said(), "n": 1}
+
+
+def given_to_a_subgraph(saver: EverturnSaver, given: Any = GIVEN) -> Any:
+    return saver.put(CHILD, checkpoint("c1", __start__=given), {"run_id": "r"}, {"__start__": 1})
+
+
+def goes_on(saver: EverturnSaver, config: Any, messages: list[BaseMessage], name: str = "c2") -> Any:
+    put = checkpoint(name, messages=messages)
+    put["channel_versions"] = {"__start__": 2, "messages": 2}
+    return saver.put(config, put, {"run_id": f"of {name}"}, {"__start__": 2, "messages": 2})
+
+
+def times(store: MemoryStore, text: str) -> int:
+    """How often a text stands in the session of the subgraph."""
+    return str([entry.body if isinstance(entry, Record) else entry for entry in store.state("a#sub").entries]).count(
+        text
+    )
+
+
+@pytest.mark.parametrize("as_new", [False, True], ids=["remembered", "read"])
+def test_what_a_subgraph_is_given_stands_in_its_session_once(store: MemoryStore, as_new: bool) -> None:
+    saver = EverturnSaver(store)
+    first = given_to_a_subgraph(saver)
+    saver.put_writes(first, [("messages", said()), ("n", 1)], "task")
+    if as_new:
+        saver = EverturnSaver(store)
+    goes_on(saver, first, said(5))
+    assert [message.text for message in store.get_history("a#sub")] == [f"text {number}" for number in range(5)]
+    assert [times(store, f"text {number}") for number in range(5)] == [1] * 5
+    for reader in (saver, EverturnSaver(store)):
+        latest, begun = reader.list(CHILD)
+        assert latest.checkpoint["channel_values"] == {"messages": said(5)}
+        assert begun.checkpoint["channel_values"] == {"__start__": GIVEN}
+        assert begun.pending_writes == [("task", "messages", said()), ("task", "n", 1)]
+
+
+def test_a_task_that_is_ahead_of_what_its_subgraph_is_given_writes_it_as_it_is(store: MemoryStore) -> None:
+    saver = EverturnSaver(store)
+    ahead: Any = {"configurable": {**CHILD["configurable"], "checkpoint_id": "c1"}}
+    saver.put_writes(ahead, [("messages", said())], "task")
+    goes_on(saver, given_to_a_subgraph(saver), said())
+    assert times(store, "text 0") == 2
+    found = EverturnSaver(store).get_tuple(ahead)
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"__start__": GIVEN}
+    assert found.pending_writes == [("task", "messages", said())]
+
+
+def test_a_subgraph_may_be_given_the_same_again(store: MemoryStore) -> None:
+    saver = EverturnSaver(store)
+    saver.put_writes(given_to_a_subgraph(saver), [("messages", said())], "task")
+    goes_on(saver, given_to_a_subgraph(saver), said())
+    assert times(store, "text 0") == 1
+    for reader in (saver, EverturnSaver(store)):
+        _, begun, *_ = reader.list(CHILD)
+        assert begun.checkpoint["channel_values"] == {"__start__": GIVEN}
+        assert begun.pending_writes == [("task", "messages", said())]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_fork_from_what_a_subgraph_was_given_says_it_once(store: MemoryStore, moved: bool) -> None:
+    saver = EverturnSaver(store)
+    first = given_to_a_subgraph(saver)
+    if moved:  # then nobody has said it any more
+        goes_on(saver, first, said(5), "c0")
+        saver.delete_for_runs(["of c0"])
+        assert store.get_history("a#sub") == []
+    goes_on(saver, first, said(5))
+    back = saver.get_tuple(first)
+    assert back is not None
+    goes_on(saver, back.config, [*said(), AIMessage("other", id="o")], "c3")
+    assert [message.text for message in store.get_history("a#sub")] == [*(m.text for m in said()), "other"]
+    for reader in (saver, EverturnSaver(store)):
+        values = [found.checkpoint["channel_values"] for found in reader.list(CHILD)]
+        assert values == [
+            {"messages": [*said(), AIMessage("other", id="o")]},
+            {"messages": said(5)},
+            {"__start__": GIVEN},
+        ]
+
+
+def test_what_only_a_deleted_run_was_given_is_gone_with_it(store: MemoryStore) -> None:
+    saver = EverturnSaver(store)
+    given_to_a_subgraph(saver)
+    saver.delete_for_runs(["r"])
+    assert store.sessions().sessions == ()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"messages": [HumanMessage("one"), HumanMessage("two")]},  # they get their names later
+        {"messages": [RemoveMessage(id="m0"), *said()]},
+        {"messages": said(1)},
+        {"messages": "text"},
+        said(),
+    ],
+)
+def test_what_else_a_subgraph_is_given_is_not_said(store: MemoryStore, given: Any) -> None:
+    saver = EverturnSaver(store)
+    given_to_a_subgraph(saver, given)
+    assert store.get_history("a#sub") == []
+    found = EverturnSaver(store).get_tuple(CHILD)
+    assert found is not None
+    assert found.checkpoint["channel_values"] == {"__start__": given}

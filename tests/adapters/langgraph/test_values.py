@@ -24,10 +24,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command, Interrupt, Send
 from pydantic import BaseModel
 
+import everturn
 from everturn import ChatMessage, InvalidInput, MemoryStore, Unsupported
 from everturn.adapters._langgraph_values import Values
 from everturn.adapters._values import Unfaithful
 from everturn.adapters.langgraph import EverturnSaver
+from tests.adapters.langgraph.scenarios import chat, say
 
 
 @dataclasses.dataclass
@@ -230,11 +232,37 @@ def test_what_the_store_does_not_take_is_refused_by_name(store: MemoryStore) -> 
     deep: Any = []
     for _ in range(300):
         deep = [deep]
-    for value in (deep, "x" * 17 * 2**20):
-        with pytest.raises(InvalidInput, match=r"thread 't', checkpoint 'c1', entries\[0\]"):
-            put(store, spoilt=value)
-        with pytest.raises(InvalidInput, match=r"thread 't', checkpoint 'c1', entries\[0\]"):
-            EverturnSaver(store).put_writes(CONFIG, [("spoilt", value)], "task")
+    for value in (deep, [deep], {"deep": deep}, long := "x" * 17 * 2**20, [long], {"long": long}):
+        with pytest.raises(InvalidInput, match=r"thread 't', checkpoint 'c1', channel 'spoilt': "):
+            put(store, spoil="y" * 50, spoilt=value, more=[1])
+        with pytest.raises(InvalidInput, match=r"thread 't', checkpoint 'c1', channel 'spoilt': "):
+            EverturnSaver(store).put_writes(CONFIG, [("fine", "y" * 50), ("spoilt", value)], "task")
+    with pytest.raises(InvalidInput, match=r"thread 't', checkpoint 'c1', channel 'messages': "):
+        put(store, messages=[langchain.HumanMessage("fine"), langchain.HumanMessage(long)])
+    with pytest.raises(InvalidInput, match=r"thread 't', checkpoint 'c1', metadata: "):
+        EverturnSaver(store).put(
+            {"configurable": {"thread_id": "t", "checkpoint_ns": ""}},
+            checkpoint("c1", fine=1),
+            {"source": long},
+            {"fine": 1},
+        )
+    with pytest.raises(InvalidInput, match="session_id"):
+        EverturnSaver(store).put_writes(
+            {"configurable": {"thread_id": "t" * 5000, "checkpoint_id": "c"}}, [("a", 1)], "task"
+        )
+
+
+def test_a_thread_that_met_the_limit_goes_on_where_there_is_more(tmp_path: pathlib.Path) -> None:
+    def run(text: str, **options: Any) -> list[str]:
+        with everturn.open(f"sqlite:///{tmp_path}/memory.db", **options) as store:
+            state = chat(EverturnSaver(store)).invoke(say(text), {"configurable": {"thread_id": "t"}})
+            return [message.text for message in state["messages"]]
+
+    run("one")
+    with pytest.raises(InvalidInput, match=r"channel .*max_message_bytes=\.\.\."):
+        run("x" * 3000, max_message_bytes=2000)
+    assert run("x" * 3000, max_message_bytes=20_000)[-2:] == ["x" * 3000, f"answer to {'x' * 3000}"]
+    assert run("two", max_message_bytes=2000)[-1] == "answer to two"
 
 
 def test_a_value_that_its_own_class_changes_is_refused(store: MemoryStore) -> None:

@@ -9,7 +9,7 @@ import pytest
 from everturn import MemoryStore
 from everturn.adapters import _langgraph_log
 from tests.adapters.langgraph.conftest import Engine
-from tests.adapters.langgraph.walks import Walk
+from tests.adapters.langgraph.walks import THREAD, Walk
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -21,6 +21,17 @@ def test_a_walk_ends_where_the_model_does(store: MemoryStore, seed: int) -> None
 def test_a_walk_over_many_keys(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(_langgraph_log, "FARTHEST", 10)
     Walk(store, seed).go(80)
+
+
+@pytest.mark.parametrize("seed", range(12, 20))
+def test_a_walk_of_a_subgraph(store: MemoryStore, seed: int) -> None:
+    """Which is deleted now and then, so that it begins again."""
+    walk = Walk(store, seed, namespace="sub")
+    for _ in range(4):
+        walk.go(12)
+        store.clear(walk.session_id) if seed % 2 else walk.savers[0].delete_thread(THREAD)
+        walk.order.clear()
+        walk.writes.clear()
 
 
 @pytest.mark.parametrize("name", ["valkey", "postgres"])

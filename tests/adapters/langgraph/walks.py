@@ -13,7 +13,7 @@ from langgraph.checkpoint.base.id import uuid6
 from langgraph.types import Send
 
 from everturn import ChatMessage, MemoryStore
-from everturn.adapters.langgraph import EverturnSaver
+from everturn.adapters.langgraph import EverturnSaver, session_of
 
 THREAD = "t"
 
@@ -21,8 +21,11 @@ THREAD = "t"
 class Walk:
     """Takes random steps, and compares after each of them what is there with what should be."""
 
-    def __init__(self, store: MemoryStore, seed: int) -> None:
+    def __init__(self, store: MemoryStore, seed: int, namespace: str = "") -> None:
+        """`namespace`: of a subgraph, which begins with messages that it is given."""
         self.store = store
+        self.namespace = namespace
+        self.session_id = session_of(THREAD, namespace)
         self.savers = [EverturnSaver(store), EverturnSaver(store)]  # as if in two processes
         self.draw = random.Random(seed)
         self.puts: dict[str, tuple[Any, Any, str | None]] = {}  # checkpoint, metadata and parent by id
@@ -46,11 +49,20 @@ class Walk:
         parent = self.order[-1] if self.order else None
         if self.order and self.draw.random() < 0.15:
             parent = self.draw.choice(self.order)
-        found = saver.get_tuple(config(parent)) if parent else None
+        elif self.namespace and self.draw.random() < 0.1:
+            parent = None  # as a subgraph that goes back with its parent to before its first checkpoint
+        found = saver.get_tuple(self.config(parent)) if parent else None
         values = deepcopy(found.checkpoint["channel_values"]) if found else {}
         versions = dict(found.checkpoint["channel_versions"]) if found else {}
         changed: dict[str, Any] = {}
-        for channel in self.change(values):
+        given = values.pop("__start__", None)
+        if self.namespace and parent is None:
+            values["__start__"] = {"messages": [self.message() for _ in range(self.draw.randrange(5))], "n": 1}
+            channels = ["__start__"]
+        else:
+            values |= {"messages": given["messages"]} if given else {}
+            channels = [*self.change(values), *(["__start__"] if given else [])]
+        for channel in channels:
             versions[channel] = changed[channel] = max([0, *versions.values()]) + 1
         seen = dict(found.checkpoint["versions_seen"]) if found else {}
         checkpoint = {
@@ -65,7 +77,10 @@ class Walk:
         metadata = {"source": "loop", "step": len(self.puts), "parents": {}, "run_id": f"run {self.draw.randrange(6)}"}
         if self.draw.random() < 0.1:
             self.write(saver, checkpoint["id"])  # a task's writes may overtake the checkpoint they are for
-        saver.put(found.config if found else config(), deepcopy(checkpoint), metadata, changed)  # type: ignore[arg-type]
+        begins: Any = self.config()
+        if self.order:
+            begins = {"recursion_limit": 1, "configurable": begins["configurable"] | {"__pregel_replay_state": True}}
+        saver.put(found.config if found else begins, deepcopy(checkpoint), metadata, changed)  # type: ignore[arg-type]
         self.puts[checkpoint["id"]] = checkpoint, metadata, parent
         self.order.append(checkpoint["id"])
 
@@ -141,9 +156,12 @@ class Walk:
         task, path = f"task {self.draw.randrange(3)}", f"path {self.draw.randrange(2)}"
         channels = [self.draw.choice(["messages", "log", "__interrupt__", "__error__"]) for _ in range(2)]
         said = self.said(checkpoint if checkpoint in self.puts else self.order[-1]) if self.order else []
+        if self.order:
+            given = self.puts[self.order[0]][0]["channel_values"].get("__start__", {})
+            said = said or given.get("messages", [])
         values = [1, [HumanMessage("w")], ("t",), self.quote(said), {"state": self.quote(said)}]
         writes = [(channel, self.draw.choice(values)) for channel in channels]
-        saver.put_writes(config(checkpoint), deepcopy(writes), task, path)
+        saver.put_writes(self.config(checkpoint), deepcopy(writes), task, path)
         kept = self.writes.setdefault(checkpoint, {})
         for position, (channel, value) in enumerate(writes):
             index = WRITES_IDX_MAP.get(channel, position)
@@ -152,7 +170,7 @@ class Walk:
 
     def interfere(self, _saver: EverturnSaver) -> None:
         """Someone else speaks in the session."""
-        self.store.add_messages(THREAD, [ChatMessage("user", "foreign")])
+        self.store.add_messages(self.session_id, [ChatMessage("user", "foreign")])
 
     def delete_a_run(self, saver: EverturnSaver) -> None:
         run = f"run {self.draw.randrange(6)}"
@@ -171,19 +189,18 @@ class Walk:
     def copy(self, saver: EverturnSaver) -> None:
         saver.delete_thread("copy")
         saver.copy_thread(THREAD, "copy")
-        copied = [
-            found.checkpoint for found in saver.list({"configurable": {"thread_id": "copy", "checkpoint_ns": ""}})
-        ]
+        there: Any = {"configurable": {"thread_id": "copy", "checkpoint_ns": self.namespace}}
+        copied = [found.checkpoint for found in saver.list(there)]
         assert copied == [self.puts[name][0] for name in reversed(self.order)]
 
     # --- comparisons -------------------------------------------------------------------------------------------------
 
     def compare(self, saver: EverturnSaver) -> None:
-        latest = saver.get_tuple(config())
+        latest = saver.get_tuple(self.config())
         assert (latest and latest.checkpoint["id"]) == (self.order[-1] if self.order else None)
-        listed = list(saver.list(config()))
+        listed = list(saver.list(self.config()))
         assert [found.checkpoint["id"] for found in listed] == self.order[::-1]
-        named = [saver.get_tuple(config(name)) for name in self.order[:: self.draw.randrange(3, 9)]]
+        named = [saver.get_tuple(self.config(name)) for name in self.order[:: self.draw.randrange(3, 9)]]
         for found in (*listed, *named):
             assert found is not None
             checkpoint, metadata, parent = self.puts[found.checkpoint["id"]]
@@ -193,7 +210,7 @@ class Walk:
             assert found.pending_writes == self.written(checkpoint["id"])
         if self.order:
             self.compare_history()
-        assert self.store.verify(THREAD).ok
+        assert self.store.verify(self.session_id).ok
 
     def written(self, checkpoint: str) -> list[Any]:
         kept = self.writes.get(checkpoint, {})
@@ -202,14 +219,15 @@ class Walk:
 
     def compare_history(self) -> None:
         """All that the thread knows is in the session's history; nothing of another branch is."""
-        shown = {message.text for message in self.store.get_history(THREAD)} - {"foreign"}
+        shown = {message.text for message in self.store.get_history(self.session_id)} - {"foreign"}
         assert {message.text for message in self.said(self.order[-1])} <= shown
         spoken: set[str] = set()
         name: str | None = self.order[-1]
         while name is not None:
             if name not in self.order:
                 return  # it was deleted: who was where cannot be told
-            spoken |= {message.text for message in self.said(name)}
+            given = self.puts[name][0]["channel_values"].get("__start__", {})
+            spoken |= {message.text for message in (*self.said(name), *given.get("messages", []))}
             name = self.puts[name][2]
         assert shown <= spoken
 
@@ -217,7 +235,6 @@ class Walk:
         messages: list[BaseMessage] = self.puts[name][0]["channel_values"].get("messages", [])
         return messages
 
-
-def config(checkpoint: str | None = None) -> Any:
-    named = {"checkpoint_id": checkpoint} if checkpoint else {}
-    return {"configurable": {"thread_id": THREAD, "checkpoint_ns": "", **named}}
+    def config(self, checkpoint: str | None = None) -> Any:
+        named = {"checkpoint_id": checkpoint} if checkpoint else {}
+        return {"configurable": {"thread_id": THREAD, "checkpoint_ns": self.namespace, **named}}
