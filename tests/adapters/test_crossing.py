@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -197,6 +200,38 @@ def test_what_langchain_wrote_is_never_put_in_another_order() -> None:
         assert list(to_langchain(store.get_history("s")))[2:] == [
             message.model_copy(update={"id": f"everturn-{seq}"}) for seq, message in enumerate(said, start=3)
         ]
+
+
+class Loud(HumanMessage):
+    volume: int = 11
+
+
+def test_what_a_graph_says_with_times_and_decimals_is_read_under_langchain() -> None:
+    told = {"at": datetime(2026, 1, 1), "cost": Decimal("0.10"), "run": UUID(int=5)}  # noqa: DTZ001 - as some models do
+    builder = StateGraph(MessagesState)
+    builder.add_node("bot", lambda _: {"messages": [AIMessage("ok", id="a1", response_metadata=told)]})
+    builder.add_edge(START, "bot")
+    with everturn.open("sqlite://") as store:
+        graph = builder.compile(checkpointer=EverturnSaver(store))
+        config: Any = {"configurable": {"thread_id": "s"}}
+        graph.invoke({"messages": [HumanMessage("hi", id="h1")]}, config)
+        said = [HumanMessage("hi", id="h1"), AIMessage("ok", id="a1", response_metadata=told)]
+        assert EverturnChatMessageHistory("s", store).messages == said
+        assert list(to_langchain(store.get_history("s"))) == said
+        assert builder.compile(checkpointer=EverturnSaver(store)).get_state(config).values["messages"] == said
+
+
+def test_a_message_of_a_class_that_was_allowed_is_read_where_it_is_allowed() -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("bot", lambda _: {"messages": [AIMessage("ok", id="a1")]})
+    builder.add_edge(START, "bot")
+    with everturn.open("sqlite://") as store:
+        graph = builder.compile(checkpointer=EverturnSaver(store, allow=[Loud]))
+        graph.invoke({"messages": [Loud("HI", id="h1")]}, {"configurable": {"thread_id": "s"}})
+        history = store.get_history("s")
+        with pytest.raises(Unsupported, match=rf"message {history[0].seq} cannot be read: .*Loud.*allow="):
+            to_langchain(history)
+        assert list(to_langchain(history, allow=[Loud])) == [Loud("HI", id="h1"), AIMessage("ok", id="a1")]
 
 
 def test_a_thread_is_not_touched_when_openai_agents_takes_back_what_it_said(store: MemoryStore) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from everturn import ChatMessage
 from everturn.adapters._models import assembled
-from everturn.adapters._values import equal, is_json
+from everturn.adapters._values import Unfaithful, equal, is_json, place_of
 
 OWN = "langchain"  # the key in a message's metadata under which the rest stands
 
@@ -109,7 +109,12 @@ def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False
     if names_itself:
         own["id"] = None
     implied = _implied(kind, entry)
-    own |= {name: encode(value) for name, value in fields.items() if not equal(implied.get(name, _NOTHING), value)}
+    for name, value in fields.items():
+        if not equal(implied.get(name, _NOTHING), value):
+            try:
+                own[name] = encode(value)
+            except Unfaithful as exc:
+                raise Unfaithful(str(exc), path=f"{name}{place_of(value, encode)}") from exc
     return replace(entry, metadata={OWN: own}) if own else entry
 
 

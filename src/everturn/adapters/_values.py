@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from math import isfinite
 from typing import Any
+from uuid import UUID
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from everturn.model import JSON
 
@@ -18,7 +23,14 @@ MARK = "!"
 
 
 class Unfaithful(ValueError):
-    """A value that would not come back as it is, or has not. The text says what and why; its reader knows where."""
+    """A value that would not come back as it is, or has not. The text says what and why; its reader knows where.
+
+    `path`: where in the value, as far as that is known.
+    """
+
+    def __init__(self, text: str, *, path: str = "") -> None:
+        super().__init__(text)
+        self.path = path
 
 
 class Values:
@@ -50,6 +62,8 @@ class Values:
             if value.isascii():  # an image in base64, most of the time
                 return {MARK: "ascii", "of": value.decode("ascii")}
             return {MARK: "bytes", "of": b64encode(value).decode("ascii")}
+        if (tell := _TELL.get(kind)) is not None and (told := tell(value)) is not None:
+            return {MARK: kind.__name__, "of": told}
         return self._encode_other(value)
 
     def _encode_other(self, value: Any) -> JSON:
@@ -84,6 +98,8 @@ class Values:
                 return b64decode(of)
         if made := _BY_NAME.get(what):
             return made(self._decode(item) for item in of)
+        if (read := _READ.get(what)) is not None:
+            return read(of)
         return self._decode_other(what, of)
 
     def _decode_other(self, what: str, of: JSON) -> Any:  # noqa: ARG002 - what a framework's own values are made from
@@ -94,6 +110,48 @@ _TEXT = frozenset({str})
 _NESTED = frozenset({dict, list})
 _COLLECTIONS = (tuple, set, frozenset)
 _BY_NAME = {kind.__name__: kind for kind in _COLLECTIONS}
+
+
+# --- times and numbers -----------------------------------------------------------------------------------------------
+
+
+def _told_time(value: datetime | time) -> JSON:
+    """As text, with the name of its zone where it has one; None if its zone has no text of its own."""
+    text = value.isoformat()
+    if repr(type(value).fromisoformat(text)) == repr(value):  # equal is not enough: zones of one offset are
+        return text
+    zone = value.tzinfo
+    if type(zone) is ZoneInfo and zone.key is not None:
+        return [value.replace(tzinfo=None).isoformat(), zone.key, value.fold]
+    return None
+
+
+def _read_time(kind: type[datetime | time], of: JSON) -> datetime | time:
+    if type(of) is str:
+        return kind.fromisoformat(of)
+    text, key, fold = of
+    try:
+        return kind.fromisoformat(text).replace(tzinfo=ZoneInfo(key), fold=fold)
+    except (ZoneInfoNotFoundError, OSError, ValueError) as exc:
+        raise Unfaithful(f"the time zone {key!r} is not known here: {exc}") from exc
+
+
+_TELL: Mapping[type, Callable[[Any], JSON]] = {
+    datetime: _told_time,
+    time: _told_time,
+    date: date.isoformat,
+    timedelta: lambda value: [value.days, value.seconds, value.microseconds],
+    Decimal: lambda value: None if value.is_snan() else str(value),  # a signaling one cannot even be compared
+    UUID: str,
+}
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "datetime": lambda of: _read_time(datetime, of),
+    "time": lambda of: _read_time(time, of),
+    "date": date.fromisoformat,
+    "timedelta": lambda of: timedelta(*of),
+    "Decimal": Decimal,
+    "UUID": UUID,
+}
 
 
 # --- faithfulness ----------------------------------------------------------------------------------------------------
@@ -111,6 +169,17 @@ def is_json(value: Any) -> bool:
     if kind is list:
         return all(map(is_json, value))
     return kind is dict and all(type(name) is str and is_json(item) for name, item in value.items())
+
+
+def place_of(value: Any, encode: Callable[[Any], JSON]) -> str:
+    """Where in a value that `encode` refuses the first part stands that it refuses; empty if that is the value."""
+    is_named = isinstance(value, dict)
+    for name, item in value.items() if is_named else enumerate(value) if isinstance(value, list | tuple) else ():
+        try:
+            encode(item)
+        except Unfaithful:
+            return (f".{name}" if is_named else f"[{name}]") + place_of(item, encode)
+    return ""
 
 
 def equal(implied: Any, value: Any) -> bool:

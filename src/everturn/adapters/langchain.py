@@ -49,7 +49,7 @@ class EverturnChatMessageHistory(BaseChatMessageHistory):
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append the messages as one turn: all or none, and never between another's. No messages change nothing.
 
-        Raises InvalidInput, naming the message, for one that would not come back as it is.
+        Raises InvalidInput, naming the message and the place in it, for one that would not come back as it is.
         """
         self._faces.drive(self._add(messages))
 
@@ -91,7 +91,8 @@ def _encoded(message: BaseMessage, index: int) -> ChatMessage:
     try:
         return _values.encode_message(message)
     except Unfaithful as exc:
-        raise InvalidInput(str(exc), path=f"messages[{index}]") from exc
+        place = f".{exc.path}" if exc.path else ""
+        raise InvalidInput(str(exc), path=f"messages[{index}]{place}") from exc
 
 
 __all__ = ["EverturnChatMessageHistory"]

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iter
 from copy import copy
 from typing import Any
 
-from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore
+from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
 from everturn.adapters._answers import answered
 from everturn.adapters._faces import Both, require
 
@@ -348,15 +348,23 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self._faces.drive(self._upkeep.prune(thread_ids, strategy))
 
 
-def to_langchain(history: Iterable[ChatMessage]) -> Sequence[BaseMessage]:
+def to_langchain(history: Iterable[ChatMessage], *, allow: Collection[Name | type] = ()) -> Sequence[BaseMessage]:
     """Messages of a session as LangChain's, whoever wrote them: to begin a thread with a conversation begun elsewhere.
 
     One that has no id is named after its place in the session. So named, in the thread of the same name, it is not
     written again. Where another framework left several calls and then their results, each result stands behind its
-    call.
+    call. `allow`: classes of yours that may be restored, as for `EverturnSaver`. Raises Unsupported, naming the
+    message, if one holds what is not here, or not allowed.
     """
-    values = Values(None, ())
-    return [values.decode_message(message) for message in answered(list(history))]
+    values = Values(None, allow)
+    found: list[BaseMessage] = []
+    for message in answered(list(history)):
+        try:
+            found.append(values.decode_message(message))
+        except Unfaithful as exc:
+            text = f"message {message.seq} cannot be read: {exc}"
+            raise Unsupported(f"{text} (to_langchain takes the same `allow` as EverturnSaver)") from exc
+    return found
 
 
 def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import threading
+import uuid
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from langchain_core import messages as langchain
@@ -129,6 +132,42 @@ def test_messages_come_back_in_order_on_both_faces(tmp_path: Path) -> None:
     on_both_faces(tmp_path, story)
 
 
+ZURICH = ZoneInfo("Europe/Zurich")
+TIMES: list[Any] = [
+    dt.datetime(2026, 1, 1, 12, 30),  # noqa: DTZ001 - those without a zone as well
+    dt.datetime(2026, 1, 1, 12, 30, 1, 5, tzinfo=dt.UTC),
+    dt.datetime(2026, 1, 1, tzinfo=dt.timezone(-dt.timedelta(hours=3, seconds=7))),
+    dt.datetime(2026, 10, 25, 2, 30, tzinfo=ZURICH),
+    dt.datetime(2026, 10, 25, 2, 30, tzinfo=ZURICH, fold=1),
+    dt.date(2026, 1, 1),
+    dt.time(12, 30, 0, 1),
+    dt.time(12, 30, tzinfo=ZURICH),
+    dt.timedelta(days=-1, microseconds=3),
+    Decimal("1.50"),
+    Decimal("-0"),
+    Decimal("NaN123"),
+    uuid.UUID(int=5),
+]
+
+
+@pytest.mark.parametrize("value", TIMES, ids=repr)
+def test_times_decimals_and_uuids_come_back_as_such(value: Any) -> None:
+    with everturn.open("sqlite://") as store:
+        history = EverturnChatMessageHistory("s", store)
+        history.add_messages([AIMessage("x", response_metadata={"of": [value]})])
+        [read] = history.messages
+        assert repr(read.response_metadata["of"]) == repr([value])
+
+
+def test_a_time_in_a_zone_that_is_not_here_is_an_error_that_names_it() -> None:
+    at = {"!": "datetime", "of": ["2026-01-01T00:00:00", "Nowhere/Land", 0]}
+    with everturn.open("sqlite://") as store:
+        own = {"response_metadata": {"at": at}}
+        store.add_messages("s", [ChatMessage("assistant", "x", metadata={"langchain": own})])
+        with pytest.raises(Unsupported, match=r"message 1 of session 's'.*Nowhere/Land"):
+            EverturnChatMessageHistory("s", store).messages  # noqa: B018
+
+
 def test_what_is_read_is_the_readers_own() -> None:
     with everturn.open("sqlite://") as store:
         history = EverturnChatMessageHistory("s", store)
@@ -186,10 +225,14 @@ class Loud(HumanMessage):
     volume: int = 11
 
 
+NAMED = dt.timezone(dt.timedelta(hours=1), "a name that no text of a time has")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
-        HumanMessage("x", additional_kwargs={"at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC)}),
+        HumanMessage("x", additional_kwargs={"at": dt.datetime(2026, 1, 1, tzinfo=NAMED)}),
+        AIMessage("x", response_metadata={"cost": Decimal("sNaN")}),
         HumanMessage("lone \ud800"),
         HumanMessage("x", additional_kwargs={"lone \ud800": 1}),
         AIMessage("x", response_metadata={"score": float("nan")}),
@@ -198,7 +241,7 @@ class Loud(HumanMessage):
         "text",
         ("human", "text"),
     ],
-    ids=["datetime", "surrogate", "surrogate key", "nan", "object", "subclass", "text", "tuple"],
+    ids=["time zone", "signaling", "surrogate", "surrogate key", "nan", "object", "subclass", "text", "tuple"],
 )
 def test_what_would_not_come_back_is_refused_and_nothing_is_written(wrong: Any) -> None:
     with everturn.open("sqlite://") as store:
@@ -206,6 +249,23 @@ def test_what_would_not_come_back_is_refused_and_nothing_is_written(wrong: Any) 
         with pytest.raises(InvalidInput, match=r"messages\[1\]"):
             history.add_messages([HumanMessage("first"), wrong])
         assert history.messages == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path"),
+    [
+        (AIMessage("x", response_metadata={"log": [1, {"score": float("nan")}]}), "response_metadata.log[1].score"),
+        (ToolMessage("x", tool_call_id="c", artifact=object()), "artifact"),
+        (HumanMessage("x", additional_kwargs={"of": ({1: {"k": object()}},)}), "additional_kwargs.of[0].1.k"),
+        (HumanMessage("x", additional_kwargs={"lone \ud800": 1}), "additional_kwargs"),
+        (HumanMessage("lone \ud800"), "content"),
+    ],
+    ids=["nan", "object", "deep", "key", "content"],
+)
+def test_a_refusal_names_the_field_and_the_place_in_it(wrong: BaseMessage, path: str) -> None:
+    with everturn.open("sqlite://") as store, pytest.raises(InvalidInput) as refused:
+        EverturnChatMessageHistory("s", store).add_messages([HumanMessage("first"), wrong])
+    assert refused.value.path == f"messages[1].{path}"
 
 
 def test_what_is_no_store_is_refused() -> None:
