@@ -16,7 +16,8 @@ from everturn.adapters.openai_agents import EverturnSession
 
 
 class Scripted(Model):
-    """Calls the tool when a question mentions an order; answers with what it has seen when it has the result."""
+    """Calls the tool when a question mentions an order, twice at once if it mentions several; answers with what it has
+    seen when it has the result."""
 
     async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:  # noqa: A002
         last = input[-1]
@@ -24,10 +25,18 @@ class Scripted(Model):
         if last.get("type") == "function_call_output":
             text = f"It is {last['output']} (seen {count})"
         elif "order" in str(last.get("content")):
-            call = ResponseFunctionToolCall(
-                id=f"fc_{count}", call_id=f"c_{count}", name="track", arguments='{"order": 1234}', type="function_call"
-            )
-            return ModelResponse([call], Usage(), f"resp_{count}")
+            orders = [1234, 5678] if "orders" in last["content"] else [1234]
+            calls: list[Any] = [
+                ResponseFunctionToolCall(
+                    id=f"fc_{count}_{order}",
+                    call_id=f"c_{count}_{order}",
+                    name="track",
+                    arguments=json.dumps({"order": order}),
+                    type="function_call",
+                )
+                for order in orders
+            ]
+            return ModelResponse(calls, Usage(), f"resp_{count}")
         else:
             first = next(item["content"] for item in input if item.get("role") == "user")
             text = f"You began with {first!r} (seen {count})"
