@@ -127,9 +127,10 @@ async def begin(call: Call, session_id: str) -> Place:
     try:
         begun = await call("append", session_id, [Record(STATE, {"delta": {}})], expected_version=0)
     except VersionConflict:
-        begun = await call("state", session_id, kind=STATE)
-        if _is_begun(begun):
-            return Place(begun.life)
+        state: SessionState = await call("state", session_id, kind=STATE)
+        if _is_begun(state):
+            return Place(state.life)
+        begun = state
     # A conflict: whoever changed it since has done the same, or will (see `merge`).
     await _keep(call, session_id, expected_version=begun)
     return Place(begun.life)
