@@ -13,6 +13,8 @@ from everturn.adapters.fastapi import STORE_ERRORS, get_store, store_lifespan
 app = FastAPI(lifespan=store_lifespan(os.environ["EVERTURN_TEST_URL"]), exception_handlers=STORE_ERRORS)
 Messages = Annotated[list[ChatMessage], Body()]
 Store = Annotated[AsyncMemoryStore, Depends(get_store)]
+mounted = FastAPI(exception_handlers=STORE_ERRORS)
+app.mount("/mounted", mounted)
 
 
 @app.post("/sessions/{session_id}/messages")
@@ -26,6 +28,7 @@ async def read(session_id: str, store: Store) -> list[ChatMessage]:
     return await store.get_history(session_id)
 
 
+@mounted.get("/sessions/{session_id}")
 @app.get("/sessions/{session_id}")
 async def facts(session_id: str, store: Store) -> dict[str, object]:
     return {"messages": (await store.info(session_id)).messages}

@@ -18,7 +18,8 @@ from socket import create_server
 from typing import Annotated, Any
 
 import pytest
-from fastapi import Depends, FastAPI, WebSocket
+from fastapi import Depends, FastAPI, Request, WebSocket
+from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.testclient import TestClient
 
 import everturn
@@ -30,8 +31,10 @@ Store = Annotated[AsyncMemoryStore, Depends(get_store)]
 
 
 def make(url: str, **more: Any) -> FastAPI:
-    app = FastAPI(lifespan=store_lifespan(url, **more), exception_handlers=STORE_ERRORS)
+    return add_routes(FastAPI(lifespan=store_lifespan(url, **more), exception_handlers=STORE_ERRORS))
 
+
+def add_routes(app: FastAPI) -> FastAPI:
     @app.get("/fail/{how}")
     async def fail(how: str, store: Store) -> None:
         await store.save_context("s", "a", "b")
@@ -44,6 +47,10 @@ def make(url: str, **more: Any) -> FastAPI:
         if how == "backend":
             await store.close()
             await store.info("s")
+
+    @app.get("/messages")
+    async def messages(store: Store) -> int:
+        return len(await store.get_history("s"))
 
     @app.websocket("/socket")
     async def socket(connection: WebSocket, store: Store) -> None:
@@ -77,9 +84,51 @@ def test_your_own_lifespan_runs_within() -> None:
         yield {"mine": 1}
         seen.append("ended")
 
-    with TestClient(make("sqlite://", then=own)):
-        pass
+    app = make("sqlite://", then=own)
+
+    @app.get("/mine")
+    async def mine(request: Request, store: Store) -> list[object]:
+        return [request.state.mine, await store.get_history("s")]
+
+    with TestClient(app) as client:
+        assert client.get("/mine").json() == [1, []]
     assert seen == ["AsyncMemoryStore", "ended"]
+
+
+def test_a_mounted_application_has_the_store_too() -> None:
+    """Servers run the lifespan of the outermost application alone."""
+    inner, innermost = FastAPI(), FastAPI(lifespan=store_lifespan("mysql://nobody-opens-it"))
+    for mounted in (inner, innermost):
+        add_routes(mounted)
+    inner.mount("/deeper", innermost)
+    app = make("sqlite://")
+    app.mount("/inner", inner)
+    app.mount("/wrapped", GZipMiddleware(inner))
+    with TestClient(app) as client:
+        for path in ("/socket", "/inner/socket", "/inner/deeper/socket", "/wrapped/socket"):
+            with client.websocket_connect(path) as socket:
+                assert socket.receive_json() == {"messages": 0}
+        with pytest.raises(RuntimeError) as told:  # Starlette's, since the inner application answered 500
+            client.get("/inner/fail/session")
+        assert isinstance(told.value.__cause__, everturn.SessionNotFound)
+        client.get("/inner/fail/none")
+        assert client.get("/wrapped/messages").json() == client.get("/messages").json() == 4
+
+
+def test_a_mounted_application_may_have_a_store_of_its_own() -> None:
+    inner = add_routes(FastAPI())
+    own = store_lifespan("sqlite://")
+
+    @asynccontextmanager
+    async def with_the_inner(_app: FastAPI) -> Any:
+        async with own(inner):
+            yield
+
+    app = make("sqlite://", then=with_the_inner)
+    app.mount("/inner", inner)
+    with TestClient(app) as client:
+        client.get("/inner/fail/none")
+        assert (client.get("/messages").json(), client.get("/inner/messages").json()) == (0, 2)
 
 
 def test_without_the_lifespan_one_is_told() -> None:
@@ -90,6 +139,11 @@ def test_without_the_lifespan_one_is_told() -> None:
 
     with pytest.raises(everturn.Unsupported, match="store_lifespan"):
         TestClient(app).get("/")
+    app.router.lifespan_context = store_lifespan("sqlite://")  # which nobody runs, below another
+    outer = FastAPI()
+    outer.mount("/inner", app)
+    with TestClient(outer) as client, pytest.raises(everturn.Unsupported, match="outermost application"):
+        client.get("/inner/")
 
 
 # --- real workers ----------------------------------------------------------------------------------------------------
@@ -167,5 +221,6 @@ def test_many_workers_lose_nothing(server: str, tmp_path: Path) -> None:
             call(f"{base}/sessions/nobody")
         assert missing.value.code == 404
         missing.value.close()
+        assert call(f"{base}/mounted/sessions/shared") == {"messages": 180}
     with everturn.open(url) as store:
         assert store.info("shared").messages == 180
