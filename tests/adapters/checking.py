@@ -1,13 +1,16 @@
-"""What tests of adapters do alike, in processes: run the contract kit or an agent, show what was written, import an
-adapter without its framework."""
+"""What tests of adapters do alike: run the contract kit or an agent in a process, show what was written, import an
+adapter without its framework, and look at what a framework's class has."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Collection
+import tomllib
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from everturn.testing.contract import CLAUSES
@@ -26,20 +29,23 @@ importlib.import_module({module!r})
 """
 
 
-def check(target: str, report: Path, *options: str) -> Any:
-    """The report of `everturn check --quick` on `tests.adapters.<target>`, of which every clause held."""
+def hold(target: str, report: Path, *, lacks: Collection[str], without: Mapping[str, str] | None = None) -> None:
+    """Run `everturn check --quick` on `tests.adapters.<target>`: every clause in every layer holds, but for those that
+    need what the adapter `lacks`, and for those `without` which it does, by name, each with the kit's own words why.
+
+    A clause that is not tried for any other reason fails the test, and so does one that holds and was not to."""
+    told = without or {}
     script = "from everturn.cli import main; main()"
-    words = ["check", f"tests.adapters.{target}", "--quick", "--json", str(report), *options]
+    words = ["check", f"tests.adapters.{target}", "--quick", "--json", str(report)]
     command = [sys.executable, "-c", script, *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(report.read_text())
-
-
-def clauses(layers: Collection[str], *, without: Collection[str] = ()) -> list[str]:
-    """The options that choose the clauses of these layers, without some."""
-    chosen = [clause.id for clause in CLAUSES if clause.layer in layers and clause.id not in without]
-    return [word for clause in chosen for word in ("--clause", clause)]
+    found = {clause["id"]: clause for clause in json.loads(report.read_text())["clauses"]}
+    offered = frozenset(name for clause in CLAUSES for need in clause.needs for name in need.split("|")) - set(lacks)
+    lacking = {clause.id for clause in CLAUSES if clause.missing(offered)}
+    expected = {clause.id: "not_offered" if clause.id in lacking | set(told) else "pass" for clause in CLAUSES}
+    assert {name: clause["status"] for name, clause in found.items()} == expected
+    assert {name: found[name]["detail"] for name in told} == told
 
 
 def ask(worker: str, url: str, question: str) -> dict[str, Any]:
@@ -57,6 +63,20 @@ def refusal(module: str, found: dict[str, str]) -> str:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     return done.stderr
+
+
+def needs(extra: str) -> list[str]:
+    """What an extra of ours installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named: list[str] = project["optional-dependencies"][extra]
+    return named
+
+
+def attributes(kind: type) -> set[str]:
+    """The names of what a class itself has for others beside methods: properties, values, and fields it declares."""
+    methods = FunctionType | classmethod | staticmethod
+    values = {name for name, value in vars(kind).items() if not isinstance(value, methods)}
+    return {name for name in values | set(inspect.get_annotations(kind)) if not name.startswith("_")}
 
 
 def shows(url: str, session_id: str, *words: str) -> None:
