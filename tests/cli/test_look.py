@@ -10,7 +10,8 @@ import pytest
 from rich.cells import cell_len
 
 import everturn
-from everturn import ChatMessage
+from everturn import ChatMessage, Record
+from everturn.cli.entries import entry_lines
 from tests.cli.conftest import CUSTOMER, Run
 
 
@@ -59,6 +60,34 @@ def test_a_conversation_shows_everything_in_it_in_order(run: Run, url: str) -> N
         "                 [of 1 to 2; embedding of 2]",
         '     9 record    langgraph.checkpoint: {"step":3}',
     ]
+
+
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [
+        (Record("lg.put", {"id": "c1", "set": {"meta": {"step": 3}}}), "LangGraph checkpoint c1"),
+        (
+            Record("lg.put", {"id": "~Hx4gdjhOZaa__zSk_rRz6g", "set": {}}),
+            "LangGraph checkpoint 1f1e2076-384e-65a6-bfff-34a4feb473ea",
+        ),
+        (
+            Record("lg.writes", {"for": "c1", "writes": [["messages", 1], ["n", 2], ["n", 3]]}),
+            "LangGraph task wrote messages, n",
+        ),
+        (Record("lg.writes", {"for": "c1", "writes": []}), "LangGraph task wrote nothing"),
+        (Record("lg.message", {"role": "user", "content": "two"}), "LangGraph branch that was left, user: two"),
+        (Record("lg.message", {"role": "assistant", "content": None}), "LangGraph branch that was left, assistant: "),
+        (Record("lg.put", {"id": 1}), 'lg.put: {"id":1}'),
+        (Record("lg.put", {"id": "~spoil"}), 'lg.put: {"id":"~spoil"}'),
+        (Record("lg.put", {"id": "c1", "ts": 10**20}), 'lg.put: {"id":"c1","ts":100000000000000000000}'),
+        (Record("lg.put", "text"), 'lg.put: "text"'),
+        (Record("lg.writes", {"writes": [1, []]}), "LangGraph task wrote nothing"),
+        (Record("lg.message", {"role": "", "content": 5}), 'lg.message: {"role":"","content":5}'),
+    ],
+)
+def test_a_record_of_an_adapter_is_one_line_in_words(record: Record, shown: str) -> None:
+    (line,) = entry_lines(record, 120)
+    assert line.plain.split() == ["record", *shown.split()]
 
 
 def test_a_conversation_can_be_seen_as_it_was(run: Run, url: str) -> None:

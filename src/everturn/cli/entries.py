@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from everturn.cli.output import clean, clean_lines
+from everturn.cli.records import in_words
 from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
 
 ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "bold magenta", "tool": "yellow"}
@@ -35,7 +36,7 @@ def entry_lines(entry: Entry, width: int, *, mark: str = "", style: str = "") ->
             text.append(head, style or "dim").append(label, style or who_style)
         else:
             text.append(" " * indent)
-        yield text.append(line)
+        yield text.append(line, "dim" if isinstance(entry, Record) and not style else None)
         first = False
 
 
@@ -49,7 +50,7 @@ def _spoken(entry: Entry) -> tuple[str, str, str]:
     if isinstance(entry, Summary):
         first, last = entry.covers
         return "summary", "blue", f"{entry.text}\n[of {first} to {last}; embedding of {len(entry.embedding)}]"
-    return "record", "dim", f"{entry.kind}: {short(entry.body)}"
+    return "record", "dim", in_words(entry) or f"{entry.kind}: {short(entry.body)}"
 
 
 def _message_parts(message: ChatMessage) -> Iterator[str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 
+import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStore, Record
 from everturn.adapters.langgraph import EverturnSaver, session_of, thread_of, to_langchain
 from everturn.adapters.openai_agents import EverturnSession
+from tests.adapters.checking import shows
 from tests.adapters.langgraph.scenarios import CONFIG, SCENES, _with_subgraph, chat, say
 
 
@@ -34,6 +37,35 @@ def test_the_history_of_a_thread_is_what_was_said_in_it(store: MemoryStore) -> N
     ]
     assert store.load_memory("a")[1] == {"human": "two", "ai": "answer to two"}
     assert {entry.kind for entry in store.state("a").records} == {"lg.put", "lg.writes"}
+
+
+def test_a_thread_shows_what_was_said_and_its_checkpoints_in_words(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/memory.db"
+    with everturn.open(url) as store:
+        graph = chat(EverturnSaver(store))
+        for text in ("one", "two"):
+            graph.invoke(say(text), CONFIG)
+        two, *_, one = [state for state in graph.get_state_history(CONFIG) if len(state.values["messages"]) in (2, 4)]
+        graph.invoke(None, one.config)
+        call = {"name": "track", "args": {"order": 1}, "id": "c1"}
+        graph.update_state(CONFIG, {"messages": [AIMessage("", tool_calls=[call])]}, as_node="bot")
+    first, last = (state.config["configurable"]["checkpoint_id"] for state in (one, two))
+    left = ["LangGraph task wrote messages", f"LangGraph checkpoint {last}"]
+    shows(
+        url,
+        "a",
+        "user      one",
+        "assistant answer to one",
+        f"LangGraph checkpoint {first}",
+        *left,
+        "-> track(",
+    )
+    shows(
+        url,
+        "a",
+        "record    LangGraph branch that was left, user: two",
+        "branch that was left, assistant: answer to two",
+    )
 
 
 def test_tool_calls_are_where_every_reader_looks_for_them(store: MemoryStore) -> None:
