@@ -23,6 +23,11 @@ class Engine:
         self.url = url
         self._namespace = uuid4().hex[:12]
 
+    @property
+    def own_url(self) -> str:
+        """The same place, for a process of its own."""
+        return f"{self.url}{'&' if '?' in self.url else '?'}namespace={self._namespace}"
+
     @contextmanager
     def open(self) -> Iterator[MemoryStore]:
         with everturn.open(self.url, namespace=self._namespace) as store:

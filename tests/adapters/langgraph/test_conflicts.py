@@ -20,6 +20,7 @@ from langgraph.types import Command, interrupt
 import everturn
 from everturn import MemoryStore, VersionConflict
 from everturn.adapters.langgraph import EverturnSaver
+from tests.adapters.langgraph.conftest import Engine
 from tests.adapters.langgraph.scenarios import CONFIG, chat, say
 
 ROOT = Path(__file__).parents[3]
@@ -152,9 +153,11 @@ def test_a_run_in_a_thread_that_was_deleted_is_told(store: MemoryStore) -> None:
     assert store.get_history("a") == []
 
 
-@pytest.mark.parametrize("durability", ["async", "exit"])
-def test_processes_in_one_thread_lose_nothing(tmp_path: Path, durability: str) -> None:
-    url = f"sqlite:///{tmp_path}/memory.db"
+@pytest.mark.parametrize(
+    ("name", "durability"), [("sqlite", "async"), ("sqlite", "exit"), ("valkey", "async"), ("postgres", "exit")]
+)
+def test_processes_in_one_thread_lose_nothing(make_engine: Callable[[str], Engine], name: str, durability: str) -> None:
+    url = make_engine(name).own_url
     told = talk(url, ["a", "b", "c"], turns=3, durability=durability)
     acknowledged = [text for each in told for text in each["acknowledged"]]
     assert len(acknowledged) == 9
