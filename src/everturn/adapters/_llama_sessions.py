@@ -22,6 +22,7 @@ from everturn import (
 )
 from everturn.adapters import _llama_messages as messages
 from everturn.adapters._faces import Both
+from everturn.adapters._naming import refuse_named
 from everturn.adapters._reclaiming import reclaim
 from everturn.adapters._values import Unfaithful
 from everturn.model import Entry
@@ -119,7 +120,8 @@ class Sessions:
         """Remove what `choose` says, in one step, and return it; then give back its bytes.
 
         The store has no step that takes one entry out of the middle. So the step is a replace of what stands behind the
-        first of them, which is refused, and made anew, if anyone has changed the session since it was read.
+        first of them, which is refused, and made anew, if anyone has changed the session since it was read. Raises
+        Unsupported if another framework's records stand there, which name messages by their seqs.
         """
         while True:
             state: SessionState = await self._call("state", key)
@@ -128,6 +130,7 @@ class Sessions:
                 return []
             removed = [_decoded(key, entry) for entry in gone]
             before, rest = _without(state, {entry.seq for entry in gone})
+            refuse_named(key, rest, "the message")
             try:
                 receipt = await self._call("replace", key, rest, after=before, expected_version=state)
             except VersionConflict:

@@ -14,12 +14,11 @@ from everturn import (
     InvalidInput,
     MemoryStore,
     Receipt,
-    Record,
     Snapshot,
-    Unsupported,
     VersionConflict,
 )
 from everturn.adapters._faces import Awaited, require
+from everturn.adapters._naming import refuse_named
 from everturn.adapters._openai_items import Item, all_items, identity, to_items, to_message
 from everturn.model import MESSAGE, Entry, SessionState
 
@@ -28,7 +27,6 @@ require("openai-agents", (0, 10), "openai-agents")
 from agents.memory import SessionABC, SessionSettings  # noqa: E402 - behind the check, whose message says what to do
 
 NEAR = 32  # entries looked at first for the latest few
-NAMING = ("lg.", "pydantic_ai.")  # how the kinds of records begin that name messages before them, and their own places
 
 
 class EverturnSession(SessionABC):
@@ -98,7 +96,7 @@ class EverturnSession(SessionABC):
                 return None
             *rest, popped = to_items(cast("ChatMessage", state.entries[place]))
             behind = state.entries[place + 1 :]
-            self._refuse_named(behind)
+            refuse_named(self.session_id, behind, "the last item")
             # The store has no step that takes an entry from between others: those behind it are written once more.
             earlier = state.entries[place - 1].seq if place else 0
             entries = [*map(to_message, rest), *behind]
@@ -107,15 +105,6 @@ class EverturnSession(SessionABC):
             except VersionConflict:
                 continue  # someone was quicker: look again
             return popped
-
-    def _refuse_named(self, behind: Sequence[Entry]) -> None:
-        """Raises Unsupported if a record is among these that could not be read any more without the item before it."""
-        kind = next((one.kind for one in behind if isinstance(one, Record) and one.kind.startswith(NAMING)), None)
-        if kind is not None:
-            raise Unsupported(
-                f"the last item of session {self.session_id!r} has a record of another framework behind it ({kind}), "
-                "which names what stands before it: take it back there, or with rollback_to_snapshot or undo"
-            )
 
     async def clear_session(self) -> None:
         """Empty the history. Undoable; `store.erase` is what removes it."""

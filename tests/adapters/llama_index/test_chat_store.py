@@ -253,6 +253,18 @@ def test_what_is_deleted_is_gone_and_the_rest_stays(tmp_path: Path) -> None:
     assert b"secret" not in stored
 
 
+@pytest.mark.parametrize("kind", ["lg.put", "pydantic_ai.record"])
+def test_a_message_that_records_of_another_framework_name_is_not_deleted(kind: str) -> None:
+    with everturn.open("sqlite://") as store:
+        chat = EverturnChatStore(store)
+        store.append("a", [everturn.ChatMessage("user", "1"), everturn.Record(kind, {"names": 1})])
+        chat.add_message("a", ChatMessage("2"))
+        with pytest.raises(Unsupported, match=rf"session 'a'.*{kind}.*rollback"):
+            chat.delete_message("a", 0)
+        assert chat.delete_last_message("a") == ChatMessage("2")
+        assert [entry.seq for entry in store.state("a").entries] == [1, 2]
+
+
 def test_many_that_delete_and_append_at_once_share_the_messages_exactly(tmp_path: Path) -> None:
     async def story(chat: EverturnChatStore) -> None:
         await chat.aset_messages("s", said(*map(str, range(12))))
