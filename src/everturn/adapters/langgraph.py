@@ -9,6 +9,7 @@ Here it is LangGraph's interface, on both faces of a store. What is behind it, f
     _langgraph_quotes                     messages that stand in other values, too: they are named, not written again
     _langgraph_log                        how a thread is stored. Pure
     _langgraph_values, _short, _names     values as JSON, ids and times in fewer bytes, names of sessions
+    _langgraph_refusals                   errors that name the channel of what cannot be stored
 """
 
 from __future__ import annotations
