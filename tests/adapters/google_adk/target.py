@@ -28,12 +28,16 @@ class Insisting(EverturnSessionService):
 
 
 @contextmanager
-def on_sqlite(where: Path) -> Iterator[EverturnSessionService]:
-    with in_a_file(where) as store:
+def on_sqlite(
+    where: Path, ttl: float | None = None, timeout: float | None = None, vfs: str | None = None
+) -> Iterator[EverturnSessionService]:
+    with in_a_file(where, ttl=ttl, timeout=timeout, vfs=vfs) as store:
         yield Insisting(store)
 
 
 @contextmanager
-def on_valkey(where: Path, redis_url: str) -> Iterator[EverturnSessionService]:
-    with on_a_server(where, redis_url) as store:
+def on_valkey(
+    where: Path, redis_url: str, ttl: float | None = None, timeout: float | None = None
+) -> Iterator[EverturnSessionService]:
+    with on_a_server(where, redis_url, ttl=ttl, timeout=timeout) as store:
         yield Insisting(store)

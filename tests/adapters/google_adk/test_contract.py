@@ -1,4 +1,4 @@
-"""The contract kit, pointed at the adapter: what a session service can offer, kills and faults included."""
+"""The contract kit, pointed at a session service: all layers, processes, kills and faults included."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import check, clauses
+from tests.adapters.checking import ALL_LACK, ENGINES, SNAPSHOTS, hold
 
-LAYERS = {"sqlite": {"sequential", "persistence", "edge", "faults"}, "valkey": {"concurrency", "crash"}}
-# The kit loads a session before each event, as ADK's documentation asks, a thousand times; the other starts Pythons.
-LONG = {"long-history", "plain-process"}
+LACKS = (
+    ALL_LACK
+    | SNAPSHOTS
+    | {"checkpoints", "threads", "latest", "pop", "replace", "fields", "roles", "lists", "whole_turns", "twins"}
+)
+SLOW = "long-history"  # the session is read before each event, as ADK's documentation asks
 
 
-@pytest.mark.parametrize("name", sorted(LAYERS))
-def test_the_contract_holds(tmp_path: Path, name: str) -> None:
-    chosen = clauses(LAYERS[name], without=LONG)
-    report = check(f"google_adk.target:on_{name}", tmp_path / "report.json", *chosen)
-    assert report["counts"]["pass"] >= 15
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_contract_holds(tmp_path: Path, engine: str) -> None:
+    hold(f"google_adk.target:on_{engine}", tmp_path, lacks=LACKS | ENGINES[engine], slow=SLOW)

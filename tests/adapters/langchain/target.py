@@ -11,12 +11,19 @@ from tests.adapters.stores import in_a_file, on_a_server
 
 
 @contextmanager
-def on_sqlite(where: Path, session_id: str) -> Iterator[EverturnChatMessageHistory]:
-    with in_a_file(where) as store:
+def on_sqlite(
+    where: Path, session_id: str, ttl: float | None = None, timeout: float | None = None, vfs: str | None = None
+) -> Iterator[EverturnChatMessageHistory]:
+    with in_a_file(where, ttl=ttl, timeout=timeout, vfs=vfs) as store:
         yield EverturnChatMessageHistory(session_id, store)
 
 
 @contextmanager
-def on_valkey(where: Path, session_id: str, redis_url: str) -> Iterator[EverturnChatMessageHistory]:
-    with on_a_server(where, redis_url) as store:
+def on_valkey(
+    where: Path, session_id: str, redis_url: str, ttl: float | None = None, timeout: float | None = None
+) -> Iterator[EverturnChatMessageHistory]:
+    with on_a_server(where, redis_url, ttl=ttl, timeout=timeout) as store:
         yield EverturnChatMessageHistory(session_id, store)
+
+
+on_sqlite.share_threads = on_valkey.share_threads = True  # type: ignore[attr-defined]  # what a factory offers

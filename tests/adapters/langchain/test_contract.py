@@ -1,16 +1,17 @@
-"""The contract kit, pointed at the adapter: every clause that a chat history can offer, kills and faults included."""
+"""The contract kit, pointed at a chat history: all layers, processes, kills and faults included."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.adapters.checking import check
+import pytest
+
+from tests.adapters.checking import ALL_LACK, ENGINES, SNAPSHOTS, hold
+
+LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "tasks", "latest", "pop", "replace"}
+UNTRIED = {"odd-json": "returned messages carry no metadata"}
 
 
-def test_the_contract_holds_on_sqlite(tmp_path: Path) -> None:
-    assert check("langchain.target:on_sqlite", tmp_path / "report.json")
-
-
-def test_the_contract_holds_on_a_server(tmp_path: Path) -> None:
-    """Replies that are late, lost or cut off; the rest is the adapter's own, and the same."""
-    assert check("langchain.target:on_valkey", tmp_path / "report.json", "--layers", "faults")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_contract_holds(tmp_path: Path, engine: str) -> None:
+    hold(f"langchain.target:on_{engine}", tmp_path, lacks=LACKS | ENGINES[engine], untried=UNTRIED)

@@ -1,16 +1,16 @@
-"""The contract kit, pointed at the adapter: every clause that a chat store can offer, kills and faults included."""
+"""The contract kit, pointed at a chat store: all layers, processes, kills and faults included."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.adapters.checking import check
+import pytest
+
+from tests.adapters.checking import ALL_LACK, ENGINES, SNAPSHOTS, hold
+
+LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "tasks", "latest", "fields", "lists", "whole_turns", "twins"}
 
 
-def test_the_contract_holds_on_sqlite(tmp_path: Path) -> None:
-    assert check("llama_index.target:on_sqlite", tmp_path / "report.json")
-
-
-def test_the_contract_holds_on_a_server(tmp_path: Path) -> None:
-    """Replies that are late, lost or cut off; the rest is the adapter's own, and the same."""
-    assert check("llama_index.target:on_valkey", tmp_path / "report.json", "--layers", "faults")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_contract_holds(tmp_path: Path, engine: str) -> None:
+    hold(f"llama_index.target:on_{engine}", tmp_path, lacks=LACKS | ENGINES[engine])

@@ -11,12 +11,16 @@ from tests.adapters.stores import in_a_file, on_a_server
 
 
 @contextmanager
-def on_sqlite(where: Path, session_id: str) -> Iterator[EverturnSession]:
-    with in_a_file(where) as store:
+def on_sqlite(
+    where: Path, session_id: str, ttl: float | None = None, timeout: float | None = None, vfs: str | None = None
+) -> Iterator[EverturnSession]:
+    with in_a_file(where, ttl=ttl, timeout=timeout, vfs=vfs) as store:
         yield EverturnSession(session_id, store)
 
 
 @contextmanager
-def on_valkey(where: Path, session_id: str, redis_url: str) -> Iterator[EverturnSession]:
-    with on_a_server(where, redis_url) as store:
+def on_valkey(
+    where: Path, session_id: str, redis_url: str, ttl: float | None = None, timeout: float | None = None
+) -> Iterator[EverturnSession]:
+    with on_a_server(where, redis_url, ttl=ttl, timeout=timeout) as store:
         yield EverturnSession(session_id, store)

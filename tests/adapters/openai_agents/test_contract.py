@@ -1,18 +1,16 @@
-"""The contract kit, pointed at the adapter: every clause that a session can offer, kills and faults included."""
+"""The contract kit, pointed at a session: all layers, processes, kills and faults included."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.adapters.checking import check
+import pytest
+
+from tests.adapters.checking import ALL_LACK, ENGINES, hold
+
+LACKS = ALL_LACK | {"checkpoints", "threads", "replace", "twins", "delete_snapshot"}
 
 
-def test_the_contract_holds_on_sqlite(tmp_path: Path) -> None:
-    """But for persistence, which the runner's test shows, and which starts processes that take seconds to import."""
-    layers = "sequential,concurrency,edge,faults,crash"
-    assert check("openai_agents.target:on_sqlite", tmp_path / "report.json", "--layers", layers)
-
-
-def test_the_contract_holds_on_a_server(tmp_path: Path) -> None:
-    """Replies that are late, lost or cut off; the rest is the adapter's own, and the same."""
-    assert check("openai_agents.target:on_valkey", tmp_path / "report.json", "--layers", "faults")
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_contract_holds(tmp_path: Path, engine: str) -> None:
+    hold(f"openai_agents.target:on_{engine}", tmp_path, lacks=LACKS | ENGINES[engine])

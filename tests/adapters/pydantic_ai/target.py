@@ -63,12 +63,14 @@ def _read(message: ModelMessage) -> dict[str, Any]:
 
 
 @contextmanager
-def on_sqlite(where: Path) -> Iterator[Chats]:
-    with in_a_file(where) as store:
+def on_sqlite(
+    where: Path, ttl: float | None = None, timeout: float | None = None, vfs: str | None = None
+) -> Iterator[Chats]:
+    with in_a_file(where, ttl=ttl, timeout=timeout, vfs=vfs) as store:
         yield Chats(EverturnConversationStore(store))
 
 
 @contextmanager
-def on_valkey(where: Path, redis_url: str) -> Iterator[Chats]:
-    with on_a_server(where, redis_url) as store:
+def on_valkey(where: Path, redis_url: str, ttl: float | None = None, timeout: float | None = None) -> Iterator[Chats]:
+    with on_a_server(where, redis_url, ttl=ttl, timeout=timeout) as store:
         yield Chats(EverturnConversationStore(store))
