@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 from everturn.testing.dialects.base import Dialect, Message, Said, Seen, seen, settled
 
+_LATEST = 20  # events
+
 
 class LangChainDialect(Dialect):
     """LangChain's `BaseChatMessageHistory`: one object per session; `add_messages`, `messages`, `clear`."""
@@ -128,6 +130,8 @@ class AdkDialect(Dialect):
     """Google ADK's `BaseSessionService`: `create_session`, `get_session`, `append_event`, `delete_session`.
 
     The session is read before each event, as the documentation asks; a stale one is the service's error to raise.
+    Of a long one its latest events are read then, as by an agent whose `RunConfig` says so: it is not the kit that is
+    quadratic.
     """
 
     name = "Google ADK BaseSessionService"
@@ -149,12 +153,18 @@ class AdkDialect(Dialect):
         content = types.Content(role=author, parts=[types.Part(text=said.content)])
         return events.Event(author=author, content=content)
 
-    async def _session(self, session: str) -> Any:
+    async def _session(self, session: str, **options: Any) -> Any:
         service = await self._source(None)
-        return service, await settled(service.get_session(session_id=session, **self.of))
+        return service, await settled(service.get_session(session_id=session, **self.of, **options))
+
+    def _latest(self) -> dict[str, Any]:
+        sessions = self.framework("google.adk.sessions.base_session_service")
+        if sessions is None or not self._takes("get_session", "config"):
+            return {}
+        return {"config": sessions.GetSessionConfig(num_recent_events=_LATEST)}
 
     async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
-        service, found = await self._session(session)
+        service, found = await self._session(session, **self._latest())
         if found is None:
             found = await settled(service.create_session(session_id=session, **self.of))
             if getattr(found, "id", session) != session:  # an empty id asks for a new one: so the name was refused
