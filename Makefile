@@ -9,6 +9,9 @@ WORKERS ?= 3
 # -qq: errors still show. --no-compile: Python compiles what is imported, which is far less than all.
 INSTALL = -m pip --disable-pip-version-check --no-input -qq install --no-compile
 
+# The tests start thousands of Pythons: without bytecode on disk, each compiles anew what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help try test lint bench clean mutants wolf

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 import textwrap
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 PLUGIN = "everturn.testing.plugin"
+_SECONDS = count(1_000_000_000)
 
 
 class Project:
@@ -24,6 +27,9 @@ class Project:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(textwrap.dedent(text), "utf-8")
+        # To Python's cache of bytecode, two texts of one length and one second are the same.
+        second = next(_SECONDS)
+        os.utime(path, (second, second))
         return path
 
     def tests(self, text: str, name: str = "test_it.py") -> Path:
