@@ -38,9 +38,11 @@ factory.processes = False
 
 
 def environment() -> dict[str, str]:
-    """That of a person at a desk: our commands on the PATH, nothing of the pytest that runs this."""
+    """That of a person at a desk: our commands on the PATH, nothing of the pytest that runs this, nor the plugin that
+    LangChain brings along, which takes seconds to import."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_") and name != "CI"}
-    return kept | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": ""}
+    path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    return kept | {"PATH": path, "PYTHONPATH": "", "PYTEST_ADDOPTS": "-p no:langsmith_plugin"}
 
 
 def lines(page: str, language: str, block: int = 0) -> list[str]:
