@@ -49,14 +49,18 @@ class _Found(msgspec.Struct, frozen=True):
 
 async def _found(port: Port, schema: str, deadline: float) -> _Found:
     calls = statements.load("schema.sql", schema)
-    ((exists, is_ours),) = await port.run(Call(calls["look"], (schema, schema)), deadline)
-    if is_ours:
-        ((version,),) = await port.run(Call(calls["version"]), deadline)
-        return _Found(exists, version)
-    ((has_tables,),) = await port.run(Call(calls["any_table"], (schema,)), deadline)
-    if has_tables:
+    look = Call(calls["look"], (schema, schema))
+    ((exists, is_ours),) = await port.run(look, deadline)
+    if not is_ours:
+        ((has_tables,),) = await port.run(Call(calls["any_table"], (schema,)), deadline)
+        if not has_tables:
+            return _Found(exists, 0)
+        # Another worker may have made them between the two looks. With the first of ours the record is there, too.
+        ((exists, is_ours),) = await port.run(look, deadline)
+    if not is_ours:
         raise InvalidInput(f"{schema!r} has tables that are not everturn's; choose another schema", path="schema")
-    return _Found(exists, 0)
+    ((version,),) = await port.run(Call(calls["version"]), deadline)
+    return _Found(exists, version)
 
 
 def _scripts(schema: str, found: _Found, current: int) -> list[Call]:
