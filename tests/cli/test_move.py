@@ -23,16 +23,12 @@ def lines_of(store: MemoryStore, *names: str) -> bytes:
     return out.getvalue()
 
 
-def same(a: MemoryStore, b: MemoryStore, session_id: str, *, whole: int = 1) -> None:
-    """Every version shows the same end; every so many of them, the same from its beginning on."""
+def same(a: MemoryStore, b: MemoryStore, session_id: str) -> None:
     assert a.state(session_id) == b.state(session_id)
     assert a.changes(session_id, limit=2000) == b.changes(session_id, limit=2000)
     assert a.list_snapshots(session_id) == b.list_snapshots(session_id)
     for change in a.changes(session_id, limit=2000):
-        at = change.version
-        assert a.get_history(session_id, at=at, limit=3) == b.get_history(session_id, at=at, limit=3)
-        if at % whole == 0:
-            assert a.state(session_id, at=at) == b.state(session_id, at=at)
+        assert a.state(session_id, at=change.version) == b.state(session_id, at=change.version)
 
 
 def test_an_export_comes_in_whole(run: Run, url: str, tmp_path: Path) -> None:
@@ -88,7 +84,7 @@ def test_long_sessions_keys_and_ttls_survive(tmp_path: Path) -> None:
         here.clear("long")
         report = read_sessions(io.BytesIO(lines_of(here)), there)
         assert (report.imported, report.verified) == (1, 1)
-        same(here, there, "long", whole=20)
+        same(here, there, "long")
         assert there.save_context("long", "question 1299", "answer " + "x" * 1500, key="k1299").replayed
         assert 3500 < (there.info("long").expires_at or 0) - time.time() <= 3600
         there.undo("long")
