@@ -62,7 +62,6 @@ def test_threads_take_turns_where_connections_are_few(server: ValkeyServer) -> N
 
 def test_it_works_without_hiredis(server: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "reply_reader", None)
-    monkeypatch.setattr(wire, "pack", wire._pack_slowly)
     server.command("SCRIPT", "FLUSH")
     with everturn.open(server.url) as store:
         for word in ("é", "2", "x" * 100_000):

@@ -50,8 +50,8 @@ def call_for(request: ChangeRequest, now: str, *, waits: bool) -> tuple[Script, 
         for draft in effect.drafts:
             size += len(draft.body)
             bodies.append(b"%d %b" % (draft.checksum, draft.body))
-        ttl = "" if request.ttl is None else repr(request.ttl)
-        return scripts.TURN, [request.call, ttl, time.time_ns() // 1000, size, *bodies]
+        ttl = b"" if request.ttl is None else repr(request.ttl).encode()
+        return scripts.TURN, [request.call, ttl, b"%d" % (time.time_ns() // 1000), b"%d" % size, *bodies]
     script, own = _EFFECTS[type(effect)](effect)
     return script, head_of(request, now, waits=waits) + own
 

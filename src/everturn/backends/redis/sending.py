@@ -13,9 +13,10 @@ from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
 from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.lines import Lines, where
+from everturn.backends.redis.names import Keys
 from everturn.backends.redis.scripts import Script
 from everturn.backends.redis.topology import Topology
-from everturn.backends.redis.wire import Command
+from everturn.backends.redis.wire import Call, Command
 from everturn.errors import MemoryStoreBackendError
 
 PATIENCE = 0.6  # of the time left, for one attempt at a change
@@ -32,11 +33,11 @@ class Sender:
         self.topology = topology
         self.replicas = replicas
 
-    async def run(self, script: Script, keys: Sequence[bytes], args: Sequence[Any], deadline: float) -> Any:
+    async def run(self, script: Script, keys: Keys, args: Sequence[Any], deadline: float) -> Any:
         """Run a script that changes something: it travels with others, and waits for the replicas asked for."""
-        call = ("EVALSHA", script.sha, len(keys), *keys, *args)
+        call = Call(script, keys, args)
         if self.replicas:
-            (reply,) = await self.send(keys[0], [call], deadline, change=True, script=script)
+            (reply,) = await self.send(keys[0], [call], deadline, change=True)
             return reply
         # The same as `send`, in one step: every coroutine on the way costs an append some microseconds.
         node = self.topology.sole or await self.topology.node_for(keys[0], deadline)
@@ -48,17 +49,17 @@ class Sender:
                 self.topology.lost(node)
             raise
         if type(reply) is Refusal:
-            _, (reply,) = await self._insist(node, reply, keys[0], (call,), deadline, change=True, script=script)
+            _, (reply,) = await self._insist(node, reply, keys[0], (call,), deadline, change=True)
         return reply
 
     async def look(
-        self, script: Script, keys: Sequence[bytes], args: Sequence[Any], more: Sequence[Command], deadline: float
+        self, script: Script, keys: Keys, args: Sequence[Any], more: Sequence[Command], deadline: float
     ) -> list[Any]:
         """Run a script that only reads, and more commands that read, in one round trip."""
-        return await self.send(keys[0], [call_of(script, keys, args), *more], deadline, script=script)
+        return await self.send(keys[0], [Call(script, keys, args), *more], deadline)
 
     async def look_at_many(
-        self, script: Script, requests: Sequence[tuple[Sequence[bytes], Sequence[Any]]], deadline: float
+        self, script: Script, requests: Sequence[tuple[Keys, Sequence[Any]]], deadline: float
     ) -> list[Any]:
         """Run a script that only reads for many sessions: one round trip a node, and one each for what that missed."""
         by_node: dict[Node, list[int]] = {}
@@ -66,7 +67,7 @@ class Sender:
             by_node.setdefault(await self.topology.node_for(keys[0], deadline), []).append(number)
         replies: list[Any] = [None] * len(requests)
         for node, numbers in by_node.items():
-            calls = [call_of(script, *requests[number]) for number in numbers]
+            calls = [Call(script, *requests[number]) for number in numbers]
             for number, reply in zip(numbers, await self._exchange(node, calls, deadline, change=False), strict=True):
                 replies[number] = reply
         for number, (keys, args) in enumerate(requests):
@@ -81,14 +82,13 @@ class Sender:
         deadline: float,
         *,
         change: bool = False,
-        script: Script | None = None,
     ) -> list[Any]:
         """The replies to commands that belong where `key` is. Raises MemoryStoreBackendError for any that failed."""
         node = self.topology.sole or await self.topology.node_for(key, deadline)
         replies = await self._exchange(node, commands, deadline, change=change)
         for reply in replies:
             if type(reply) is Refusal:
-                node, replies = await self._insist(node, reply, key, commands, deadline, change=change, script=script)
+                node, replies = await self._insist(node, reply, key, commands, deadline, change=change)
                 break
         if change and self.replicas and replies[-1] < self.replicas:
             raise faults.lagging(where(node), self.replicas, replies[-1])
@@ -103,14 +103,13 @@ class Sender:
         deadline: float,
         *,
         change: bool,
-        script: Script | None,
     ) -> tuple[Node, list[Any]]:
         """Do what a refusal says: load the script, ask another node. Who answered in the end, and the replies."""
         target: Node | None = None
         asking = False
         for _ in range(MOST_TURNS - 1):
-            if refusal.code == "NOSCRIPT" and script is not None:
-                commands = [("EVAL", script.text, *commands[0][2:]), *commands[1:]]
+            if refusal.code == "NOSCRIPT":
+                commands = [command.in_full() if isinstance(command, Call) else command for command in commands]
             elif refusal.code in MOVES and self.topology.follows:
                 slot, target = _place_in(refusal, node)
                 asking = refusal.code == "ASK"
@@ -145,10 +144,6 @@ class Sender:
             if exc.transient:
                 self.topology.lost(node)
             raise
-
-
-def call_of(script: Script, keys: Sequence[bytes], args: Sequence[Any]) -> Command:
-    return ("EVALSHA", script.sha, len(keys), *keys, *args)
 
 
 def _asked(commands: Sequence[Command]) -> list[Command]:

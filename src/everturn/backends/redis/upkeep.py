@@ -24,8 +24,8 @@ from everturn.backends.redis.records import (
     seq_of,
 )
 from everturn.backends.redis.roots import roots
-from everturn.backends.redis.sending import Sender, call_of
-from everturn.backends.redis.wire import Command
+from everturn.backends.redis.sending import Sender
+from everturn.backends.redis.wire import Call, Command
 from everturn.model import Compaction, ErasureReceipt
 from everturn.rules import Range, Reach, clip, contains, merge, minus, reach
 
@@ -98,10 +98,10 @@ async def erase(sender: Sender, keys: Keys, session_id: str, deadline: float) ->
     replica that follows has done so, too: that is waited for, on the connection that erased."""
     server = await keeper_of(sender, keys[0], deadline)
     count = len(server.replicas)
-    commands: list[Command] = [call_of(scripts.ERASE, keys, ["w" if count else ""])]
+    commands: list[Command] = [Call(scripts.ERASE, keys, ["w" if count else ""])]
     if count:
         commands.append(("WAIT", count, max(1, int(min(PATIENCE, (deadline - time.monotonic()) / 4) * 1000))))
-    removed, *reached = await sender.send(keys[0], commands, deadline, change=True, script=scripts.ERASE)
+    removed, *reached = await sender.send(keys[0], commands, deadline, change=True)
     entries, snapshots, size = removed
     complete = not count or reached[0] >= count
     return ErasureReceipt(session_id, entries, snapshots, int(size), complete, tuple(files_of(server)))

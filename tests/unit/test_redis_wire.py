@@ -1,0 +1,23 @@
+"""Commands are packed as the protocol has it, beside hiredis, which packs them too."""
+
+from hiredis import pack_command
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everturn.backends.redis import scripts
+from everturn.backends.redis.wire import Call, Part, packed
+
+PARTS = st.one_of(st.binary(), st.text(st.characters(exclude_categories=["Cs"])), st.integers())
+KEYS = st.lists(st.binary(), min_size=1, max_size=7).map(tuple)
+
+
+@given(st.lists(st.lists(PARTS, min_size=1)))
+def test_commands_go_out_one_behind_the_other(commands: list[list[Part]]) -> None:
+    assert packed(commands) == b"".join(pack_command(tuple(command)) for command in commands)
+
+
+@given(st.sampled_from([scripts.TURN, scripts.LOOK]), KEYS, st.lists(PARTS))
+def test_a_call_is_a_command_of_its_parts(script: scripts.Script, keys: tuple[bytes, ...], args: list[Part]) -> None:
+    call = Call(script, keys, args)
+    assert packed([call, ("PING",)]) == packed([("EVALSHA", script.sha, len(keys), *keys, *args), ("PING",)])
+    assert packed([call.in_full()]) == packed([("EVAL", script.text, len(keys), *keys, *args)])
