@@ -120,6 +120,21 @@ def test_a_delayed_reply_comes_and_its_request_was_carried_out_before(
     assert replies == [1]
 
 
+def test_a_reply_that_came_just_before_restore_is_not_held_for_ever(valkey: ValkeyServer) -> None:
+    with FaultProxy(valkey.url) as proxy, socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as client:
+        wait_until(lambda: proxy.open_connections == 1, "the proxy has a connection")
+        proxy.delay(math.inf)
+
+        async def reply_and_restore() -> None:
+            [link] = proxy._links
+            proxy._hold(link, b"+late")
+            await proxy._restore()  # before the link's own task has had its turn
+
+        proxy._do(reply_and_restore)
+
+        assert client.recv(100) == b"+late"
+
+
 def test_a_delay_beyond_the_clients_patience_is_a_time_out(proxy: FaultProxy) -> None:
     with connect(proxy, timeout=0.1) as hasty:
         hasty.ping()

@@ -32,6 +32,15 @@ class _Swallow:
     then: Afterwards
 
 
+@dataclass(frozen=True)
+class _Held:
+    """A reply on its way, the last one empty: it goes on when it is due or `released`, whichever is first."""
+
+    reply: bytes
+    due: float
+    released: asyncio.Event
+
+
 @dataclass(eq=False)
 class _Link:
     """One client's connection and the proxy's own to the server behind it."""
@@ -40,7 +49,7 @@ class _Link:
     server: asyncio.StreamWriter
     swallow: _Swallow | None = None
     tail: bytes = b""
-    held: asyncio.Queue[tuple[float, bytes]] = field(default_factory=asyncio.Queue)
+    held: asyncio.Queue[_Held] = field(default_factory=asyncio.Queue)
 
     def drop(self) -> None:
         for writer in (self.client, self.server):
@@ -237,32 +246,33 @@ class FaultProxy:
         try:
             while reply := await from_server.read(_CHUNK):
                 if link.swallow is None:
-                    link.held.put_nowait((self._loop.time() + self._delay, reply))
+                    self._hold(link, reply)
                     continue
                 self.swallowed += not swallowed
                 swallowed = True
                 if link.swallow.then == "close":
                     _hang_up(link.client)
         finally:
-            link.held.put_nowait((self._loop.time() + self._delay, b""))
+            self._hold(link, b"")
+
+    def _hold(self, link: _Link, reply: bytes) -> None:
+        # With the event of this moment: a `restore` may come before `_deliver` looks, and leaves another.
+        link.held.put_nowait(_Held(reply, self._loop.time() + self._delay, self._released))
 
     async def _deliver(self, link: _Link) -> None:
         while True:
-            due, reply = await link.held.get()
-            await self._hold(due)
-            if not reply:
+            held = await link.held.get()
+            seconds = held.due - self._loop.time()
+            if seconds > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if seconds == math.inf else seconds):
+                        await held.released.wait()
+            if not held.reply:
                 _hang_up(link.client)
                 return
-            self.bytes_to_client += len(reply)
-            link.client.write(reply)
+            self.bytes_to_client += len(held.reply)
+            link.client.write(held.reply)
             await link.client.drain()
-
-    async def _hold(self, due: float) -> None:
-        seconds = due - self._loop.time()
-        if seconds > 0:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(None if seconds == math.inf else seconds):
-                    await self._released.wait()
 
     def _do(self, action: Callable[..., Coroutine[Any, Any, None] | None], *arguments: object) -> None:
         """Run this in the proxy's thread and wait until it is done."""
