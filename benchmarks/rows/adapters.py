@@ -150,7 +150,7 @@ def _engine(plan: Plan, engine: str, pairs: Sequence[Pair], url: str | None) -> 
 def _rows(plan: Plan, engine: str, pair: Pair, started: dict[Entrant, Hosted]) -> Iterator[Row]:
     appends = {entrant: append_round(contender, turns=TURNS) for entrant, contender in started.items()}
     loads = {entrant: load_round(contender, messages=MESSAGES) for entrant, contender in started.items()}
-    work = [("append a turn", appends, plan.pick(40, 10)), ("load 1,000 messages", loads, plan.pick(20, 6))]
+    work = [("append a turn", appends, plan.pick(40, 20)), ("load 1,000 messages", loads, plan.pick(20, 6))]
     if pair.grows:
         longer = {entrant: _longer_round(contender) for entrant, contender in started.items()}
         work.append(("append a turn at 1,000 messages", longer, plan.pick(20, 6)))  # last: it makes `long` longer
