@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import everturn
 from tests.mutants.sound.memory import AwaitedLists, LockedLists
 
 
@@ -156,3 +157,16 @@ def refusing(where: Path) -> Refusing:
 
 refusing.processes = False  # type: ignore[attr-defined]
 refusing.share_threads = True  # type: ignore[attr-defined]
+
+
+def late_at_first(where: Path, redis_url: str, timeout: float | None = None) -> Any:
+    """Sound, on a machine that is so busy that no store opens in half a second at its first try."""
+    if timeout is not None:
+        tries = where / "tries"
+        tries.touch()
+        with tries.open("r+") as file:
+            number = len(file.read())
+            file.write("x")
+        if number % 2 == 0:
+            raise TimeoutError("the time is up")
+    return everturn.open(redis_url, namespace=where.name, warnings=False, timeout=timeout or 10)

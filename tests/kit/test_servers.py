@@ -11,6 +11,7 @@ from everturn.testing.run import Run
 from everturn.testing.runner import Chosen, Runner, run_all
 from everturn.testing.servers import ValkeyServer, valkey_server
 from everturn.testing.targets import parse
+from tests.kit.running import result
 
 SOME = ("store-and-retrieve", "clear-all", "isolation-of-clear", "processes-lose-nothing", "backend-down", "garbage")
 
@@ -48,3 +49,8 @@ def test_a_private_server_is_gone_when_the_run_ends() -> None:
         assert run.offered >= {"server", "private", "corrupt", "redis_url"}
     with pytest.raises(Exception, match="block"):
         assert pid not in started.pids
+
+
+@pytest.mark.parametrize("clause", ["backend-slow", "connections-cut", "reply-swallowed"])
+def test_a_store_that_opens_late_on_a_busy_machine_is_not_a_broken_one(clause: str) -> None:
+    assert result("kit.stores:late_at_first", clause).status == "pass"
