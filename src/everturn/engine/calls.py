@@ -58,23 +58,29 @@ class Caller:
         Raises MemoryStoreBackendError with outcome "not_written" only if no attempt can have been applied.
         """
         deadline = self.face.clock() + self.settings.timeout
-        doubtful = retry = False
+        try:
+            return await send(False, deadline)  # noqa: FBT003 - said above
+        except MemoryStoreBackendError as exc:
+            return await self.insist(send, deadline, exc)
+
+    async def insist(
+        self, send: Callable[[bool, float], Awaitable[T]], deadline: float, error: MemoryStoreBackendError
+    ) -> T:
+        """Send a request again whose first attempt ended in this error, as `call` does."""
+        latest, doubtful = error, error.outcome == "unknown"
         pause = FIRST_PAUSE
-        error: MemoryStoreBackendError | None = None
-        while True:
-            try:
-                return await send(retry, deadline)
-            except MemoryStoreBackendError as exc:
-                doubtful = doubtful or exc.outcome == "unknown"
-                # An attempt for which there was no time left says less than the one before it.
-                if error is None or exc.outcome == "unknown" or self.face.clock() < deadline:
-                    error = exc
-                if not exc.transient or self.face.clock() + pause >= deadline:
-                    error.outcome = "unknown" if doubtful else "not_written"
-                    raise error  # noqa: B904 - it has its own cause
+        while latest.transient and self.face.clock() + pause < deadline:
             await self.face.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-            retry = True
+            try:
+                return await send(True, deadline)  # noqa: FBT003
+            except MemoryStoreBackendError as exc:
+                latest, doubtful = exc, doubtful or exc.outcome == "unknown"
+                # An attempt for which there was no time left says less than the one before it.
+                if exc.outcome == "unknown" or self.face.clock() < deadline:
+                    error = exc
+        error.outcome = "unknown" if doubtful else "not_written"
+        raise error from error.__cause__  # and not from the attempt before it
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
