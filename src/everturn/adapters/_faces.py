@@ -20,12 +20,13 @@ class Awaited:
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
         self._store = checked_store(store)
 
-    async def __call__(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, method: str, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
         """Call a method. A cancelled caller waits until what it sent has settled, as with an asynchronous store."""
         call: Callable[..., Any] = getattr(self._store, method)
         if isinstance(self._store, AsyncMemoryStore):
-            return await call(*args, **kwargs)
-        return await in_thread(call, *args, **kwargs)
+            awaited: Coroutine[Any, Any, Any] = call(*args, **kwargs)
+            return awaited
+        return in_thread(call, *args, **kwargs)
 
 
 class Both:

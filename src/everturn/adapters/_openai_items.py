@@ -22,13 +22,17 @@ Item: TypeAlias = Mapping[str, Any]
 
 def to_message(item: Item) -> ChatMessage:
     """The item as a message; `to_item` gives an equal one."""
+    role: Any = item.get("role")
+    content: Any = item.get("content")
+    if len(item) == 2 and type(role) is type(content) is str and _is_role(role):
+        return ChatMessage(role, content)  # as most are
     kind = item.get("type")
     if kind == "function_call" and isinstance(item.get("call_id"), str):
         message = _call(item)
     elif kind == "function_call_output" and isinstance(item.get("call_id"), str) and _is_content(item.get("output")):
         message = ChatMessage("tool", item["output"], tool_call_id=item["call_id"], id=_text(item.get("id")))
-    elif (kind is None or kind == "message") and _is_role(item.get("role")) and _is_content(item.get("content")):
-        message = ChatMessage(item["role"], item["content"], id=_text(item.get("id")))
+    elif (kind is None or kind == "message") and _is_role(role) and _is_content(content):
+        message = ChatMessage(role, content, id=_text(item.get("id")))
     else:  # reasoning, a search, ...: the item itself, under the name of its kind
         role = kind if isinstance(kind, str) and _is_role(kind) else "item"
         return ChatMessage(role, _told(item), id=_text(item.get("id")), metadata={OWN: {"item": dict(item)}})
