@@ -216,7 +216,7 @@ def _record_kind(record: Record, path: str) -> str:
         check_text(record.kind, f"{path}.kind", longest=MAX_ROLE)  # unusual, if not wrong
     if record.kind in (MESSAGE, TOOL_CALL, SUMMARY):
         raise InvalidInput(f"{record.kind!r} is everturn's own kind; choose another", path=f"{path}.kind")
-    return record.kind
+    return str.__str__(record.kind)  # of a member of an enumeration the text, and not its name
 
 
 def _dump(value: JSON, path: str) -> bytes:

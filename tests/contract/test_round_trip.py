@@ -245,6 +245,32 @@ def test_an_enum_of_strings_or_numbers_comes_back_equal_or_is_refused(store: Any
         assert store.get_history("a")[0].metadata == {"v": value, "in": [value]}
 
 
+class Name(str, Enum):  # noqa: UP042 - as above: it shows its name, and is its text
+    SESSION = "a"
+    COPY = "copy of a"
+    KIND = "note"
+    LABEL = "before"
+    KEY = "k1"
+
+
+def test_a_member_of_an_enumeration_is_its_text_wherever_a_text_is_asked_for(store: Any) -> None:
+    store.append(Name.SESSION, [Record(Name.KIND, 1)], key=Name.KEY)
+    snapshot = store.save_snapshot(Name.SESSION, Name.LABEL)
+    assert snapshot.label == "before"
+    assert store.append("a", [Record("note", 1)], key="k1").replayed
+    named = type("Id", (str,), {"__str__": lambda _: "another"})(snapshot.id)
+    store.rollback_to_snapshot(Name.SESSION, named)
+    assert [record.kind for record in store.state("a", at=named).records] == ["note"]
+    assert [record.kind for record in store.state("a", kind=Name.KIND).records] == ["note"]
+    store.fork(Name.SESSION, Name.COPY)
+    assert store.info("copy of a").forked_from.startswith("a")
+    assert [info.session_id for info in store.sessions(Name.SESSION).sessions] == ["a"]
+    assert [change.kind for change in store.changes(Name.COPY)] == ["fork"]
+    store.delete_snapshot("a", named)
+    store.erase(Name.SESSION)
+    assert [info.session_id for info in store.sessions().sessions] == ["copy of a"]
+
+
 class Text(str):
     __slots__ = ()
 

@@ -168,5 +168,6 @@ def late_at_first(where: Path, redis_url: str, timeout: float | None = None) -> 
             number = len(file.read())
             file.write("x")
         if number % 2 == 0:
+            time.sleep(timeout)
             raise TimeoutError("the time is up")
     return everturn.open(redis_url, namespace=where.name, warnings=False, timeout=timeout or 10)

@@ -1,5 +1,8 @@
 """Commands are packed as the protocol has it, beside hiredis, which packs them too."""
 
+from enum import Enum
+
+import pytest
 from hiredis import pack_command
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +10,17 @@ from hypothesis import strategies as st
 from everturn.backends.redis import scripts
 from everturn.backends.redis.wire import Call, Part, packed
 
-PARTS = st.one_of(st.binary(), st.text(st.characters(exclude_categories=["Cs"])), st.integers())
+
+class Word(str, Enum):  # noqa: UP042 - the way it was written before StrEnum, which shows its text
+    NOTE = "note"
+
+
+class Octets(bytes):
+    __slots__ = ()
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+PARTS = st.one_of(st.binary(), TEXTS, st.integers(), st.sampled_from([Word.NOTE, Octets(b"x")]))
 KEYS = st.lists(st.binary(), min_size=1, max_size=7).map(tuple)
 
 
@@ -21,3 +34,9 @@ def test_a_call_is_a_command_of_its_parts(script: scripts.Script, keys: tuple[by
     call = Call(script, keys, args)
     assert packed([call, ("PING",)]) == packed([("EVALSHA", script.sha, len(keys), *keys, *args), ("PING",)])
     assert packed([call.in_full()]) == packed([("EVAL", script.text, len(keys), *keys, *args)])
+
+
+@pytest.mark.parametrize("part", [None, 1.5, bytearray(b"x")])
+def test_what_has_no_one_form_is_not_sent(part: object) -> None:
+    with pytest.raises(TypeError):
+        packed([("SET", "a", part)])  # type: ignore[list-item]

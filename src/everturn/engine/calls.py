@@ -61,7 +61,8 @@ class Caller:
         try:
             return await send(False, deadline)  # noqa: FBT003 - said above
         except MemoryStoreBackendError as exc:
-            return await self.insist(send, deadline, exc)
+            error = exc
+        return await self.insist(send, deadline, error)  # out here: an attempt is not the cause of the next one's fault
 
     async def insist(
         self, send: Callable[[bool, float], Awaitable[T]], deadline: float, error: MemoryStoreBackendError
@@ -80,7 +81,7 @@ class Caller:
                 if exc.outcome == "unknown" or self.face.clock() < deadline:
                     error = exc
         error.outcome = "unknown" if doubtful else "not_written"
-        raise error from error.__cause__  # and not from the attempt before it
+        raise error
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
@@ -91,7 +92,7 @@ def checked_id(session_id: object, path: str = "session_id") -> str:
     if type(session_id) is not str:
         if not isinstance(session_id, str):
             raise InvalidInput(f"must be a string, not {type(session_id).__name__}", path=path)
-        session_id = str.__str__(session_id)
+        session_id = plain(session_id)
     if session_id.isascii() and 0 < len(session_id) <= LONGEST_ID and "\0" not in session_id:
         return session_id  # as most are
     return _checked_text(session_id, path)
@@ -113,7 +114,13 @@ def checked_label(label: object) -> str | None:
     return _checked_text(label, "label")
 
 
+def plain(text: str) -> str:
+    """The text as itself: a member of an enumeration, for one, shows its name where its text was meant."""
+    return text if type(text) is str else str.__str__(text)
+
+
 def _checked_text(text: str, path: str) -> str:
+    text = plain(text)
     try:
         length = len(text) if text.isascii() else len(text.encode())
     except UnicodeEncodeError:
@@ -147,7 +154,7 @@ def checked_search(text: object, path: str, longest: int) -> str:
         text.encode()
     except UnicodeEncodeError:
         raise InvalidInput("has a lone surrogate, which cannot be stored", path=path) from None
-    return text
+    return plain(text)
 
 
 def checked_expectation(expected: object) -> tuple[int | None, str | None]:

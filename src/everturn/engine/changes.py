@@ -90,10 +90,15 @@ class Changes(Caller):
         content = () if key is None else _content_of(effect)
         request = self._request(session_id, effect, key, expected_version, content)
         deadline = self.face.clock() + self.settings.timeout
+        first: ChangeOutcome | MemoryStoreBackendError
         try:
-            outcome = await self.backend.change(request, deadline)
+            first = await self.backend.change(request, deadline)
         except MemoryStoreBackendError as exc:
-            outcome = await self.insist(partial(self._attempt, request), deadline, exc)
+            first = exc
+        if isinstance(first, ChangeOutcome):
+            outcome = first
+        else:
+            outcome = await self.insist(partial(self._attempt, request), deadline, first)
         if outcome.status not in _DONE:
             refuse(outcome, request.session_id, expected=request.expected_version)
         return receipt_of(request.session_id, outcome)
@@ -283,8 +288,7 @@ class Changes(Caller):
         Snapshots, undo steps and keys stay behind. Raises SessionNotFound if there is nothing to copy, InvalidInput if
         the new session exists. `expected_version` is that of the session copied from; the receipt is the new one's.
         """
-        checked_id(session_id)
-        checked_id(new_session_id, "new_session_id")
+        session_id, new_session_id = checked_id(session_id), checked_id(new_session_id, "new_session_id")
         version, life = checked_expectation(expected_version)
         digests = _digests(key, Fork.kind, (session_id.encode(), repr(checked_at(at)).encode()))
         request = ForkRequest(

@@ -212,8 +212,7 @@ class Reads(Caller):
 
     async def changes(self, session_id: str, limit: int = 100) -> list[Change]:
         """The latest changes, newest first. At least the latest 1,024 are remembered."""
-        checked_id(session_id)
-        limit = checked_count(limit, "limit")
+        session_id, limit = checked_id(session_id), checked_count(limit, "limit")
         return await self.call(lambda _, by: self.backend.changes(session_id, limit, by))
 
     async def sessions(
@@ -223,7 +222,7 @@ class Reads(Caller):
 
         `page` is the `next` of the page before. A session that is there throughout is on at least one page.
         """
-        checked_search(prefix, "prefix", LONGEST_ID)
+        prefix = checked_search(prefix, "prefix", LONGEST_ID)
         limit = checked_count(limit, "limit", 1)
         if page is not None and not isinstance(page, str):
             raise InvalidInput("is the `next` of a page", path="page")
@@ -236,10 +235,11 @@ class Reads(Caller):
 
         ASCII letters match in either case. Searches every string of an entry.
         """
-        if checked_search(text, "text", LONGEST_TEXT) == "":
+        text = checked_search(text, "text", LONGEST_TEXT)
+        if not text:
             raise InvalidInput("must have at least one character", path="text")
         if session_id is not None:
-            checked_id(session_id)
+            session_id = checked_id(session_id)
         if checked_count(limit, "limit") == 0:
             return []
         matches: list[Match] = []

@@ -29,7 +29,7 @@ class Upkeep(Trims):
         `complete=False` while a reader or a replica can still see it: erase again when it has gone. `remains` names
         what the engine keeps beyond that, such as its own log, and what removes it.
         """
-        checked_id(session_id)
+        session_id = checked_id(session_id)
         return await self.call(lambda _, by: self.backend.erase(session_id, by))
 
     async def compact(self, session_id: str | None = None) -> Compaction:

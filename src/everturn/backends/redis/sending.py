@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
 from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.lines import Lines, where
-from everturn.backends.redis.names import Keys
+from everturn.backends.redis.names import KNOWN, Keys
 from everturn.backends.redis.scripts import Script
 from everturn.backends.redis.topology import Topology
-from everturn.backends.redis.wire import Call, Command
+from everturn.backends.redis.wire import Call, Command, opening_of
 from everturn.errors import MemoryStoreBackendError
 
 PATIENCE = 0.6  # of the time left, for one attempt at a change
@@ -32,10 +33,11 @@ class Sender:
         self.lines = lines
         self.topology = topology
         self.replicas = replicas
+        self._opening_of = lru_cache(KNOWN)(opening_of)
 
     async def run(self, script: Script, keys: Keys, args: Sequence[Any], deadline: float) -> Any:
         """Run a script that changes something: it travels with others, and waits for the replicas asked for."""
-        call = Call(script, keys, args)
+        call = Call(script, keys, args, self._opening_of(script, keys))
         if self.replicas:
             (reply,) = await self.send(keys[0], [call], deadline, change=True)
             return reply
@@ -56,7 +58,7 @@ class Sender:
         self, script: Script, keys: Keys, args: Sequence[Any], more: Sequence[Command], deadline: float
     ) -> list[Any]:
         """Run a script that only reads, and more commands that read, in one round trip."""
-        return await self.send(keys[0], [Call(script, keys, args), *more], deadline)
+        return await self.send(keys[0], [Call(script, keys, args, self._opening_of(script, keys)), *more], deadline)
 
     async def look_at_many(
         self, script: Script, requests: Sequence[tuple[Keys, Sequence[Any]]], deadline: float

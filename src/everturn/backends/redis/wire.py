@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from operator import index
 from typing import Any, TypeAlias
 
 import msgspec
 
 from everturn.backends.redis.faults import refusal_in
-from everturn.backends.redis.names import KNOWN
 from everturn.backends.redis.scripts import Script
 
 Part: TypeAlias = bytes | str | int
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """A script by its hash, with its keys and arguments."""
+    """A script by its hash, with its keys and arguments. `opening` is what `opening_of` makes of it, if at hand."""
 
     script: Script
     keys: tuple[bytes, ...]
     args: Sequence[Part]
+    opening: bytes = b""
 
     def in_full(self) -> Sequence[Part]:
         """The same by its text, for a server that has not seen it."""
@@ -38,20 +38,27 @@ def packed(commands: Sequence[Command]) -> bytes:
     for command in commands:
         if isinstance(command, Call):
             keys, rest = command.keys, command.args
-            pieces.append(b"*%d\r\n%b" % (3 + len(keys) + len(rest), _opening(command.script.sha, keys)))
+            opening = command.opening or opening_of(command.script, keys)
+            pieces.append(b"*%d\r\n%b" % (3 + len(keys) + len(rest), opening))
         else:
             rest = command
             pieces.append(b"*%d\r\n" % len(command))
         for part in rest:
-            text = part if type(part) is bytes else str(part).encode()
+            text = part if type(part) is bytes else _text_of(part)
             pieces.append(b"$%d\r\n%b\r\n" % (len(text), text))
     return b"".join(pieces)
 
 
-@lru_cache(4 * KNOWN)
-def _opening(sha: bytes, keys: tuple[bytes, ...]) -> bytes:
+def _text_of(part: Part) -> bytes:
+    """A part as it is sent. Raises TypeError for what has no one form: None, a float."""
+    if isinstance(part, str):
+        return str.encode(part)  # and not what a subclass of str shows: the member of an enumeration, its name
+    return bytes(part) if isinstance(part, bytes) else b"%d" % index(part)
+
+
+def opening_of(script: Script, keys: tuple[bytes, ...]) -> bytes:
     """What the calls of a script for one session have in common: most of their parts."""
-    parts = (b"EVALSHA", sha, b"%d" % len(keys), *keys)
+    parts = (b"EVALSHA", script.sha, b"%d" % len(keys), *keys)
     return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
 
 
