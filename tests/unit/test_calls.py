@@ -60,14 +60,9 @@ def test_an_attempt_is_not_the_cause_of_the_next_ones_fault() -> None:
 
     async def send(_retry: bool, _deadline: float) -> None:
         number = next(numbers)
-        try:
-            raise OSError(f"fault {number}")
-        except OSError as exc:
-            raise MemoryStoreBackendError(f"attempt {number}", outcome="unknown", transient=number < 2) from exc
+        raise MemoryStoreBackendError(f"attempt {number}", outcome="unknown", transient=number < 2)
 
     caller = Caller(None, Settings(timeout=60), Face())  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError, match="attempt 2") as caught:
         drive(caller.call(send))
-    assert str(caught.value.__cause__) == "fault 2"
-    assert caught.value.__cause__ is not None
-    assert caught.value.__cause__.__context__ is None
+    assert caught.value.__context__ is None
