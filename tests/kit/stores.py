@@ -171,3 +171,29 @@ def late_at_first(where: Path, redis_url: str, timeout: float | None = None) -> 
             time.sleep(timeout)
             raise TimeoutError("the time is up")
     return everturn.open(redis_url, namespace=where.name, warnings=False, timeout=timeout or 10)
+
+
+class OneReader:
+    """Keeps all, and lets nobody read but the process that wrote first."""
+
+    def __init__(self, store: Any, where: Path) -> None:
+        self._store = store
+        self._writer = where / "writer"
+
+    def add_messages(self, session_id: str, messages: Sequence[Any]) -> None:
+        self._store.add_messages(session_id, messages)
+        if not self._writer.exists():
+            self._writer.write_text(str(os.getpid()))
+
+    def get_history(self, session_id: str) -> list[Any]:
+        if self._writer.exists() and self._writer.read_text() != str(os.getpid()):
+            raise OSError("not for you")
+        return list(self._store.get_history(session_id))
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def one_reader(where: Path, redis_url: str, timeout: float | None = None) -> OneReader:
+    store = everturn.open(redis_url, namespace=where.name, warnings=False, timeout=timeout or 10)
+    return OneReader(store, where)

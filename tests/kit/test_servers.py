@@ -54,3 +54,10 @@ def test_a_private_server_is_gone_when_the_run_ends() -> None:
 @pytest.mark.parametrize("clause", ["backend-slow", "connections-cut", "reply-swallowed"])
 def test_a_store_that_opens_late_on_a_busy_machine_is_not_a_broken_one(clause: str) -> None:
     assert result("kit.stores:late_at_first", clause).status == "pass"
+
+
+@pytest.mark.parametrize("clause", ["backend-slow", "connections-cut", "reply-swallowed"])
+def test_what_cannot_be_read_when_all_is_well_again_was_not_kept(clause: str) -> None:
+    found = result("kit.stores:one_reader", clause)
+    assert found.status == "fail"
+    assert "not for you" in str(found)

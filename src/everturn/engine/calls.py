@@ -116,7 +116,7 @@ def checked_label(label: object) -> str | None:
 
 def plain(text: str) -> str:
     """The text as itself: a member of an enumeration, for one, shows its name where its text was meant."""
-    return text if type(text) is str else str.__str__(text)
+    return str.__str__(text)
 
 
 def _checked_text(text: str, path: str) -> str:
