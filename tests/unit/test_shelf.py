@@ -42,6 +42,18 @@ def test_what_came_back_last_is_lent_first() -> None:
     assert (things.take(soon()), things.take(soon())) == (2, 1)
 
 
+def test_it_knows_how_many_are_lent() -> None:
+    things = shelf(3)
+    assert things.lent == 0
+    things.take(soon())
+    things.take(soon())
+    assert things.lent == 2
+    things.give_back(1)
+    assert things.lent == 1
+    things.forget()
+    assert things.lent == 0
+
+
 def test_no_more_are_made_than_there_may_be() -> None:
     things = shelf(1)
     assert things.take(soon()) is None

@@ -28,6 +28,11 @@ class Shelf(Generic[T]):
         self._waiting = 0
         self.is_closed = False
 
+    @property
+    def lent(self) -> int:
+        """How many are with someone, as it was a moment ago: a look without the lock."""
+        return self._out_or_idle - len(self._idle)
+
     def take(self, deadline: float) -> T | None:
         """The thing that came back last; None where the caller may make one more, which then counts as taken."""
         if not (self._waiting or self.is_closed):

@@ -75,7 +75,7 @@ class Pool:
         try:
             if connection is None:
                 connection = self._make(self._node)
-            replies: list[Any] = connection.converse(commands, deadline)
+            replies: list[Any] = connection.converse(commands, deadline, is_alone=shelf.lent == 1)
         except BaseException as exc:
             shelf.forget()
             _disconnect([*filter(None, [connection]), *shelf.clear()])  # the others will fail next
