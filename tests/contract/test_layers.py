@@ -25,6 +25,7 @@ PURE = [
 ]
 # Whose subject is a bare driver, or a file that is not ours: to be measured, shown losing turns, brought in.
 BARE = ("everturn.bench", "everturn.cli.demo.stores", "everturn.cli.foreign.reading")
+WORDS = ("JSON", "MESSAGE", "Entry")
 MAY_IMPORT = {
     "everturn.errors": [],
     "everturn.model": ["everturn.errors", "everturn._pydantic"],
@@ -79,6 +80,21 @@ def test_a_module_imports_only_what_is_below_it(module: str) -> None:
     allowed = MAY_IMPORT[part_of(module) or ""]
     ours = {name for name in imports(MODULES[module]) if within(name, "everturn")}
     assert {name for name in ours if not within(name, *allowed)} == set()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if within(module, "everturn.adapters")])
+def test_an_adapter_stands_on_the_public_names_alone(module: str) -> None:
+    """As anybody's would; and on the words of the model that annotations and kinds of entries need."""
+    tree = ast.parse(MODULES[module].read_text("utf-8"))
+    named = {
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    public = {f"everturn.{name}" for name in everturn.__all__} | {f"everturn.model.{name}" for name in WORDS}
+    ours = {name for name in named if within(name, "everturn") and not within(name, "everturn.adapters")}
+    assert ours - public == set()
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if within(module, "everturn.testing")])

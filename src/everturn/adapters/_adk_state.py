@@ -16,10 +16,9 @@ from typing import Any
 import msgspec
 from pydantic_core import to_jsonable_python
 
-from everturn import InvalidInput, Receipt, Record, SessionNotFound, VersionConflict
+from everturn import InvalidInput, Receipt, Record, SessionNotFound, SessionState, VersionConflict
 from everturn.adapters._adk_events import STATE
-from everturn.door import check
-from everturn.model import SessionState
+from everturn.adapters._finite import refuse_non_finite_in
 
 APP, USER, TEMP = "app:", "user:", "temp:"
 FOLD = 64  # changes that are read one by one before they are made one
@@ -70,7 +69,8 @@ def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
     """The changes as JSON, sorted by whose they are; `temp:` ones are nobody's.
 
     Models and dates become the JSON that ADK makes of them. Raises InvalidInput, naming the key, for what has none or
-    would not come back equal: the store would refuse it too, by a path that the caller never wrote.
+    would not come back equal: the store would refuse it too, but by a path that the caller never wrote, and after a
+    shared log was begun for it.
     """
     delta = Delta({}, {}, {})
     for name, value in changes.items():
@@ -79,10 +79,10 @@ def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
         here = f"{path}[{name!r}]"
         try:
             kept = to_jsonable_python(value)
-        except ValueError as exc:  # Pydantic's own, of a circle, of a key with a lone surrogate
+            msgspec.json.encode([name, kept])
+        except ValueError as exc:  # Pydantic's own, of a circle; of a lone surrogate
             raise InvalidInput(f"has no JSON form: {exc}", path=here) from exc
-        check(name, here)
-        check(kept, here)
+        refuse_non_finite_in(kept, here)
         if name.startswith(APP):
             delta.app[name.removeprefix(APP)] = kept
         elif name.startswith(USER):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from everturn.model import ChatMessage
+from everturn import ChatMessage
 
 OWN = "openai"  # the key in a message's metadata under which the rest stands
 FAKE_ID = "__fake_id__"  # what the SDK gives every item of a model that has no ids

@@ -15,9 +15,9 @@ from uuid import uuid4
 
 import msgspec
 
-from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, Record, VersionConflict
+from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, Record, SessionState, VersionConflict
 from everturn.adapters._faces import Both, require, settled
-from everturn.model import Entry, SessionState
+from everturn.model import Entry
 
 require("google-adk", (2, 10), "google-adk")
 

@@ -14,13 +14,14 @@ from everturn import (
     InvalidInput,
     MemoryStore,
     Receipt,
+    SessionState,
     Snapshot,
     VersionConflict,
 )
 from everturn.adapters._faces import Awaited, require
 from everturn.adapters._naming import refuse_named
 from everturn.adapters._openai_items import Item, all_items, identity, to_items, to_message
-from everturn.model import MESSAGE, Entry, SessionState
+from everturn.model import MESSAGE, Entry
 
 require("openai-agents", (0, 10), "openai-agents")
 

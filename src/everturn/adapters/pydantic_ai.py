@@ -11,9 +11,19 @@ from typing import Any
 
 import msgspec
 
-from everturn import AsyncMemoryStore, MemoryStore, Receipt, Record, Unsupported, VersionConflict
+from everturn import (
+    AsyncMemoryStore,
+    ChatMessage,
+    MemoryStore,
+    Receipt,
+    Record,
+    SessionState,
+    Snapshot,
+    Unsupported,
+    VersionConflict,
+)
 from everturn.adapters._faces import Both, require
-from everturn.model import ChatMessage, Entry, SessionState, Snapshot
+from everturn.model import Entry
 
 require("pydantic-ai-slim", (2, 66), "pydantic-ai")
 
