@@ -14,7 +14,7 @@ Here it is LangGraph's interface, on both faces of a store. What is behind it, f
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -94,13 +94,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     def _use(self, values: Values) -> None:
         self._values = values
         self.serde = values.serde
-        self._reader = Reader(self._call, values, self._shelf)
+        call = self._faces.call
+        self._reader = Reader(call, values, self._shelf)
         self._reads = Reads(self._reader, values, self._shelf, WRITES_IDX_MAP)
-        self._changes = Changes(self._call, self._reader, values, self._shelf, self._queue)
-        self._upkeep = Upkeep(self._call, self._reader, self._shelf)
-
-    def _call(self, name: str, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        return self._faces.call(name, *args, **kwargs)
+        self._changes = Changes(call, self._reader, values, self._shelf, self._queue)
+        self._upkeep = Upkeep(call, self._reader, self._shelf)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> EverturnSaver:
         """The same checkpointer, which may restore more classes. LangGraph calls it in its strict mode."""

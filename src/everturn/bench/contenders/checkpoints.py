@@ -43,7 +43,7 @@ def following(
     checkpoint = copy_checkpoint(latest.checkpoint) if latest else empty_checkpoint()
     step = latest.metadata.get("step", 0) + 1 if latest else 0
     previous = checkpoint["channel_versions"].get("messages")
-    version = saver.get_next_version(None if previous is None else str(previous), None)
+    version = saver.get_next_version(previous, None)
     checkpoint["id"] = str(uuid6(clock_seq=step))
     checkpoint["channel_values"]["messages"] = checkpoint["channel_values"].get("messages", []) + turn
     checkpoint["channel_versions"]["messages"] = version
