@@ -273,8 +273,9 @@ class Backend(Protocol):
         """Make the target visible in one step, at version 1. EXISTS if there is a session of that name."""
         ...
 
-    async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
-        """Physically remove every life of the session. An absent one is a receipt of zeros."""
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
+        """Physically remove every life of the session, but for a living one that is another than `life` (None: that
+        one too): it began after this was asked for. Where there is nothing to remove, a receipt of zeros."""
         ...
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everturn import ErasureReceipt, Record, SessionNotFound, Summary, ToolCall
+from everturn import ErasureReceipt, MemoryStoreBackendError, Record, SessionNotFound, Summary, ToolCall
 from tests.contract.places import Clock, Place
 from tests.contract.speech import say, say_each, user, words
 
@@ -74,6 +74,98 @@ def test_erase_removes_the_lives_that_expired_before(lasting: Place) -> None:
     clock.advance(11)
     say(store, "a", f"{MARKER} 3")
     assert store.erase("a").entries == (3 if lasting.keeps_the_expired else 1)
+    assert lasting.door.remnants(MARKER) == {}
+
+
+# --- attempts --------------------------------------------------------------------------------------------------------
+
+
+class Sent:
+    """What a store asks its backend to erase is noted instead; `arrive` sends it."""
+
+    def __init__(self, store: Any, error: MemoryStoreBackendError) -> None:
+        self._store = store
+        self._backend = store._engine.backend
+        self._real = self._backend.erase
+        self._error = error
+        self.attempts: list[tuple[str, str | None]] = []
+
+    def ask(self) -> None:
+        """Erase the session "a", in vain."""
+
+        async def kept(session_id: str, life: str | None, _deadline: float) -> ErasureReceipt:
+            self.attempts.append((session_id, life))
+            raise self._error
+
+        self._backend.erase = kept
+        try:
+            with pytest.raises(MemoryStoreBackendError):
+                self._store.erase("a")
+        finally:
+            del self._backend.erase
+
+    def arrive(self) -> ErasureReceipt:
+        """The latest attempt reaches the engine after all."""
+
+        async def late(_session_id: str, _life: str | None, deadline: float) -> ErasureReceipt:
+            receipt: ErasureReceipt = await self._real(*self.attempts[-1], deadline)
+            return receipt
+
+        self._backend.erase = late
+        try:
+            receipt: ErasureReceipt = self._store.erase("a")
+        finally:
+            del self._backend.erase
+        return receipt
+
+
+def unanswered(*, transient: bool = False) -> MemoryStoreBackendError:
+    return MemoryStoreBackendError("there was no answer", outcome="unknown", transient=transient)
+
+
+def test_an_attempt_that_comes_late_erases_no_life_that_began_since(store: Any) -> None:
+    say(store, "a", "1")
+    sent = Sent(store, unanswered())
+    sent.ask()
+    assert store.erase("a").entries == 1
+    say(store, "a", "2")
+    assert sent.arrive().entries == 0
+    assert words(store, "a") == ["2"]
+
+
+def test_an_attempt_on_nothing_erases_nothing_that_began_since(store: Any) -> None:
+    sent = Sent(store, unanswered())
+    sent.ask()
+    say(store, "a", "1")
+    assert sent.arrive().entries == 0
+    assert words(store, "a") == ["1"]
+
+
+def test_an_attempt_that_comes_late_erases_the_life_it_was_meant_for(store: Any) -> None:
+    say(store, "a", "1")
+    sent = Sent(store, unanswered())
+    sent.ask()
+    say(store, "a", "2")
+    assert sent.arrive().entries == 2
+    assert words(store, "a") == []
+
+
+def test_all_attempts_of_a_call_are_meant_for_the_same_life(place: Place) -> None:
+    store = place.open(timeout=0.2)
+    first = say(store, "a", "1")
+    sent = Sent(store, unanswered(transient=True))
+    sent.ask()
+    assert len(sent.attempts) > 1
+    assert set(sent.attempts) == {("a", first.life)}
+
+
+def test_a_life_that_expired_is_erased_by_an_attempt_on_nothing(lasting: Place) -> None:
+    store = lasting.open(ttl=10)
+    clock = Clock()
+    lasting.set_clock(store, clock)
+    say(store, "a", MARKER)
+    clock.advance(11)
+    assert store.erase("a").complete
     assert lasting.door.remnants(MARKER) == {}
 
 

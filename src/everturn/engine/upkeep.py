@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from everturn.backend import Clear, Status
+from everturn.backend import Clear, Query, Status
 from everturn.engine.calls import checked_id
 from everturn.engine.trims import Trims
+from everturn.errors import CorruptEntry
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
 
 PAGE = 500
@@ -28,9 +29,26 @@ class Upkeep(Trims):
 
         `complete=False` while a reader or a replica can still see it: erase again when it has gone. `remains` names
         what the engine keeps beyond that, such as its own log, and what removes it.
+
+        It is the life that is there when this is called: one that begins later is kept, whichever attempt comes when.
         """
-        session_id = checked_id(session_id)
-        return await self.call(lambda _, by: self.backend.erase(session_id, by))
+        query = Query(checked_id(session_id), limit=0)
+        seen: list[str | None] = []
+
+        async def send(_: bool, by: float) -> ErasureReceipt:  # noqa: FBT001 - see Caller.call
+            if not seen:
+                seen.append(await self._life(query, by))
+            return await self.backend.erase(query.session_id, seen[0], by)
+
+        return await self.call(send)
+
+    async def _life(self, query: Query, by: float) -> str | None:
+        """The life of a session, empty if there is none; None if it is too damaged to tell."""
+        try:
+            reading = await self.backend.read(query, lambda _: None, by)
+        except CorruptEntry:
+            return None
+        return reading.session.life if reading.session else ""
 
     async def compact(self, session_id: str | None = None) -> Compaction:
         """Reclaim entries that no head, snapshot or undo step can reach, and never anything else.

@@ -145,6 +145,43 @@ def test_a_state_that_cannot_be_read_is_corrupt(store: Any, client: Any, text: b
         store.get_history("a")
 
 
+FIELDS = ["version", "last_seq", "state", "bytes", "changed_at", "life", "created_at", "dimension", "ttl", "expires_at"]
+
+
+def meta_with(store: Any, client: Any, field: str, value: str | None) -> None:
+    """A session one of whose facts is damaged."""
+    client.flushdb()
+    say(store, "a", "1", "2")
+    if value is None:
+        client.hdel("everturn:{:a}:meta", field)
+    else:
+        client.hset("everturn:{:a}:meta", field, value)
+
+
+def lengths(client: Any) -> list[int]:
+    return [client.xlen(f"everturn:{{:a}}:{part}") for part in ("log", "changes")]
+
+
+@pytest.mark.parametrize("value", ["x", "", None])
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_damaged_fact_is_corruption_or_harmless(store: Any, client: Any, field: str, value: str | None) -> None:
+    for call in (store.get_history, store.info, store.state, lambda name: say(store, name, "3"), store.clear):
+        meta_with(store, client, field, value)
+        before = lengths(client)
+        try:
+            call("a")
+        except CorruptEntry:
+            assert lengths(client) == before
+
+
+@pytest.mark.parametrize("value", ["x", "", None])
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_session_can_be_erased_whatever_is_damaged(store: Any, client: Any, field: str, value: str | None) -> None:
+    meta_with(store, client, field, value)
+    assert store.erase("a").entries == 2
+    assert client.keys("everturn:*") == []
+
+
 def test_a_missing_entry_is_named(store: Any, client: Any) -> None:
     for word in "1234":
         say(store, "a", word)

@@ -188,8 +188,9 @@ class PostgresBackend:
 
     # --- keeping house -----------------------------------------------------------------------------------------------
 
-    async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
-        parameters = (self._namespace, session_id, _lock_timeout(deadline - time.monotonic()))
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
+        patience = _lock_timeout(deadline - time.monotonic())
+        parameters = (self._namespace, session_id, life, patience, self._now())
         ((entries, snapshots, size, xid),) = await self._ask("erase", parameters, deadline, writes=True)
         until = min(deadline, time.monotonic() + PATIENCE)
         while True:

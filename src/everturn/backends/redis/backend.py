@@ -89,8 +89,9 @@ class RedisBackend:
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         return await moves.restore(self._sender, self._names, arrival, self._now(), deadline)
 
-    async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
-        return await upkeep.erase(self._sender, self._names.keys(session_id), session_id, deadline)
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
+        keys = self._names.keys(session_id)
+        return await upkeep.erase(self._sender, keys, session_id, life, self._now(), deadline)
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is None:

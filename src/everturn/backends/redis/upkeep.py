@@ -93,12 +93,14 @@ def _forgotten(
     return merge(lost)
 
 
-async def erase(sender: Sender, keys: Keys, session_id: str, deadline: float) -> ErasureReceipt:
+async def erase(
+    sender: Sender, keys: Keys, session_id: str, life: str | None, now: str, deadline: float
+) -> ErasureReceipt:
     """Delete every part of the session, in one step; the server frees the memory behind the scenes. Complete when every
     replica that follows has done so, too: that is waited for, on the connection that erased."""
     server = await keeper_of(sender, keys[0], deadline)
     count = len(server.replicas)
-    commands: list[Command] = [Call(scripts.ERASE, keys, ["w" if count else ""])]
+    commands: list[Command] = [Call(scripts.ERASE, keys, ["w" if count else "", "-" if life is None else life, now])]
     if count:
         commands.append(("WAIT", count, max(1, int(min(PATIENCE, (deadline - time.monotonic()) / 4) * 1000))))
     removed, *reached = await sender.send(keys[0], commands, deadline, change=True)

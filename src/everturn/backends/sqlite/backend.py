@@ -114,8 +114,8 @@ class Operations(ABC):
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         return await self._write(lambda db: moves.restore(db, arrival, self._now()), deadline)
 
-    async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
-        receipt = await self._write(lambda db: upkeep.erase(db, session_id), deadline)
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
+        receipt = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now()), deadline)
         try:
             return await self._outside(partial(upkeep.scrub, receipt), deadline)
         except MemoryStoreBackendError:

@@ -121,10 +121,10 @@ def reap(db: Connection, now: float) -> Compaction:
     return Compaction(1, entries, size)
 
 
-def erase(db: Connection, session_id: str) -> ErasureReceipt:
-    """Delete every row of every life of the session. (secure_delete overwrites them with zeros.)"""
+def erase(db: Connection, session_id: str, life: str | None, now: float) -> ErasureReceipt:
+    """Delete every row of the lives that Backend.erase names. (secure_delete overwrites them with zeros.)"""
     entries = snapshots = size = 0
-    for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id)):
+    for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)):
         low, high = span(no)
         for length, count in db.execute(SQL["remove"], (low, high, -1)):
             entries += count

@@ -178,15 +178,16 @@ class ToyBackend:
 
     # --- keeping house -----------------------------------------------------------------------------------------------
 
-    async def erase(self, session_id: str, deadline: float) -> ErasureReceipt:
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
         with self._memory.lock:
-            self._live(session_id)
-            life = self._memory.lives.pop((self._namespace, session_id), None)
-            if life is None:
+            living = self._live(session_id)
+            is_another = living is not None and life not in (None, living.life)
+            gone = None if is_another else self._memory.lives.pop((self._namespace, session_id), None)
+            if gone is None:
                 return ErasureReceipt(session_id, 0, 0, 0, complete=True)
-            log = self._memory.logs.pop(life.life, {})
+            log = self._memory.logs.pop(gone.life, {})
             size = sum(len(entry.body) for entry in log.values())
-            return ErasureReceipt(session_id, len(log), len(life.snapshots), size, complete=True)
+            return ErasureReceipt(session_id, len(log), len(gone.snapshots), size, complete=True)
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         with self._memory.lock:

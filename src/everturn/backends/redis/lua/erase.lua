@@ -1,5 +1,20 @@
--- Remove every part of a session. ARGV: whether replicas are waited for. The answer: entries, snapshots, bytes.
-local entries, held, size = call('XLEN', LOG), call('HLEN', SNAPSHOTS), call('HGET', META, 'bytes') or '0'
+-- Remove every part of a session, unless it lives, and is another life than the one named.
+-- ARGV: w if replicas are waited for; the life ('-': any); now ('': by the server's clock). The answer: entries, snapshots, bytes.
+local life, ends = unpack(call('HMGET', META, 'life', 'expires_at'))
+if life and ARGV[2] ~= '-' and life ~= ARGV[2] then
+  local now = tonumber(ARGV[3])
+  if not now then
+    local time = call('TIME')
+    now = time[1] * 1000000 + time[2]
+  end
+  local over = tonumber(ends)
+  if not (over and over <= now) then
+    if ARGV[1] == 'w' then call('HSET', META, 'life', life) end  -- as below
+    return {0, 0, '0'}
+  end
+end
+local entries, held = call('XLEN', LOG), call('HLEN', SNAPSHOTS)
+local size = string.match(call('HGET', META, 'bytes') or '', '^%d+$') or '0'
 call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS)
 if ARGV[1] == 'w' then
   -- WAIT counts replicas that have all this connection wrote: where nothing was left to remove, write all the same.

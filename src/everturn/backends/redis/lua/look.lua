@@ -8,13 +8,14 @@ if not facts[1] then
   if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return {'headless'} end
   return {'no_session'}
 end
-local now = tonumber(ARGV[1])
-if facts[8] ~= '' then
+local now, ends = tonumber(ARGV[1]), tonumber(facts[8])
+if not ends and facts[8] ~= '' then return {'headless'} end
+if ends then
   if not now then
     local time = call('TIME')
     now = time[1] * 1000000 + time[2]
   end
-  if tonumber(facts[8]) <= now then return {'no_session'} end
+  if ends <= now then return {'no_session'} end
 end
 local held, state, status = call('HLEN', SNAPSHOTS), facts[4], 'found'
 if ARGV[2] ~= '' then

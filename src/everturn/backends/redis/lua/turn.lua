@@ -8,7 +8,7 @@ do
   local head, hidden, messages, kept = string.match(facts[4] or '', '^(%d+) (%d+ %d+) (%d+)(.*)$')
   local version, size = tonumber(facts[2]), tonumber(facts[5])
   local ttl, clock = facts[6], 0
-  local plain = head and head == facts[3] and version and size and version % 64 ~= 63 and not facts[7]
+  local plain = facts[1] and head and head == facts[3] and version and size and version % 64 ~= 63 and not facts[7]
   if plain and ttl ~= '' then
     local time, ends = call('TIME'), tonumber(call('HGET', KEYS[1], 'expires_at'))
     clock, ttl = time[1] * 1000000 + time[2], tonumber(ttl)

@@ -154,8 +154,10 @@ CREATE TYPE everturn.erased_v1 AS (
     xid       xid     -- of the transaction that did it
 );
 
--- Delete every row of every life of a session.
-CREATE FUNCTION everturn.erase_v1(p_namespace text, p_session_id text, p_patience integer)
+-- Delete every row of every life of a session, but for a living one that is not the one named (NULL: that one too).
+CREATE FUNCTION everturn.erase_v1(
+    p_namespace text, p_session_id text, p_life text, p_patience integer, p_now double precision
+)
 RETURNS everturn.erased_v1 LANGUAGE plpgsql AS $$
 DECLARE
     s      everturn.sessions;
@@ -164,7 +166,9 @@ DECLARE
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
     FOR s IN
-        SELECT * FROM everturn.sessions n WHERE n.namespace = p_namespace AND n.session_id = p_session_id
+        SELECT * FROM everturn.sessions n
+         WHERE n.namespace = p_namespace AND n.session_id = p_session_id
+           AND (p_life IS NULL OR n.life = p_life OR n.ended OR everturn.is_over_v1(n.expires_at, everturn.now_v1(p_now)))
          ORDER BY n.no FOR UPDATE
     LOOP
         gone := everturn.reclaim_v1(s.no, everturn.span_v1(1, s.last_seq), true, NULL);
