@@ -97,7 +97,7 @@ class Limited:
         than a thread needs to fall asleep and wake up.
 
         Whoever else wants the processor goes first; and where the moment was too short, the next replies are slept
-        for. So clients on a busy machine take nothing from each other: docs/decisions/012 has the figures.
+        for. So clients on a busy machine take nothing from each other: docs/decisions/019 has the figures.
         """
         if self._naps:
             self._naps -= 1
