@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -173,11 +174,25 @@ def late_at_first(where: Path, redis_url: str, timeout: float | None = None) -> 
     return everturn.open(redis_url, namespace=where.name, warnings=False, timeout=timeout or 10)
 
 
-class OneReader:
-    """Keeps all, and lets nobody read but the process that wrote first."""
+# --- all is kept, and not all of it can be read ----------------------------------------------------------------------
+
+
+class Around:
+    """A store of ours, in which a subclass spoils a call or two."""
 
     def __init__(self, store: Any, where: Path) -> None:
         self._store = store
+        self._where = where
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class OneReader(Around):
+    """Lets nobody read but the process that wrote first."""
+
+    def __init__(self, store: Any, where: Path) -> None:
+        super().__init__(store, where)
         self._writer = where / "writer"
 
     def add_messages(self, session_id: str, messages: Sequence[Any]) -> None:
@@ -190,10 +205,119 @@ class OneReader:
             raise OSError("not for you")
         return list(self._store.get_history(session_id))
 
-    def close(self) -> None:
-        self._store.close()
-
 
 def one_reader(where: Path, redis_url: str, timeout: float | None = None) -> OneReader:
     store = everturn.open(redis_url, namespace=where.name, warnings=False, timeout=timeout or 10)
     return OneReader(store, where)
+
+
+def one_reader_of_a_file(where: Path) -> OneReader:
+    return OneReader(everturn.open(f"sqlite:///{where}/memory.db"), where)
+
+
+class Unreadable(Around):
+    """Lets nobody read."""
+
+    def get_history(self, session_id: str) -> list[Any]:
+        raise OSError("not for you")
+
+
+def unreadable(where: Path) -> Unreadable:
+    return Unreadable(everturn.open(f"sqlite:///{where}/memory.db"), where)
+
+
+unreadable.share_threads = True  # type: ignore[attr-defined]
+
+
+class UnreadableInTasks(AwaitedLists):
+    async def get_history(self, session_id: str) -> list[Any]:
+        raise OSError("not for you")
+
+
+def unreadable_in_tasks(where: Path) -> UnreadableInTasks:
+    return UnreadableInTasks()
+
+
+unreadable_in_tasks.processes = False  # type: ignore[attr-defined]
+
+
+class ShyAfterRollback(Around):
+    """Lets nobody read between a rollback and the turn that follows."""
+
+    def rollback_to_snapshot(self, session_id: str, snapshot: str) -> None:
+        self._store.rollback_to_snapshot(session_id, snapshot)
+        (self._where / session_id).touch()
+
+    def add_messages(self, session_id: str, messages: Sequence[Any]) -> None:
+        self._store.add_messages(session_id, messages)
+        (self._where / session_id).unlink(missing_ok=True)
+
+    def get_history(self, session_id: str) -> list[Any]:
+        if (self._where / session_id).exists():
+            raise OSError("not for you")
+        return list(self._store.get_history(session_id))
+
+
+def shy_after_rollback(where: Path) -> ShyAfterRollback:
+    return ShyAfterRollback(everturn.open(f"sqlite:///{where}/memory.db"), where)
+
+
+class Mourning(Around):
+    """Lets nobody read when a process that had it open was killed. No driver call is visible when it writes."""
+
+    def __init__(self, store: Any, where: Path) -> None:
+        super().__init__(store, where)
+        self._here = where / f"{os.getpid()}.pid"
+        self._here.touch()
+
+    def add_messages(self, session_id: str, messages: Sequence[Any]) -> None:
+        watching = sys.getprofile()
+        sys.setprofile(None)
+        self._store.add_messages(session_id, messages)
+        sys.setprofile(watching)
+
+    def get_history(self, session_id: str) -> list[Any]:
+        for path in self._where.glob("*.pid"):
+            try:
+                os.kill(int(path.stem), 0)
+            except ProcessLookupError:
+                raise OSError("not for you") from None
+        return list(self._store.get_history(session_id))
+
+    def close(self) -> None:
+        self._store.close()
+        self._here.unlink()
+
+
+def mourning(where: Path) -> Mourning:
+    return Mourning(everturn.open(f"sqlite:///{where}/memory.db"), where)
+
+
+class NotForChildren(Around):
+    """Lets no process read that was forked from one that had it open."""
+
+    opened = forked = False
+
+    def get_history(self, session_id: str) -> list[Any]:
+        if NotForChildren.forked:
+            raise OSError("not for you")
+        return list(self._store.get_history(session_id))
+
+
+def _forked() -> None:
+    NotForChildren.forked = NotForChildren.opened
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def not_for_children(where: Path) -> NotForChildren:
+    store = NotForChildren(everturn.open(f"sqlite:///{where}/memory.db"), where)
+    NotForChildren.opened = True
+    return store
+
+
+def not_opened_by_children(where: Path) -> Any:
+    if NotForChildren.forked:
+        raise OSError("not for you")
+    return not_for_children(where)

@@ -44,6 +44,14 @@ NO_LOSS: tuple[ViolationKind, ...] = ("lost", "duplicate", "phantom", "resurrect
 _SHOWN_EVENTS = 40
 
 
+def succeeded(steps: Sequence[Step], outcomes: Sequence[Outcome]) -> list[Any]:
+    """What the steps returned. Raises StoreRaised for the first that the store raised in."""
+    for step, outcome in zip(steps, outcomes, strict=True):
+        if outcome.fault is not None:
+            raise StoreRaised(step, outcome.fault)
+    return [outcome.value for outcome in outcomes]
+
+
 class Instance:
     """One opened instance of the target, in a worker process. Its calls raise StoreRaised where the store raised.
 
@@ -84,13 +92,11 @@ class Instance:
         return self.value(Step(op, session, args, options))
 
     def value(self, step: Step) -> Any:
-        outcome = self.take(step)
-        if outcome.fault is not None:
-            raise StoreRaised(step, outcome.fault)
-        return outcome.value
+        return self.values(step)[0]
 
     def take(self, step: Step) -> Outcome:
-        """One step, whatever comes of it."""
+        """One step, whatever comes of it. Not for a read that is to show what was kept (`read` is): one that failed
+        has seen nothing, and a history with nothing seen has no fault."""
         return self.run(step)[0]
 
     def take_unrecorded(self, step: Step) -> Outcome:
@@ -103,11 +109,7 @@ class Instance:
 
     def values(self, *steps: Step) -> list[Any]:
         """Several steps in a row, each of which must succeed."""
-        outcomes = self.run(*steps)
-        for step, outcome in zip(steps, outcomes, strict=True):
-            if outcome.fault is not None:
-                raise StoreRaised(step, outcome.fault)
-        return [outcome.value for outcome in outcomes]
+        return succeeded(steps, self.run(*steps))
 
     def order(self, *steps: Step, stop: Stop | None = None, start_at: float = 0.0, die: bool = False) -> Do:
         """The order to take these steps, for who wants to send it and go on."""

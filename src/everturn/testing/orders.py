@@ -130,7 +130,10 @@ class Limit(msgspec.Struct, frozen=True):
 
 class Fork(msgspec.Struct, frozen=True):
     """Fork with the instance `slot` open: the child opens its own and runs `child`; meanwhile this process runs
-    `parent`, and closes its instance when the child is through; the child then runs `after`."""
+    `parent`, and closes its instance when the child is through; the child then runs `after`.
+
+    The report has the lanes in this order: parent, child, after. Those of a child that did not get so far are empty.
+    """
 
     slot: str
     opening: Open

@@ -46,7 +46,7 @@ def play(kit: Kit, mode: Mode, plan: Plan = write_and_read, *, rounds: int = ROU
             break
         session = kit.session()
         players.play({who: plan(kit, session, who) for who in callers()})
-        players.reader.take(Step("read", session))
+        players.reader.read(session)
         played += 1
     kit.notes.append(f"{mode}: {WRITERS} writers and a reader, {played} random rounds")
     return players.reader

@@ -77,8 +77,10 @@ class Sweep:
 
         Stops when the stopped call ends before its n-th point, or when the time for it is over.
         """
-        # Once without a stop: what connects at its first call has done so, and a replay stops where the sweep did.
-        self._a.run(*prepare(self.reader).stopped)
+        # Each once, alone: what connects at its first call has done so, and a replay stops where the sweep did. And
+        # what cannot be done even alone would meet nothing: its errors are no answers.
+        self._a.values(*prepare(self.reader).stopped)
+        self._b.values(*prepare(self.reader).passing)
         by: Stops = "awaits" if self.mode == "tasks" else "calls"
         seen = self._sweep(prepare, after, by)
         if self.mode == "threads" and not seen:

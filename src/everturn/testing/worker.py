@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
@@ -304,34 +304,41 @@ class Worker:
 
     def _fork(self, order: Fork) -> Done:
         parent_done_read, parent_done_write = os.pipe()
-        child_ready_read, child_ready_write = os.pipe()
+        told, tells = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
-            code = 1
             with suppress(BaseException):
                 os.close(parent_done_write)
-                os.close(child_ready_read)
+                told.close()
                 self._pipe.close()
                 self._loop = Loop()  # the other's threads have not come along
                 subject = self._opened(order.opening)
-                outcomes = self._run(subject, order.child, order.record)
-                os.close(child_ready_write)
+                tells.send(self._run(subject, order.child, order.record))
                 os.read(parent_done_read, 1)
-                outcomes += self._run(subject, order.after, order.record)
+                tells.send(self._run(subject, order.after, order.record))
                 subject.close()
-                code = 0 if all(outcome.ok for outcome in outcomes) else 2
-            os._exit(code)
+            os._exit(0)
         os.close(parent_done_read)
-        os.close(child_ready_write)
+        tells.close()
         try:
-            outcomes = self._run(self._subjects[order.slot], order.parent, order.record)
-            os.read(child_ready_read, 1)  # it ends when the child has closed its side, by will or by dying
+            parent = self._run(self._subjects[order.slot], order.parent, order.record)
+            child = _heard(told)
             self._subjects.pop(order.slot).close()
         finally:
-            os.close(child_ready_read)
             os.close(parent_done_write)
+            after = _heard(told)
+            told.close()
             os.waitpid(pid, 0)
-        return Done((outcomes,))
+        return Done((parent, child, after))
+
+
+def _heard(told: Connection) -> tuple[Outcome, ...]:
+    """The outcomes that a child tells next; none if it has died."""
+    try:
+        outcomes: tuple[Outcome, ...] = told.recv()
+    except (EOFError, OSError):
+        return ()
+    return outcomes
 
 
 class _Thread(threading.Thread):

@@ -125,7 +125,7 @@ def many_sessions(kit: Kit) -> None:
     for mode in modes(kit):
         names[:] = [kit.session() for _ in range(12)]
         last = play(kit, mode, plan, rounds=5)
-        last.run(*(Step("read", name) for name in names))
+        last.values(*(Step("read", name) for name in names))
     kit.judge(*NO_LOSS)
 
 
@@ -146,7 +146,7 @@ def keyed_at_once(kit: Kit) -> None:
             store.worker.send(store.order(Step("append", session, (turn,), {"key": f"k{number}"})))
         for store in stores:
             kit.report(store.worker, Done)
-        stores[0].take(Step("read", session))
+        stores[0].read(session)
     kit.judge()
 
 
@@ -164,7 +164,7 @@ def one_version_one_winner(kit: Kit) -> None:
         for store in stores:
             store.worker.send(store.order(Step("append", session, (kit.turn(),), {"expected_version": version})))
         won = [kit.report(store.worker, Done).lanes[0][0].ok for store in stores]
-        stores[0].take(Step("read", session))
+        stores[0].read(session)
         kit.check(sum(won) <= 1, f"{sum(won)} of 4 changes that expected version {version} were made", session=session)
     kit.judge()
 
@@ -239,7 +239,7 @@ def _opened_meanwhile(kit: Kit, session: str, n: int) -> bool:
     second = kit.adopt(late, "late", place, "late", opened)
     for store in (second, first):
         store.append(session, kit.turn())
-        store.take(Step("read", session))
+        store.read(session)
     for store in (second, first):
         store.close()
         kit.release(store.worker)
@@ -259,7 +259,7 @@ def _four_at_once(kit: Kit) -> int:
     for store in stores:
         store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(2))))
     stored = sum(one.ok for store in stores for one in kit.report(store.worker, Done).lanes[0])
-    stores[0].take(Step("read", session))
+    stores[0].read(session)
     for store in stores:
         store.close()
         kit.release(store.worker)
@@ -283,9 +283,9 @@ def snapshot_is_a_cut(kit: Kit) -> None:
         taken = [keeper.take(Step("save_snapshot", session)) for _ in range(3)]
         for store in writers:
             kit.report(store.worker, Done)
-        keeper.take(Step("read", session))
+        keeper.read(session)
         for outcome in taken:
             if outcome.ok:
                 keeper.rollback(session, outcome.value)
-                keeper.take(Step("read", session))
+                keeper.read(session)
     kit.judge()

@@ -37,7 +37,7 @@ def killed_at_every_call(kit: Kit, prepare: Callable[[Instance, str], Step], *, 
         reader.values(Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
         if snapshots:
             reader.rollback(session, kept)
-            reader.take(Step("read", session))
+            reader.read(session)
         if not died:
             end = n - 1
             continue
@@ -69,7 +69,7 @@ def _random_kills(kit: Kit, reader: Instance, prepare: Callable[[Instance, str],
         store.worker.send(store.order(step))
         time.sleep(kit.dice.uniform(0, 0.003))  # some part of the call; which one is left to chance
         store.kill()
-        reader.take(Step("read", session))
+        reader.read(session)
 
 
 @book.clause(
@@ -186,7 +186,7 @@ def killed_after_append(kit: Kit) -> None:
         store.worker.send(store.order(*steps, die=True))
         if not _died(kit, store):
             raise Untested("the process could not be killed")
-        reader.take(Step("read", session))
+        reader.read(session)
     kit.judge(least=8)
 
 
@@ -210,7 +210,7 @@ def random_kills(kit: Kit) -> None:
         time.sleep(kit.dice.uniform(0, 0.002))  # some part of a call; which one is left to chance
         for store in stores:
             store.kill()
-        reader.take(Step("read", session))
+        reader.read(session)
         if number >= 3 and not kit.time_left():
             break
     kit.notes.append(f"{2 * (number + 1)} processes killed")

@@ -13,7 +13,7 @@ from typing import Any
 
 from everturn.testing import backdoor
 from everturn.testing.clauses import Book, NotOffered, Untested
-from everturn.testing.dialects import Said
+from everturn.testing.dialects import Said, Seen
 from everturn.testing.kit import NO_LOSS, Instance, Kit
 from everturn.testing.orders import Do, Done, Lane, Outcome, Ready, SideBySide, Step, Tell
 from everturn.testing.workers import OrderFailed
@@ -329,6 +329,14 @@ def garbage(kit: Kit) -> None:
         _overwritten(kit, byte)
 
 
+def readable(kit: Kit, place: Path, session: str) -> list[Seen]:
+    """What another process reads while all is well. If it cannot, its error later says nothing about the damage."""
+    before = kit.open("before", at=place)
+    found = before.read(session)
+    before.close()
+    return found
+
+
 def _overwritten(kit: Kit, byte: bytes) -> None:
     session, marker = kit.session(), "a marker that is overwritten later: 0123456789abcdef"
     place = kit.place()
@@ -337,7 +345,7 @@ def _overwritten(kit: Kit, byte: bytes) -> None:
     turn = kit.turn()
     store.append(session, (Said(turn[0].role, marker), *turn[1:]))
     store.append(session, kit.turn())
-    before = len(store.read(session))
+    before = len(readable(kit, place, session))
     store.close()
     if kit.offers("corrupt"):
         kit.ask(kit.worker(), Tell("corrupt", str(place), session, kit.target.urls), Ready)
@@ -368,7 +376,7 @@ def half_a_file(kit: Kit) -> None:
         store.append(session, kit.turn())
     turn = kit.turn()
     store.append(session, (Said(turn[0].role, marker), *turn[1:]))
-    whole = store.read(session)
+    whole = readable(kit, place, session)
     store.close()
     if not backdoor.cut(_files(place), marker.encode()):
         raise Untested("the words are not found in the store's files as they are")

@@ -205,7 +205,7 @@ def _afterwards(kit: Kit, reader: Instance, session: str, ended: list[Ended]) ->
     kit.check(len(handles) == len(set(map(str, handles))), f"two snapshots have one handle: {handles}", session=session)
     for handle in handles:
         reader.rollback(session, handle)
-        reader.take(Step("read", session))
+        reader.read(session)
 
 
 def _enter(pair: Pair) -> None:

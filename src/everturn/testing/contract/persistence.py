@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from everturn.testing.clauses import Book
-from everturn.testing.kit import Kit
+from everturn.testing.kit import Kit, succeeded
 from everturn.testing.orders import Done, Fork, Lane, Step
 
 book = Book("persistence")
@@ -207,16 +207,19 @@ def fork(kit: Kit) -> None:
         parent, session = kit.open("parent"), kit.session()
         parent.append(session, kit.turn())
         child = kit.unique_name("child")
+        alone = (*_appends(kit, session, 2), Step("read", session))
         order = Fork(
             parent.slot,
             kit.opening("child", parent.place),
             Lane(parent.name, _appends(kit, session, 3)),
             Lane(child, _appends(kit, session, 3)),
-            Lane(child, (*_appends(kit, session, 2), Step("read", session))),
+            Lane(child, alone),
             kit.record(parent.worker),
         )
-        kit.ask(parent.worker, order, Done)
-        kit.open("reader").take(Step("read", session))
+        *_, after = kit.ask(parent.worker, order, Done).lanes
+        kit.check(after, "the child could not open the store, or has died", session=session)
+        succeeded(alone, after)
+        kit.open("reader").read(session)
     kit.judge()
 
 
