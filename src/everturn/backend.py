@@ -225,6 +225,13 @@ class ForkRequest(msgspec.Struct, frozen=True, gc=False):
     retry: bool = False
 
 
+class Erasure(msgspec.Struct, frozen=True, gc=False):
+    """What was removed, and whether another life than the one that was named lives there, and was left alone."""
+
+    receipt: ErasureReceipt
+    spared: bool = False
+
+
 Order: TypeAlias = Literal["recent"] | None
 
 
@@ -273,9 +280,9 @@ class Backend(Protocol):
         """Make the target visible in one step, at version 1. EXISTS if there is a session of that name."""
         ...
 
-    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         """Physically remove every life of the session, but for a living one that is another than `life` (None: that
-        one too): it began after this was asked for. Where there is nothing to remove, a receipt of zeros."""
+        one too). Where there is nothing to remove, a receipt of zeros."""
         ...
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:

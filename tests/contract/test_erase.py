@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from everturn import ErasureReceipt, MemoryStoreBackendError, Record, SessionNotFound, Summary, ToolCall
+from everturn.backend import Erasure, Reading, Status
 from tests.contract.places import Clock, Place
 from tests.contract.speech import say, say_each, user, words
 
@@ -93,7 +95,7 @@ class Sent:
     def ask(self) -> None:
         """Erase the session "a", in vain."""
 
-        async def kept(session_id: str, life: str | None, _deadline: float) -> ErasureReceipt:
+        async def kept(session_id: str, life: str | None, _deadline: float) -> Erasure:
             self.attempts.append((session_id, life))
             raise self._error
 
@@ -107,9 +109,9 @@ class Sent:
     def arrive(self) -> ErasureReceipt:
         """The latest attempt reaches the engine after all."""
 
-        async def late(_session_id: str, _life: str | None, deadline: float) -> ErasureReceipt:
-            receipt: ErasureReceipt = await self._real(*self.attempts[-1], deadline)
-            return receipt
+        async def late(_session_id: str, _life: str | None, deadline: float) -> Erasure:
+            erasure: Erasure = await self._real(*self.attempts[-1], deadline)
+            return Erasure(erasure.receipt)
 
         self._backend.erase = late
         try:
@@ -157,6 +159,55 @@ def test_all_attempts_of_a_call_are_meant_for_the_same_life(place: Place) -> Non
     sent.ask()
     assert len(sent.attempts) > 1
     assert set(sent.attempts) == {("a", first.life)}
+
+
+def told(store: Any, *readings: Reading) -> Any:
+    """A store whose backend tells these of the session first; then the truth."""
+    backend = store._engine.backend
+    real, left = backend.read, list(readings)
+
+    async def read(query: Any, take: Any, deadline: float) -> Reading:
+        if left:
+            return left.pop(0)
+        truth: Reading = await real(query, take, deadline)
+        return truth
+
+    backend.read = read
+    return store
+
+
+@pytest.mark.parametrize("behind", ["absent", "earlier"])
+def test_a_look_at_a_server_that_is_behind_hides_nothing(store: Any, behind: str) -> None:
+    """A master that was just replaced still answers reads. Nothing was sent yet that could come late: look again."""
+    say(store, "a", "1")
+    info = msgspec.structs.replace(store.info("a"), life="0123456789abcdef")
+    stale = Reading(Status.NO_SESSION) if behind == "absent" else Reading(Status.FOUND, info)
+    assert told(store, stale, stale).erase("a").entries == 1
+    assert words(store, "a") == []
+
+
+def test_after_an_attempt_in_doubt_a_life_that_began_since_is_left_alone(store: Any) -> None:
+    say(store, "a", "1")
+    attempts: list[str | None] = []
+    nothing = ErasureReceipt("a", 0, 0, 0, complete=True)
+
+    async def erase(_session_id: str, life: str | None, _deadline: float) -> Erasure:
+        attempts.append(life)
+        if len(attempts) == 1:
+            raise unanswered(transient=True)
+        return Erasure(nothing, spared=True)
+
+    store._engine.backend.erase = erase
+    assert store.erase("a") == nothing
+    assert len(attempts) == 2
+
+
+def test_a_session_that_always_begins_anew_is_an_error_and_no_receipt(place: Place) -> None:
+    store = place.open(timeout=0.2)
+    say(store, "a", "1")
+    with pytest.raises(MemoryStoreBackendError) as raised:
+        told(store, *[Reading(Status.NO_SESSION)] * 1000).erase("a")
+    assert raised.value.outcome == "not_written"
 
 
 def test_a_life_that_expired_is_erased_by_an_attempt_on_nothing(lasting: Place) -> None:

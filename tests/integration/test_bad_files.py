@@ -19,7 +19,7 @@ import apsw
 import pytest
 
 import everturn
-from everturn import InvalidInput, MemoryStore, MemoryStoreBackendError, MemoryStoreError, SchemaTooNew
+from everturn import CorruptEntry, InvalidInput, MemoryStore, MemoryStoreBackendError, MemoryStoreError, SchemaTooNew
 from tests.integration.children import run
 from tests.integration.turns import SESSION, Acknowledged, check, check_file, turn, url, write
 
@@ -443,6 +443,20 @@ def use_all(path: Path) -> None:
     with everturn.open(url(path)) as store:
         store.get_history(SESSION)
         store.add_messages(SESSION, turn("me", 200))
+
+
+@pytest.mark.parametrize(("column", "value"), [("kept", "'x'"), ("kept", "'5'"), ("life", "CAST(x'ff' AS TEXT)")])
+def test_a_damaged_row_of_a_session_is_corruption_and_can_be_erased(path: Path, column: str, value: str) -> None:
+    with everturn.open(url(path)) as store:
+        store.add_messages(SESSION, turn("me", 0))
+        beside = apsw.Connection(str(path))
+        beside.execute(f"UPDATE sessions SET {column} = {value}")
+        beside.close()
+        for call in (store.get_history, store.info, store.clear, lambda name: store.add_messages(name, turn("me", 1))):
+            with pytest.raises(CorruptEntry, match="sessions"):
+                call(SESSION)
+        assert store.erase(SESSION).entries == len(turn("me", 0))
+        assert store.get_history(SESSION) == []
 
 
 def test_a_failed_open_leaves_no_handle_and_no_lock(path: Path) -> None:

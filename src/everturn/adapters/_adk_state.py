@@ -70,7 +70,7 @@ def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
 
     Models and dates become the JSON that ADK makes of them. Raises InvalidInput, naming the key, for what has none or
     would not come back equal: the store would refuse it too, but by a path that the caller never wrote, and after a
-    shared log was begun for it.
+    shared log was begun for it. (So it does what is nested too deep; how deep that is, is the store's to say.)
     """
     delta = Delta({}, {}, {})
     for name, value in changes.items():

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from everturn.backend import Clear, Query, Status
 from everturn.engine.calls import checked_id
 from everturn.engine.trims import Trims
-from everturn.errors import CorruptEntry
+from everturn.errors import CorruptEntry, MemoryStoreBackendError
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
 
 PAGE = 500
@@ -30,15 +30,29 @@ class Upkeep(Trims):
         `complete=False` while a reader or a replica can still see it: erase again when it has gone. `remains` names
         what the engine keeps beyond that, such as its own log, and what removes it.
 
-        It is the life that is there when this is called: one that begins later is kept, whichever attempt comes when.
+        It is the life that is there when this is called. One that begins later is left alone, whichever attempt comes
+        when.
         """
         query = Query(checked_id(session_id), limit=0)
-        seen: list[str | None] = []
+        life: str | None = None
+        is_doubtful = False  # an attempt may have removed it, or may yet: whatever else lives there began since
 
         async def send(_: bool, by: float) -> ErasureReceipt:  # noqa: FBT001 - see Caller.call
-            if not seen:
-                seen.append(await self._life(query, by))
-            return await self.backend.erase(query.session_id, seen[0], by)
+            nonlocal life, is_doubtful
+            if not is_doubtful:
+                life = await self._life(query, by)
+            elif life is None and await self._life(query, by) is not None:
+                life = ""  # what could not be told is gone, and this is another
+            try:
+                erasure = await self.backend.erase(query.session_id, life, by)
+            except MemoryStoreBackendError as exc:
+                is_doubtful |= exc.outcome == "unknown"
+                raise
+            if erasure.spared and not is_doubtful:
+                # It began between the two requests; or a server that was behind told of the one before it.
+                text = f"session {session_id!r} began anew while it was being erased; erase it again"
+                raise MemoryStoreBackendError(text, outcome="not_written", transient=True)
+            return erasure.receipt
 
         return await self.call(send)
 

@@ -36,8 +36,8 @@ def callers() -> list[str]:
 def play(kit: Kit, mode: Mode, plan: Plan = write_and_read, *, rounds: int = ROUNDS) -> Instance:
     """Play so many rounds, each on a fresh session, or as many as there is time for (five at least).
 
-    After each round the session is read once more, by one that took part in it, and who is returned. All of it is in
-    the kit's history.
+    After each round the session is read once more, if it was appended to, by one that took part in it, and who is
+    returned. All of it is in the kit's history.
     """
     players = _Processes(kit) if mode == "processes" else _Lanes(kit, mode)
     played = 0
@@ -45,8 +45,10 @@ def play(kit: Kit, mode: Mode, plan: Plan = write_and_read, *, rounds: int = ROU
         if number >= 5 and not kit.time_left():
             break
         session = kit.session()
-        players.play({who: plan(kit, session, who) for who in callers()})
-        players.reader.read(session)
+        steps = {who: plan(kit, session, who) for who in callers()}
+        players.play(steps)
+        if any(step.op == "append" and step.session == session for each in steps.values() for step in each):
+            players.reader.read(session)
         played += 1
     kit.notes.append(f"{mode}: {WRITERS} writers and a reader, {played} random rounds")
     return players.reader

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import everturn
-from everturn import ChatMessage, MemoryStoreBackendError, Record, Summary, ToolCall
+from everturn import ChatMessage, CorruptEntry, MemoryStoreBackendError, Record, Summary, ToolCall
 from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.writers import Ledger, Writers, every_kind, turn, turns
 
@@ -205,6 +205,39 @@ def test_erase_leaves_no_row_and_says_who_may_still_see(url: str, schema: str, b
         assert store.erase("a").complete
         for table in ("sessions", "entries", "jumps", "snapshots", "undo_steps", "changes"):
             assert beside.execute(f"SELECT count(*) FROM {schema}.{table}").fetchone() == (0,)
+
+
+DAMAGE = [("kept", "'{NULL}'"), ("created_at", "'NaN'"), ("expires_at", "'Infinity'")]
+
+
+@pytest.mark.parametrize(("column", "value"), DAMAGE)
+def test_a_damaged_row_of_a_session_is_corruption_and_can_be_erased(
+    url: str, schema: str, beside: psycopg.Connection[Any], column: str, value: str
+) -> None:
+    with everturn.open(url) as store:
+        store.add_messages("a", turn("1"))
+        beside.execute(f"UPDATE {schema}.sessions SET {column} = {value}")
+        for read in (store.get_history, store.info, store.state):
+            with pytest.raises(CorruptEntry, match="sessions"):
+                read("a")
+        assert store.erase("a").entries == len(turn("1"))
+        assert store.get_history("a") == []
+
+
+def test_an_erasure_after_which_nobody_answers_is_one(url: str) -> None:
+    with everturn.open(url) as store:
+        store.add_messages("a", turn("1"))
+        backend = store._engine.backend
+        real = backend._ask
+
+        async def ask(name: str, *args: Any, **kwargs: Any) -> Any:
+            if name == "is_still_seen":
+                raise MemoryStoreBackendError("the server has gone", outcome="not_written")
+            return await real(name, *args, **kwargs)
+
+        backend._ask = ask
+        receipt = store.erase("a")
+        assert (receipt.entries, receipt.complete) == (len(turn("1")), False)
 
 
 def test_an_erased_text_is_in_the_files_until_what_the_receipt_says_removes_it(

@@ -162,7 +162,7 @@ def lengths(client: Any) -> list[int]:
     return [client.xlen(f"everturn:{{:a}}:{part}") for part in ("log", "changes")]
 
 
-@pytest.mark.parametrize("value", ["x", "", None])
+@pytest.mark.parametrize("value", ["x", "", "nan", "1.5", "0x10", None])
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_damaged_fact_is_corruption_or_harmless(store: Any, client: Any, field: str, value: str | None) -> None:
     for call in (store.get_history, store.info, store.state, lambda name: say(store, name, "3"), store.clear):
@@ -174,7 +174,7 @@ def test_a_damaged_fact_is_corruption_or_harmless(store: Any, client: Any, field
             assert lengths(client) == before
 
 
-@pytest.mark.parametrize("value", ["x", "", None])
+@pytest.mark.parametrize("value", ["x", "", "nan", "1.5", "0x10", None])
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_session_can_be_erased_whatever_is_damaged(store: Any, client: Any, field: str, value: str | None) -> None:
     meta_with(store, client, field, value)

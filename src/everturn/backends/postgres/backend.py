@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from everturn.backend import Append, ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
+from everturn.backend import Append, ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends import listings
 from everturn.backends.findings import Examination, Finding, say
 from everturn.backends.postgres import checks, examination, moves, reads, requests, schema, statements, verify
@@ -135,10 +135,10 @@ class PostgresBackend:
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
         if query.is_glance:
             parameters = (self._namespace, query.session_id, self._now())
-            return reads.glance(await self._ask("glance", parameters, deadline, one_text=True))
+            return reads.glance(await self._ask("glance", parameters, deadline, one_text=True), query.session_id)
         name = "read" if query.kind is None else "read_one_kind"
         rows = await self._ask(name, (self._namespace, *reads.parameters(query), self._now()), deadline)
-        return reads.reading(rows, take)
+        return reads.reading(rows, take, query.session_id)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         return reads.changes(await self._ask("changes", (self._namespace, session_id, limit, self._now()), deadline))
@@ -188,15 +188,23 @@ class PostgresBackend:
 
     # --- keeping house -----------------------------------------------------------------------------------------------
 
-    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         patience = _lock_timeout(deadline - time.monotonic())
         parameters = (self._namespace, session_id, life, patience, self._now())
-        ((entries, snapshots, size, xid),) = await self._ask("erase", parameters, deadline, writes=True)
+        ((entries, snapshots, size, xid, spared),) = await self._ask("erase", parameters, deadline, writes=True)
+        try:
+            is_seen = await self._is_seen_for_long(xid, deadline)
+        except MemoryStoreBackendError:
+            is_seen = True  # nobody can tell, and the session is gone
+        return Erasure(ErasureReceipt(session_id, entries, snapshots, size, not is_seen, LEFTOVERS), spared)
+
+    async def _is_seen_for_long(self, xid: str, deadline: float) -> bool:
+        """Whether a transaction that began earlier goes on, and may see what this one removed."""
         until = min(deadline, time.monotonic() + PATIENCE)
         while True:
             ((is_seen,),) = await self._ask("is_still_seen", (xid,), deadline)
             if not is_seen or time.monotonic() + 0.01 >= until:
-                return ErasureReceipt(session_id, entries, snapshots, size, not is_seen, LEFTOVERS)
+                return bool(is_seen)
             await self._pause(0.01)
 
     async def _pause(self, seconds: float) -> None:

@@ -32,7 +32,7 @@ SELECT * FROM everturn.find_v1(%s, %s, %s, %s, %s, %s, %s)
 SELECT * FROM everturn.fork_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- erase: remove every life of a session, but for a living one that is not the one named
-SELECT entries, snapshots, bytes, xid::text FROM everturn.erase_v1(%s, %s, %s, %s, %s)
+SELECT entries, snapshots, bytes, xid::text, spared FROM everturn.erase_v1(%s, %s, %s, %s, %s)
 
 -- is_still_seen: whether a transaction that began before an erasure goes on
 SELECT everturn.is_still_seen_v1(%s::text::xid)

@@ -9,6 +9,7 @@ import msgspec
 
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.postgres.ports import Rows
+from everturn.errors import CorruptEntry
 from everturn.model import Change, SessionInfo, Snapshot
 from everturn.rules import State
 
@@ -45,9 +46,12 @@ def parameters(query: Query) -> tuple[Any, ...]:
     )
 
 
-def reading(rows: Rows, take: Take) -> Reading:
+def reading(rows: Rows, take: Take, session_id: str) -> Reading:
     """Hand the entries to `take`, a batch at a time, and say what they are of."""
-    about = _decode(rows.pop()[3])
+    try:
+        about = _decode(rows.pop()[3])
+    except msgspec.MsgspecError as exc:
+        raise _unreadable(session_id, exc) from exc
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         take(batch)
@@ -67,13 +71,25 @@ def reading(rows: Rows, take: Take) -> Reading:
     )
 
 
-def glance(rows: Rows) -> Reading:
+def glance(rows: Rows, session_id: str) -> Reading:
     """What session there is, and its state."""
     ((told,),) = rows
     if not told:
         return Reading(Status.NO_SESSION)
-    facts, (head, cleared, floor, kept, messages) = _decode_glance(told)
+    try:
+        facts, (head, cleared, floor, kept, messages) = _decode_glance(told)
+    except msgspec.MsgspecError as exc:
+        raise _unreadable(session_id, exc) from exc
     return Reading(Status.FOUND, SessionInfo(*facts), State(head, cleared, floor, kept or (), messages))
+
+
+def _unreadable(session_id: str, exc: Exception) -> CorruptEntry:
+    return CorruptEntry(
+        f"session {session_id!r}: its row in the table sessions cannot be read ({exc}). Was it changed by hand? "
+        "Nothing was changed now; restore it, or erase the session",
+        session_id=session_id,
+        seq=0,
+    )
 
 
 def changes(rows: Rows) -> list[Change]:

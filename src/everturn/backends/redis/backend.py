@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
+from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.findings import Examination, Finding
 from everturn.backends.redis import changes, checks, examination, forks, listing, moves, reads, upkeep, verify
 from everturn.backends.redis.lines import Lines
@@ -17,7 +17,7 @@ from everturn.backends.redis.records import MICROSECONDS, change_of
 from everturn.backends.redis.sending import Sender
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
-from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+from everturn.model import Change, Compaction, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
 
 
@@ -89,7 +89,7 @@ class RedisBackend:
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         return await moves.restore(self._sender, self._names, arrival, self._now(), deadline)
 
-    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         keys = self._names.keys(session_id)
         return await upkeep.erase(self._sender, keys, session_id, life, self._now(), deadline)
 

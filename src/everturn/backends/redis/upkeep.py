@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from everturn.backend import Status
+from everturn.backend import Erasure, Status
 from everturn.backends.redis import scripts
 from everturn.backends.redis.leftovers import files_of, keeper_of
 from everturn.backends.redis.looks import look
@@ -93,9 +93,7 @@ def _forgotten(
     return merge(lost)
 
 
-async def erase(
-    sender: Sender, keys: Keys, session_id: str, life: str | None, now: str, deadline: float
-) -> ErasureReceipt:
+async def erase(sender: Sender, keys: Keys, session_id: str, life: str | None, now: str, deadline: float) -> Erasure:
     """Delete every part of the session, in one step; the server frees the memory behind the scenes. Complete when every
     replica that follows has done so, too: that is waited for, on the connection that erased."""
     server = await keeper_of(sender, keys[0], deadline)
@@ -104,6 +102,7 @@ async def erase(
     if count:
         commands.append(("WAIT", count, max(1, int(min(PATIENCE, (deadline - time.monotonic()) / 4) * 1000))))
     removed, *reached = await sender.send(keys[0], commands, deadline, change=True)
-    entries, snapshots, size = removed
+    entries, snapshots, size, spared = removed
     complete = not count or reached[0] >= count
-    return ErasureReceipt(session_id, entries, snapshots, int(size), complete, tuple(files_of(server)))
+    receipt = ErasureReceipt(session_id, entries, snapshots, int(size), complete, tuple(files_of(server)))
+    return Erasure(receipt, spared=bool(spared))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Order, Query, Reading, Take
+from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.findings import Examination
 from everturn.backends.sqlite import changes, forks, listing, moves, reads, upkeep, verify
 from everturn.backends.sqlite.commit import GroupCommit
@@ -21,7 +21,7 @@ from everturn.backends.sqlite.errors import translated
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
 from everturn.errors import MemoryStoreBackendError, MemoryStoreError
-from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
+from everturn.model import Change, Compaction, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
 
 T = TypeVar("T")
@@ -114,12 +114,13 @@ class Operations(ABC):
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         return await self._write(lambda db: moves.restore(db, arrival, self._now()), deadline)
 
-    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
-        receipt = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now()), deadline)
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
+        erasure = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now()), deadline)
         try:
-            return await self._outside(partial(upkeep.scrub, receipt), deadline)
+            scrubbed = await self._outside(partial(upkeep.scrub, erasure.receipt), deadline)
         except MemoryStoreBackendError:
-            return receipt  # the session is gone; what is left of it in the file is not
+            return erasure  # the session is gone; what is left of it in the file is not
+        return Erasure(scrubbed, erasure.spared)
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is not None:

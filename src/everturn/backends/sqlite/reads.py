@@ -16,7 +16,15 @@ from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import each, look_from, seqs_of, within
-from everturn.backends.sqlite.sessions import path_to, snapshot_state, span, state_from, unpack
+from everturn.backends.sqlite.sessions import (
+    UNREADABLE,
+    path_to,
+    snapshot_state,
+    span,
+    state_from,
+    unpack,
+    unreadable,
+)
 from everturn.batches import BATCH, Runs, Unbroken
 from everturn.codec import checksum
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
@@ -40,11 +48,14 @@ class Found(msgspec.Struct, frozen=True, gc=False):
 
 def find_session(db: Connection, session_id: str, now: float) -> Found | None:
     """The live session of this name; None if there is none or it has expired."""
-    row = db.execute(_LOAD_INFO, (db.namespace, session_id, now)).fetchone()
-    if row is None:
-        return None
-    head, cleared, floor, kept, messages = row[14:]
-    state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+    try:
+        row = db.execute(_LOAD_INFO, (db.namespace, session_id, now)).fetchone()
+        if row is None:
+            return None
+        head, cleared, floor, kept, messages = row[14:]
+        state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+    except UNREADABLE as exc:
+        raise unreadable(session_id, exc) from exc
     return Found(row[0], SessionInfo(*row[1:14]), state)
 
 

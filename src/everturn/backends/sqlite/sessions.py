@@ -12,6 +12,7 @@ import msgspec
 
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.errors import CorruptEntry
 from everturn.rules import Jump, Range, State, path
 
 SQL = statements.load("sessions.sql")
@@ -47,14 +48,30 @@ def span(no: int) -> tuple[int, int]:
 
 def load(db: Connection, session_id: str, now: float) -> Session | None:
     """The live session of this name; None if there is none or it has expired."""
-    row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
-    if row is None:
-        return None
-    no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = row
-    if expires_at is not None and expires_at <= now:
-        return None
-    state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+    try:
+        row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
+        if row is None:
+            return None
+        no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = row
+        if expires_at is not None and expires_at <= now:
+            return None
+        state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+    except UNREADABLE as exc:
+        raise unreadable(session_id, exc) from exc
     return Session(no, life, version, last_seq, state, size, dimension, ttl)
+
+
+UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)
+"""What reading a row raises that was changed by hand."""
+
+
+def unreadable(session_id: str, exc: Exception) -> CorruptEntry:
+    return CorruptEntry(
+        f"session {session_id!r}: its row in the table sessions cannot be read ({exc}). Was it changed by hand? "
+        "Nothing was changed now; restore it, or erase the session",
+        session_id=session_id,
+        seq=0,
+    )
 
 
 def state_from(columns: Sequence[Any]) -> State:

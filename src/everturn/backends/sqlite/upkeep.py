@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import apsw
 import msgspec
 
+from everturn.backend import Erasure
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.changes import REMEMBERED, insert
 from everturn.backends.sqlite.connections import Connection, patiently
@@ -121,7 +122,7 @@ def reap(db: Connection, now: float) -> Compaction:
     return Compaction(1, entries, size)
 
 
-def erase(db: Connection, session_id: str, life: str | None, now: float) -> ErasureReceipt:
+def erase(db: Connection, session_id: str, life: str | None, now: float) -> Erasure:
     """Delete every row of the lives that Backend.erase names. (secure_delete overwrites them with zeros.)"""
     entries = snapshots = size = 0
     for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)):
@@ -131,7 +132,8 @@ def erase(db: Connection, session_id: str, life: str | None, now: float) -> Eras
             size += length
         db.execute(SQL["reap_changes"], (low, high, -1))
         snapshots += _delete_session(db, no)
-    return ErasureReceipt(session_id, entries, snapshots, size, complete=False)
+    receipt = ErasureReceipt(session_id, entries, snapshots, size, complete=False)
+    return Erasure(receipt, spared=db.value(SQL["living"], (db.namespace, session_id)) is not None)
 
 
 def _delete_session(db: Connection, no: int) -> int:

@@ -47,6 +47,9 @@ LIMIT 1
 -- end: an expired session gives up its name; one that was arriving arrives no more
 UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-') WHERE no = ?
 
+-- living: the life that a session's name has now
+SELECT no FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0
+
 -- lives_of: every life a session's name has rows of, but for a living one that is not the one named
 SELECT no FROM sessions
  WHERE namespace = ?1 AND session_id = ?2 AND ended = 0 AND (?3 IS NULL OR life = ?3 OR expires_at <= ?4)

@@ -13,6 +13,7 @@ from everturn.backend import (
     ChangeOutcome,
     ChangeRequest,
     Clear,
+    Erasure,
     Fork,
     ForkRequest,
     Order,
@@ -178,16 +179,16 @@ class ToyBackend:
 
     # --- keeping house -----------------------------------------------------------------------------------------------
 
-    async def erase(self, session_id: str, life: str | None, deadline: float) -> ErasureReceipt:
+    async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         with self._memory.lock:
             living = self._live(session_id)
             is_another = living is not None and life not in (None, living.life)
             gone = None if is_another else self._memory.lives.pop((self._namespace, session_id), None)
             if gone is None:
-                return ErasureReceipt(session_id, 0, 0, 0, complete=True)
+                return Erasure(ErasureReceipt(session_id, 0, 0, 0, complete=True), spared=is_another)
             log = self._memory.logs.pop(gone.life, {})
             size = sum(len(entry.body) for entry in log.values())
-            return ErasureReceipt(session_id, len(log), len(gone.snapshots), size, complete=True)
+            return Erasure(ErasureReceipt(session_id, len(log), len(gone.snapshots), size, complete=True))
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         with self._memory.lock:

@@ -19,15 +19,15 @@ end
 
 if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return 'headless - 0 0 0' end
 if life and facts[8] ~= '' then
-  local ends = tonumber(facts[8])
+  local ends = whole(facts[8])
   if not ends then return 'headless - 0 0 0' end
   if ends <= (has('t') and tonumber(at) or server_time()) then life, ended = false, true end
 end
 
 local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], ''
 if life then
-  version, last_seq, state = tonumber(facts[2]), tonumber(facts[3]), facts[4]
-  size, dimension, ttl = tonumber(facts[5]), facts[6], facts[7]
+  version, last_seq, state = whole(facts[2]), whole(facts[3]), facts[4]
+  size, dimension, ttl = whole(facts[5]), facts[6], facts[7]
   if not (version and last_seq and size and state and unpacked(state) and (ttl == '' or tonumber(ttl))) then
     return 'headless - 0 0 0'
   end

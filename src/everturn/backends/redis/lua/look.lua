@@ -8,7 +8,7 @@ if not facts[1] then
   if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return {'headless'} end
   return {'no_session'}
 end
-local now, ends = tonumber(ARGV[1]), tonumber(facts[8])
+local now, ends = tonumber(ARGV[1]), whole(facts[8])
 if not ends and facts[8] ~= '' then return {'headless'} end
 if ends then
   if not now then

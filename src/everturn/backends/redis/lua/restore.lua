@@ -9,7 +9,9 @@ local time = call('TIME')
 local clock = time[1] * 1000000 + time[2]
 local now = tonumber(ARGV[1]) or clock
 if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return 'headless - 0 0 0' end
-if life and facts[5] ~= '' and not tonumber(facts[5]) then return 'headless - 0 0 0' end
+if life and not (whole(facts[3]) and whole(facts[4]) and (facts[5] == '' or whole(facts[5]))) then
+  return 'headless - 0 0 0'
+end
 if life and facts[5] ~= '' and tonumber(facts[5]) <= now then life = nil end
 
 if life then

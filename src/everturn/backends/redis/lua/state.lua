@@ -3,6 +3,11 @@
 local META, LOG, OTHERS, CHANGES, SNAPSHOTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local call = redis.call
 
+-- The number that a text of digits is; nil for any other, such as `nan`, which Lua takes for one.
+local function whole(text)
+  return text and string.match(text, '^%d+$') and tonumber(text) or nil
+end
+
 -- A state is "head cleared floor messages", and behind that " seq,seq,..." for the system messages a trim kept.
 local NOTHING = '0 0 0 0'
 

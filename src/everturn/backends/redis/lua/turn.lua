@@ -6,7 +6,7 @@ do
   local call = redis.call
   local facts = call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl', 'retried')
   local head, hidden, messages, kept = string.match(facts[4] or '', '^(%d+) (%d+ %d+) (%d+)(.*)$')
-  local version, size = tonumber(facts[2]), tonumber(facts[5])
+  local version, size = string.match(facts[2] or '', '^%d+$'), string.match(facts[5] or '', '^%d+$')
   local ttl, clock = facts[6], 0
   local plain = facts[1] and head and head == facts[3] and version and size and version % 64 ~= 63 and not facts[7]
   if plain and ttl ~= '' then

@@ -151,7 +151,8 @@ CREATE TYPE everturn.erased_v1 AS (
     entries   bigint,
     snapshots bigint,
     bytes     bigint,
-    xid       xid     -- of the transaction that did it
+    xid       xid,    -- of the transaction that did it
+    spared    boolean -- another life than the one named lives there
 );
 
 -- Delete every row of every life of a session, but for a living one that is not the one named (NULL: that one too).
@@ -162,7 +163,7 @@ RETURNS everturn.erased_v1 LANGUAGE plpgsql AS $$
 DECLARE
     s      everturn.sessions;
     gone   everturn.reclaimed_v1;
-    erased everturn.erased_v1 := (0, 0, 0, pg_current_xact_id()::xid);
+    erased everturn.erased_v1 := (0, 0, 0, pg_current_xact_id()::xid, false);
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
     FOR s IN
@@ -177,6 +178,10 @@ BEGIN
         erased.bytes := erased.bytes + gone.bytes;
         erased.snapshots := erased.snapshots + everturn.delete_session_v1(s.no);
     END LOOP;
+    erased.spared := EXISTS (
+        SELECT FROM everturn.sessions n
+         WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
+    );
     RETURN erased;
 END
 $$;
