@@ -26,13 +26,21 @@ def on_both_faces(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> No
 
 def in_a_file(where: Path, **options: Any) -> MemoryStore:
     """With those of the kit's options that it gave: the others are None."""
-    return everturn.open(f"sqlite:///{where}/memory.db", **_given(options))
+    return everturn.open(file_url(where), **given(options))
 
 
 def on_a_server(where: Path, redis_url: str, **options: Any) -> MemoryStore:
     """The same, in a namespace that is the target's own: the kit has many on one server."""
-    return everturn.open(redis_url, namespace=sha256(str(where).encode()).hexdigest()[:16], **_given(options))
+    return everturn.open(redis_url, namespace=namespace_of(where), **given(options))
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
+def file_url(where: Path) -> str:
+    return f"sqlite:///{where}/memory.db"
+
+
+def namespace_of(where: Path) -> str:
+    return sha256(str(where).encode()).hexdigest()[:16]
+
+
+def given(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
