@@ -63,6 +63,24 @@ def test_no_more_are_made_than_there_may_be() -> None:
     assert things.take(soon()) is None
 
 
+def test_what_comes_back_too_late_is_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was not let run for a while, on a busy machine, hears that all were busy, and not that its time is up."""
+    things = shelf(1)
+    things.take(soon())
+    told: list[str] = []
+
+    def wait(_seconds: float) -> bool:
+        things._idle.append(7)
+        return True
+
+    monkeypatch.setattr(things._changed, "wait", wait)
+    monkeypatch.setattr(things._changed, "notify", lambda: told.append("the next"))
+    with pytest.raises(Exhausted):
+        things.take(soon(0))
+    assert told == ["the next"]
+    assert things.take(soon(0)) == 7
+
+
 def test_whoever_waits_gets_what_is_given_back() -> None:
     things = shelf(1)
     things.take(soon())

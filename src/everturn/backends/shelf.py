@@ -57,7 +57,10 @@ class Shelf(Generic[T]):
             if self._out_or_idle < self._size:
                 self._out_or_idle += 1
                 return None
-            if not self._changed.wait(max(0.0, deadline - time.monotonic())):
+            is_told = self._changed.wait(max(0.0, deadline - time.monotonic()))
+            if not is_told or time.monotonic() >= deadline:
+                if is_told:
+                    self._changed.notify()  # what came back too late for this one is another's
                 raise self._exhausted()
         raise self._closed()
 
