@@ -301,7 +301,8 @@ def test_postgres_paused_stops_open_connections_too(database: PostgresServer) ->
         database.pause()
         socket_to_it.send_query(b"INSERT INTO late VALUES (1)")
         socket_to_it.flush()
-        assert {state_of(pid) for pid in database.pids} == {"T"}
+        # A worker that had just ended stays a zombie, for a parent that is stopped takes no notice. It does nothing.
+        assert {state_of(pid) for pid in database.pids} - {"Z"} == {"T"}
         socket_to_it.consume_input()
         assert socket_to_it.is_busy()
 
