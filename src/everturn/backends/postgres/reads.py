@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from everturn.backend import Query, Reading, Status, Take
+from everturn.backends.damage import unreadable_session
 from everturn.backends.postgres.ports import Rows
-from everturn.errors import CorruptEntry
 from everturn.model import Change, SessionInfo, Snapshot
 from everturn.rules import State
 
@@ -51,7 +51,7 @@ def reading(rows: Rows, take: Take, session_id: str) -> Reading:
     try:
         about = _decode(rows.pop()[3])
     except msgspec.MsgspecError as exc:
-        raise _unreadable(session_id, exc) from exc
+        raise unreadable_session(session_id, exc) from exc
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         take(batch)
@@ -79,17 +79,8 @@ def glance(rows: Rows, session_id: str) -> Reading:
     try:
         facts, (head, cleared, floor, kept, messages) = _decode_glance(told)
     except msgspec.MsgspecError as exc:
-        raise _unreadable(session_id, exc) from exc
+        raise unreadable_session(session_id, exc) from exc
     return Reading(Status.FOUND, SessionInfo(*facts), State(head, cleared, floor, kept or (), messages))
-
-
-def _unreadable(session_id: str, exc: Exception) -> CorruptEntry:
-    return CorruptEntry(
-        f"session {session_id!r}: its row in the table sessions cannot be read ({exc}). Was it changed by hand? "
-        "Nothing was changed now; restore it, or erase the session",
-        session_id=session_id,
-        seq=0,
-    )
 
 
 def changes(rows: Rows) -> list[Change]:

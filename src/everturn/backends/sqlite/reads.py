@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from everturn.backend import Query, Reading, Status, Take
+from everturn.backends.damage import unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import each, look_from, seqs_of, within
@@ -23,7 +24,6 @@ from everturn.backends.sqlite.sessions import (
     span,
     state_from,
     unpack,
-    unreadable,
 )
 from everturn.batches import BATCH, Runs, Unbroken
 from everturn.codec import checksum
@@ -55,7 +55,7 @@ def find_session(db: Connection, session_id: str, now: float) -> Found | None:
         head, cleared, floor, kept, messages = row[14:]
         state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
     except UNREADABLE as exc:
-        raise unreadable(session_id, exc) from exc
+        raise unreadable_session(session_id, exc) from exc
     return Found(row[0], SessionInfo(*row[1:14]), state)
 
 

@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
+from everturn.backends.damage import unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.errors import CorruptEntry
 from everturn.rules import Jump, Range, State, path
 
 SQL = statements.load("sessions.sql")
 _LOAD = SQL["load_session"]
+UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # what reading a row raises that was changed by hand
 
 
 class Session(msgspec.Struct, frozen=True, gc=False):
@@ -57,21 +58,8 @@ def load(db: Connection, session_id: str, now: float) -> Session | None:
             return None
         state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
     except UNREADABLE as exc:
-        raise unreadable(session_id, exc) from exc
+        raise unreadable_session(session_id, exc) from exc
     return Session(no, life, version, last_seq, state, size, dimension, ttl)
-
-
-UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)
-"""What reading a row raises that was changed by hand."""
-
-
-def unreadable(session_id: str, exc: Exception) -> CorruptEntry:
-    return CorruptEntry(
-        f"session {session_id!r}: its row in the table sessions cannot be read ({exc}). Was it changed by hand? "
-        "Nothing was changed now; restore it, or erase the session",
-        session_id=session_id,
-        seq=0,
-    )
 
 
 def state_from(columns: Sequence[Any]) -> State:

@@ -1,0 +1,15 @@
+"""The error for what somebody changed by hand in a table of ours. Knows no engine."""
+
+from __future__ import annotations
+
+from everturn.errors import CorruptEntry
+
+
+def unreadable_session(session_id: str, exc: Exception) -> CorruptEntry:
+    """For a session whose own row cannot be read: then it is not known what it shows."""
+    return CorruptEntry(
+        f"session {session_id!r}: its row in the table sessions cannot be read ({exc}). Was it changed by hand? "
+        "Nothing was changed now; restore it, or erase the session",
+        session_id=session_id,
+        seq=0,
+    )
