@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from everturn import ErasureReceipt, MemoryStoreBackendError, Record, SessionNotFound, Summary, ToolCall
+from everturn import CorruptEntry, ErasureReceipt, MemoryStoreBackendError, Record, SessionNotFound, Summary, ToolCall
 from everturn.backend import Erasure, Reading, Status
 from tests.contract.places import Clock, Place
 from tests.contract.speech import say, say_each, user, words
@@ -152,28 +152,41 @@ def test_an_attempt_that_comes_late_erases_the_life_it_was_meant_for(store: Any)
     assert words(store, "a") == []
 
 
-def test_all_attempts_of_a_call_are_meant_for_the_same_life(place: Place) -> None:
-    store = place.open(timeout=0.2)
-    first = say(store, "a", "1")
-    sent = Sent(store, unanswered(transient=True))
-    sent.ask()
-    assert len(sent.attempts) > 1
-    assert set(sent.attempts) == {("a", first.life)}
-
-
-def told(store: Any, *readings: Reading) -> Any:
-    """A store whose backend tells these of the session first; then the truth."""
+def told(store: Any, *readings: Reading | CorruptEntry) -> Any:
+    """A store whose backend tells these of the session first, or raises them; then the truth."""
     backend = store._engine.backend
     real, left = backend.read, list(readings)
 
     async def read(query: Any, take: Any, deadline: float) -> Reading:
         if left:
-            return left.pop(0)
+            if isinstance(first := left.pop(0), CorruptEntry):
+                raise first
+            return first
         truth: Reading = await real(query, take, deadline)
         return truth
 
     backend.read = read
     return store
+
+
+def test_once_in_doubt_all_attempts_of_a_call_are_meant_for_the_same_life(place: Place) -> None:
+    store = place.open(timeout=0.2)
+    say(store, "a", "1")
+    first = msgspec.structs.replace(store.info("a"), life="the first")  # the one that is there began since
+    sent = Sent(told(store, Reading(Status.FOUND, first)), unanswered(transient=True))
+    sent.ask()
+    assert len(sent.attempts) > 1
+    assert set(sent.attempts) == {("a", "the first")}
+
+
+def test_after_an_attempt_on_what_cannot_be_told_whatever_can_is_another(place: Place) -> None:
+    store = place.open(timeout=0.2)
+    say(store, "a", "1")
+    damaged = CorruptEntry("nobody can tell", session_id="a", seq=0)
+    sent = Sent(told(store, damaged), unanswered(transient=True))
+    sent.ask()
+    assert len(sent.attempts) > 1
+    assert (sent.attempts[0], set(sent.attempts[1:])) == (("a", None), {("a", "")})
 
 
 @pytest.mark.parametrize("behind", ["absent", "earlier"])
