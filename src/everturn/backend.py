@@ -251,8 +251,10 @@ class Backend(Protocol):
         version, refreshes the TTL and is remembered for at least the next 1,024 changes.
 
         A request with `retry` may overtake the one that it repeats: a network keeps what was sent, and a server works
-        on for a client that has gone. An engine where that can be answers the late one like a retry, and does not
-        apply it; nor does it apply what the retry was refused.
+        on for a client that has gone. A backend where that can be carries two moments with every request, on the
+        server's own clock (server_clock.py): a request that arrives after its caller's time, or was issued before the
+        latest rollback, undo, replace, refused retry or erasure of the session, is not applied. That is a fault of
+        outcome "not_written", which the store answers by sending again while there is time.
         """
         ...
 
