@@ -121,6 +121,15 @@ def closed() -> MemoryStoreBackendError:
     return MemoryStoreBackendError("the store is closed; open another", outcome="not_written")
 
 
+def late(where: str) -> MemoryStoreBackendError:
+    """The error for a request that the server did not carry out: its time was over, or it was overtaken by an edit."""
+    text = (
+        f"{where}: the request came too late and was not carried out: after its time-out, or behind a rollback, an undo, a "
+        "replace or an erasure that it was sent before. Call again"
+    )
+    return MemoryStoreBackendError(text, outcome="not_written", transient=True)
+
+
 def lagging(where: str, wanted: int, got: int) -> MemoryStoreBackendError:
     text = (
         f"{where}: {got} of the {wanted} replicas asked for have the change; it is on the master, and may be lost if "
