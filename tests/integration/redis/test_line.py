@@ -113,8 +113,8 @@ class Stray(socketserver.BaseRequestHandler):
                     continue
                 self.server.asked += 1
                 stray = b"+STRAY\r\n" if self.server.asked == 2 else b""
-                self.request.sendall(b"+%d\r\n" % self.server.asked + stray)
                 self.server.latest = self.request
+                self.request.sendall(b"+%d\r\n" % self.server.asked + stray)
 
 
 @pytest.mark.parametrize("kind", ["ours", "borrowed"])
@@ -131,6 +131,8 @@ def test_a_stream_of_replies_that_is_out_of_step_is_not_believed(kind: str) -> N
         for number in range(4):
             if number == 3:
                 server.latest.sendall(b"+STRAY\r\n")  # type: ignore[attr-defined]  # as above
+                idle = lender._shelf._idle if kind == "ours" else client.connection_pool._available_connections
+                assert select.select([idle[-1]._sock], [], [], 30)[0], "it never came"
             try:
                 heard.append(lender.exchange([("PING",)], time.monotonic() + 30))
             except MemoryStoreBackendError as exc:
