@@ -71,7 +71,7 @@ CHANGES: dict[str, tuple[bytes, Callable[[Any, Any], Any]]] = {
     "fork": (b"$1\r\na\r\n$1\r\n2\r\n", lambda store, _: store.fork("a", "b")),
     "erase": (scripts.ERASE.sha, lambda store, _: store.erase("a")),
 }
-"""Each with bytes of its request: the script that changes something. Of a fork: what it was copied from, and how many."""
+"""Each with bytes of its request: the script that changes something. Of a fork: its source, and how many entries."""
 
 
 @contextmanager

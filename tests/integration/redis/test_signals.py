@@ -1,7 +1,7 @@
 """Exceptions that a signal's handler raises in the middle of a call reach its caller; nothing sends again behind them.
 
-Celery stops a task so (SoftTimeLimitExceeded), and so does many a time-out of one's own. Signals reach the main thread, so
-each story is a process.
+Celery stops a task so (SoftTimeLimitExceeded), and so does many a time-out of one's own. Signals reach the main thread,
+so each story is a process.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def storm(kind: str, client: str) -> None:
         assert store.verify().ok
 
 
-@pytest.mark.parametrize(("kind", "client"), [(kind, "own") for kind in RAISED] + [("soft", "borrowed"), ("timeout", "borrowed")])
+@pytest.mark.parametrize(
+    ("kind", "client"), [*((kind, "own") for kind in RAISED), ("soft", "borrowed"), ("timeout", "borrowed")]
+)
 def test_what_a_handler_raises_reaches_the_caller(kind: str, client: str) -> None:
     run(storm, kind, client)
 
@@ -137,12 +139,9 @@ def fill_descriptors() -> list[socket.socket]:
 
 def without_descriptors(url: str) -> None:
     def refused(call: Any) -> None:
-        try:
+        with pytest.raises(MemoryStoreBackendError) as caught:
             call()
-        except MemoryStoreBackendError as exc:
-            assert exc.outcome == "not_written", exc
-        else:
-            raise AssertionError("it was done")
+        assert caught.value.outcome == "not_written"
 
     async def awaited() -> None:
         store = await everturn.open_async(url, timeout=0.3, warnings=False)
@@ -152,12 +151,9 @@ def without_descriptors(url: str) -> None:
             lender._closed = False
         taken = fill_descriptors()
         for call in (lambda: store.add_messages("a", [user("x")]), lambda: everturn.open_async(url, timeout=0.3)):
-            try:
+            with pytest.raises(MemoryStoreBackendError) as caught:
                 await call()  # type: ignore[no-untyped-call]
-            except MemoryStoreBackendError as exc:
-                assert exc.outcome == "not_written", exc
-            else:
-                raise AssertionError("it was done")
+            assert caught.value.outcome == "not_written"
         for each in taken:
             each.close()
         assert (await store.add_messages("a", [user("x")])).version == 1

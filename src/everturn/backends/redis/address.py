@@ -117,7 +117,7 @@ def async_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], Any]
 
 def _driver() -> dict[str, Any]:
     """What redis-py tells servers of itself. Else it looks through all installed packages for its version, for each
-    connection anew, and takes whatever goes wrong meanwhile for "not installed", also what a signal's handler raises."""
+    connection anew, and takes whatever goes wrong there for "not installed", also what a signal's handler raises."""
     from redis import __version__
 
     try:
