@@ -52,7 +52,7 @@ class RedisBackend:
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         now = "" if self._clock is None else self._now()
         script, args = changes.call_for(request, now, waits=self._sender.replicas > 0)
-        reply = await self._sender.run(script, self._names.keys(request.session_id), args, deadline)
+        reply = await self._sender.change(script, self._names.keys(request.session_id), args, now, deadline)
         return changes.outcome_of(reply, request.session_id, request.effect)
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:

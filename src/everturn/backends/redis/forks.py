@@ -21,8 +21,8 @@ async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, dea
     birth = ChangeRequest(
         request.target, Fork(), request.call, request.ttl, request.key, request.content, retry=request.retry
     )
-    head = head_of(birth, now, waits=bool(sender.replicas))
-    known = await _ask(sender, keys, head, [""], request, deadline)
+    head = head_of(birth, waits=bool(sender.replicas))
+    known = await _ask(sender, keys, [*head, ""], request, now, deadline)
     if known.status is not Status.UNCHANGED:
         return known
     while True:
@@ -34,15 +34,16 @@ async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, dea
         if found.first_missing:
             raise missing(request.source, found.first_missing)
         own = await _stage(sender, keys[5:], found, deadline)
-        outcome = await _ask(sender, keys, head, [*own, request.source, len(found.seqs)], request, deadline)
+        args = [*head, *own, request.source, len(found.seqs)]
+        outcome = await _ask(sender, keys, args, request, now, deadline)
         if outcome.status is not Status.MOVED:  # else the staged copy was gone
             return outcome
 
 
 async def _ask(
-    sender: Sender, keys: tuple[bytes, ...], head: list[Any], own: list[Any], request: ForkRequest, deadline: float
+    sender: Sender, keys: tuple[bytes, ...], args: list[Any], request: ForkRequest, now: str, deadline: float
 ) -> ChangeOutcome:
-    reply = await sender.run(scripts.FORK, keys, head + own, deadline)
+    reply = await sender.change(scripts.FORK, keys, args, now, deadline)
     return outcome_of(reply, request.target, Fork())
 
 

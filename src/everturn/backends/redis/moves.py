@@ -168,7 +168,6 @@ async def restore(sender: Sender, names: Names, arrival: Arrival, now: str, dead
         keys += names.staged(outline.session_id, staged.token)
     fields, snapshots = _fields(outline), _snapshots(outline)
     args = [
-        now,
         "1" if sender.replicas else "",
         *(("", "", "") if arrival.onto is None else (arrival.onto.life, arrival.onto.version, arrival.onto.call)),
         *(("", "") if staged is None else (staged.entries, staged.changes)),
@@ -179,7 +178,7 @@ async def restore(sender: Sender, names: Names, arrival: Arrival, now: str, dead
         *(len(snapshots), *snapshots),
         *rows_args(_entry_args(portion), _change_args(portion, outline.version)),
     ]
-    return outcome_of(await sender.run(scripts.RESTORE, keys, args, deadline), outline.session_id, Fork())
+    return outcome_of(await sender.change(scripts.RESTORE, keys, args, now, deadline), outline.session_id, Fork())
 
 
 def _micros(seconds: float) -> int:

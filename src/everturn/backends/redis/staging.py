@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from everturn.backends.redis import scripts
-from everturn.backends.redis.names import Keys
+from everturn.backends.redis.names import Keys, session_meta
 from everturn.backends.redis.sending import Sender
 from everturn.portable import STAGED_FOR
 
@@ -38,11 +38,12 @@ async def put(
 ) -> None:
     """Write rows behind those that are staged; those that are there are left as they are. `forgotten` says which of the
     changes made versions that cannot be read any more."""
+    keys = (*staged, session_meta(staged))
     for step in _steps(entries):
-        await sender.run(scripts.STAGE, staged, [FORGOTTEN, "", *rows_args(step, ())], deadline)
+        await sender.change(scripts.STAGE, keys, [FORGOTTEN, "", *rows_args(step, ())], "", deadline)
     for start in range(0, len(changes), STEP):
         rows = rows_args((), changes[start : start + STEP])
-        await sender.run(scripts.STAGE, staged, [FORGOTTEN, "" if start else forgotten, *rows], deadline)
+        await sender.change(scripts.STAGE, keys, [FORGOTTEN, "" if start else forgotten, *rows], "", deadline)
 
 
 def _steps(entries: Iterable[EntryArgs]) -> Iterator[list[EntryArgs]]:

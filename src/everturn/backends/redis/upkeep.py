@@ -98,11 +98,15 @@ async def erase(sender: Sender, keys: Keys, session_id: str, life: str | None, n
     replica that follows has done so, too: that is waited for, on the connection that erased."""
     server = await keeper_of(sender, keys[0], deadline)
     count = len(server.replicas)
-    commands: list[Command] = [Call(scripts.ERASE, keys, ["w" if count else "", "-" if life is None else life, now])]
+    named = ["w" if count else "", "-" if life is None else life]
+    commands: list[Command] = [Call(scripts.ERASE, keys, named, clock=now)]
     if count:
         commands.append(("WAIT", count, max(1, int(min(PATIENCE, (deadline - time.monotonic()) / 4) * 1000))))
     removed, *reached = await sender.send(keys[0], commands, deadline, change=True)
-    entries, snapshots, size, spared = removed
+    word, entries, snapshots, size = removed.split(b" ")
     complete = not count or reached[0] >= count
-    receipt = ErasureReceipt(session_id, entries, snapshots, int(size), complete, tuple(files_of(server)))
-    return Erasure(receipt, spared=bool(spared))
+    numbers = int(entries), int(snapshots), int(size)
+    return Erasure(
+        ErasureReceipt(session_id, *numbers, complete, tuple(files_of(server))),
+        spared=word == b"spared",
+    )

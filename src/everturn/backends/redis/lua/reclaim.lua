@@ -12,5 +12,6 @@ for i = 4, #ARGV, 2 do
     if others then call('ZREMRANGEBYSCORE', OTHERS, ARGV[i], ARGV[i]) end
   end
 end
+for i = 4, #ARGV, 2 do forget_key_of(ARGV[i]) end
 if size > 0 then call('HINCRBY', META, 'bytes', -size) end
 return {count, size}

@@ -23,6 +23,19 @@ local function put_entries(log, others, i)
   return size, i + 1 + 3 * count
 end
 
+-- As keys.lua has them. `facts` are "first count time state"; the content is among the fields `i` to `j`.
+local function put_key(meta, key, version, facts, i, j)
+  local first, count = string.match(facts, '^(%d+) (%d+) ')
+  for field = i, j, 2 do
+    if ARGV[field] == 'content' then
+      local used = redis.call('HGET', meta, 'k' .. key) or ''
+      local use = version .. ' ' .. first .. ' ' .. count .. ' ' .. ARGV[field + 1]
+      redis.call('HSET', meta, 'k' .. key, used .. use)
+    end
+  end
+  if tonumber(count) > 0 then redis.call('HSET', meta, 't' .. (first + count - 1), key) end
+end
+
 local function put_changes(meta, changes, i)
   local last = last_of(changes)
   local at = i + 1
@@ -30,10 +43,7 @@ local function put_changes(meta, changes, i)
     local version, key, fields = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
     if tonumber(version) > last then
       redis.call('XADD', changes, version .. '-0', unpack(ARGV, at + 3, at + 2 + fields))
-      if key ~= '' then
-        local used = redis.call('HGET', meta, 'k' .. key)
-        redis.call('HSET', meta, 'k' .. key, used and used .. ',' .. version or version)
-      end
+      if key ~= '' then put_key(meta, key, version, ARGV[at + 4], at + 5, at + 2 + fields) end
     end
     at = at + 3 + fields
   end
