@@ -227,6 +227,15 @@ def test_an_erasure_leaves_a_tombstone_without_text_that_is_reaped(
         assert beside.execute(select).fetchall() == []
 
 
+def set_clock(beside: psycopg.Connection[Any], schema: str, seconds: int) -> None:
+    """Set the server's clock forward, or back."""
+    beside.execute(
+        f"""CREATE OR REPLACE FUNCTION {schema}.now_v1(given double precision) RETURNS double precision
+            LANGUAGE sql VOLATILE
+            RETURN coalesce(given, extract(epoch FROM clock_timestamp())::double precision + {seconds})"""
+    )
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_a_clock_that_is_set_back_costs_an_attempt_and_no_change(
     face: str, url: str, schema: str, beside: psycopg.Connection[Any]
@@ -235,10 +244,7 @@ def test_a_clock_that_is_set_back_costs_an_attempt_and_no_change(
     with everturn.open(url) as store:
         store.add_messages("a", turn("1"))
     sender = Sender(face, url, lambda store, name="a": store.add_messages(name, turn("2")), 20)
-    beside.execute(
-        f"""CREATE OR REPLACE FUNCTION {schema}.now_v1(given double precision) RETURNS double precision LANGUAGE sql VOLATILE
-            RETURN coalesce(given, extract(epoch FROM clock_timestamp())::double precision - 3600)"""
-    )
+    set_clock(beside, schema, -3600)
     sender.go()
     assert sender.wait().version == 2
     with everturn.open(url) as store:
@@ -253,10 +259,7 @@ def test_a_clock_that_is_set_forward_costs_an_attempt_and_no_change(
 ) -> None:
     everturn.open(url).close()
     sender = Sender(face, url, lambda store, name="a": store.add_messages(name, turn("1")), 20)
-    beside.execute(
-        f"""CREATE OR REPLACE FUNCTION {schema}.now_v1(given double precision) RETURNS double precision LANGUAGE sql VOLATILE
-            RETURN coalesce(given, extract(epoch FROM clock_timestamp())::double precision + 3600)"""
-    )
+    set_clock(beside, schema, 3600)
     sender.go()
     assert sender.wait().version == 1
 
@@ -287,7 +290,7 @@ def test_whoever_saw_a_rollback_writes_behind_it_at_once(url: str) -> None:
 
 
 def test_a_trim_that_is_planned_again_is_done(url: str) -> None:
-    """Its first attempt is lost, somebody edits, its retry is refused: the new plan is applied, not taken for the old."""
+    """Its first attempt is lost, somebody edits, its retry is refused: the new plan is not taken for the old."""
     with everturn.open(url) as store, everturn.open(url) as other:
         for number in range(6):
             store.add_messages("a", turn(str(number)))

@@ -27,6 +27,7 @@ from everturn.portable import Arrival, PortionRequest, Staging
 REAP_EVERY = 64  # changes; each reaping step is bounded, so that writers pay for expired sessions in small coin
 STEP = 1000  # rows deleted in one transaction: a session's writers wait no longer than for that
 FOUND_AT_ONCE = 100
+MOST_BYTES = 1000 * 2**20  # of the entries of one turn: PostgreSQL takes no value of a gigabyte, and libpq dies trying
 PATIENCE = 0.5  # seconds that erase waits for readers to go
 LEFTOVERS = (
     "dead rows in the files of the tables, here and on standbys, until VACUUM",
@@ -128,6 +129,8 @@ class PostgresBackend:
     # --- changes -----------------------------------------------------------------------------------------------------
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        if requests.size_of(request) > MOST_BYTES:
+            raise faults.too_large(self._port.name, requests.size_of(request), MOST_BYTES)
         sent = time.monotonic()
         try:
             outcome = await self._changed(request, deadline)
@@ -166,9 +169,7 @@ class PostgresBackend:
             return Call(self._sql["change_one"], parameters, writes=True, one_text=True)
         return Call(self._sql["change"], parameters, writes=True)
 
-    def _outcomes(
-        self, changes: Sequence[ChangeRequest], rows: Rows, sent: float
-    ) -> list[ChangeOutcome | faults.Late]:
+    def _outcomes(self, changes: Sequence[ChangeRequest], rows: Rows, sent: float) -> list[ChangeOutcome | faults.Late]:
         """What rows of outcome_v1 say of the changes they answer. The clock is learnt first: callers go on at once."""
         self._learn(max(map(requests.told, rows)), sent)
         return [

@@ -84,6 +84,12 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[Window]) -> tupl
     return _encode(list(map(_wire, requests, windows))).decode(), Texts(bodies)
 
 
+def size_of(request: ChangeRequest) -> int:
+    """How many bytes the entries of a change have."""
+    effect = request.effect
+    return sum([len(draft.body) for draft in effect.drafts]) if type(effect) is Append else 0
+
+
 def is_plain(request: ChangeRequest) -> bool:
     """Whether it is the change that nearly all are: see append_v1."""
     effect = request.effect
