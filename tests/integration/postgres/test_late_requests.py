@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 import everturn
-from everturn import MemoryStore, MemoryStoreBackendError
+from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError
 from everturn.backends.postgres import connections, direct
+from everturn.backends.server_clock import ServerClock
 from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.postgres.holding import HoldingProxy
 from tests.integration.writers import turn
@@ -330,3 +333,34 @@ def test_a_key_outlives_1024_changes_and_compact_while_its_turn_can_be_reached(
         remembered = beside.execute(f"SELECT version FROM {schema}.changes WHERE key IS NOT NULL").fetchall()
         assert remembered == [(first.version,)], "a key whose turn is reclaimed is forgotten"
         assert gone.version not in [change.version for change in store.changes("a", limit=5000)]
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def issued(moment: float) -> Iterator[None]:
+    """What is sent meanwhile was issued at a moment in the past, and kept by the network since."""
+    window = ServerClock.window
+    ServerClock.window = lambda clock, _, deadline: window(clock, moment, deadline)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ServerClock.window = window  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("entries", [1, 1500], ids=["in one request", "staged"])
+def test_a_copy_that_was_issued_before_an_erasure_brings_nothing_back(
+    url: str, schema: str, beside: psycopg.Connection[Any], tmp_path: Path, entries: int
+) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    with everturn.open(source) as store:
+        store.add_messages("a", [ChatMessage("user", "SECRET")] * entries)
+    with everturn.open(url) as store:
+        moment = time.monotonic()
+        store.erase("a")
+        with issued(moment), pytest.raises(MemoryStoreBackendError, match="too late"):
+            everturn.copy(source, f"{url}&timeout=0.5")
+        assert beside.execute(f"SELECT count(*) FROM {schema}.entries").fetchone() == (0,)
+        everturn.copy(source, url)
+        assert len(store.get_history("a")) == entries

@@ -8,6 +8,7 @@
     ports.py        one statement out, its rows back: blocking or awaited
     connections.py  connections that keep to a deadline, and their pools
     direct.py       the plain append, below psycopg's cursors
+    cancelling.py   the end of connections whose caller has gone
     faults.py       PostgreSQL's errors as ours
     checks.py       settings of the server that break what we promise
     schema.py       schema/*, the stored form and the functions by version
