@@ -1,3 +1,6 @@
+-- time: the server's clock
+SELECT everturn.now_v1(NULL)
+
 -- change: apply changes to sessions, each all or nothing
 SELECT * FROM everturn.change_v1(%s, %s, %s, %s, %s)
 
@@ -32,7 +35,7 @@ SELECT * FROM everturn.find_v1(%s, %s, %s, %s, %s, %s, %s)
 SELECT * FROM everturn.fork_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- erase: remove every life of a session, but for a living one that is not the one named
-SELECT entries, snapshots, bytes, xid::text, spared FROM everturn.erase_v1(%s, %s, %s, %s, %s)
+SELECT entries, snapshots, bytes, xid::text, spared, told FROM everturn.erase_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- is_still_seen: whether a transaction that began before an erasure goes on
 SELECT everturn.is_still_seen_v1(%s::text::xid)
@@ -50,10 +53,10 @@ SELECT * FROM everturn.verify_v1(%s, %s, %s)
 SELECT * FROM everturn.orphans_v1()
 
 -- append: the change that nearly all are
-SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s)
+SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- append_many: the same for many sessions at once, answered in the order they were named
-SELECT outcome FROM everturn.append_many_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ORDER BY place
+SELECT outcome FROM everturn.append_many_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ORDER BY place
 
 -- outline: all of a session but its log and its changes, as JSON
 SELECT everturn.outline_v1(%s, %s, %s)::text
@@ -62,7 +65,7 @@ SELECT everturn.outline_v1(%s, %s, %s)::text
 SELECT * FROM everturn.portion_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- stage: put rows where nobody sees them
-SELECT everturn.stage_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT everturn.stage_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- restore: make a session visible that arrives
-SELECT * FROM everturn.restore_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT * FROM everturn.restore_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

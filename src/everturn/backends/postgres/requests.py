@@ -6,7 +6,7 @@ The bodies of entries travel beside the JSON, as texts: they are stored byte for
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,9 @@ from everturn.backend import (
 from everturn.backends.postgres.direct import Texts
 from everturn.model import Snapshot
 
+LATE = "late"
+"""Status of a request that was not applied: its caller had gone, or it was issued before a fence (35-late.sql)."""
+
 _STATUS = {status.value: status for status in Status}
 _encode = msgspec.json.Encoder().encode
 
@@ -43,6 +46,8 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     expected_version: int | None = None
     expected_life: str | None = None
     retry: bool = False
+    issued: float = 0.0
+    not_after: float = 0.0
     kinds: list[str] | None = None
     checksums: list[int] | None = None
     messages: int | None = None
@@ -62,12 +67,27 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     seconds: float | None = None
 
 
-def encode(requests: Sequence[ChangeRequest]) -> tuple[str, Texts]:
+class Window(NamedTuple):
+    """Moments of a request: on the server's clock, when it was issued and after which it must not be applied; on ours
+    (monotonic), when it was sent."""
+
+    issued: float
+    not_after: float
+    sent: float
+
+
+def encode(requests: Sequence[ChangeRequest], windows: Sequence[Window]) -> tuple[str, Texts]:
     """The requests as JSON, and the bodies of all their entries."""
     bodies = [
         draft.body for request in requests if isinstance(request.effect, Append) for draft in request.effect.drafts
     ]
-    return _encode([_wire(request) for request in requests]).decode(), Texts(bodies)
+    return _encode(list(map(_wire, requests, windows))).decode(), Texts(bodies)
+
+
+def size_of(request: ChangeRequest) -> int:
+    """How many bytes the entries of a change have."""
+    effect = request.effect
+    return sum([len(draft.body) for draft in effect.drafts]) if type(effect) is Append else 0
 
 
 def is_plain(request: ChangeRequest) -> bool:
@@ -117,17 +137,35 @@ def array(numbers: Iterable[float]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-def plain_outcome(row: Any) -> ChangeOutcome:
-    """What an append is answered with: outcome_v1 as text. No value in it needs quotes but the life that is none."""
-    status, life, version, first_seq, count, detail, *_ = row[0][1:-1].split(",")
-    life = "" if life == '""' else life
-    return ChangeOutcome(_STATUS[status], life, int(version), int(first_seq), int(count), None, int(detail))
+def answer(request: ChangeRequest | ForkRequest, row: Any) -> tuple[ChangeOutcome | None, float]:
+    """What a row of outcome_v1 says of a request (None: it came too late, and was not applied), and the server's time.
+
+    The row is outcome_v1 as text, or its columns. In the text no value needs quotes but the life that is none.
+    """
+    if len(row) == 1:
+        status, life, version, first_seq, count, detail, *_, told = row[0][1:-1].split(",")
+        if status == LATE:
+            return None, float(told)
+        life = "" if life == '""' else life
+        outcome = ChangeOutcome(_STATUS[status], life, int(version), int(first_seq), int(count), None, int(detail))
+        return outcome, float(told)
+    status, life, version, first_seq, count, detail, snapshot_id, label, messages, created_at, told = row
+    if status == LATE:
+        return None, told
+    snapshot = None
+    if (
+        isinstance(request, ChangeRequest)
+        and isinstance(request.effect, TakeSnapshot)
+        and status in ("applied", "replayed")
+    ):
+        snapshot = Snapshot(snapshot_id, request.session_id, life, label, version, messages, created_at)
+    return ChangeOutcome(_STATUS[status], life, version, first_seq, count, snapshot, detail), told
 
 
-def encode_fork(request: ForkRequest) -> str:
+def encode_fork(request: ForkRequest, window: Window) -> str:
     wire = _Wire(request.target, "fork", _hex(request.call), 0)
     wire.ttl = request.ttl
-    _expect(wire, request)
+    _expect(wire, request, window)
     return _encode(wire).decode()
 
 
@@ -135,8 +173,9 @@ def _hex(digest: bytes) -> str:
     return "\\x" + digest.hex()
 
 
-def _expect(wire: _Wire, request: ChangeRequest | ForkRequest) -> None:
+def _expect(wire: _Wire, request: ChangeRequest | ForkRequest, window: Window) -> None:
     wire.retry = request.retry
+    wire.issued, wire.not_after, _ = window
     wire.expected_version = request.expected_version
     wire.expected_life = request.expected_life
     if request.key is not None and request.content is not None:
@@ -144,11 +183,11 @@ def _expect(wire: _Wire, request: ChangeRequest | ForkRequest) -> None:
         wire.content = _hex(request.content)
 
 
-def _wire(request: ChangeRequest) -> _Wire:
+def _wire(request: ChangeRequest, window: Window) -> _Wire:
     effect = request.effect
     wire = _Wire(request.session_id, effect.kind, _hex(request.call), 0)
     wire.ttl = request.ttl
-    _expect(wire, request)
+    _expect(wire, request, window)
     match effect:
         case Append():
             drafts = effect.drafts
@@ -172,18 +211,3 @@ def _wire(request: ChangeRequest) -> _Wire:
         case SetTTL():
             wire.seconds = effect.seconds
     return wire
-
-
-def outcome(request: ChangeRequest | ForkRequest, row: Any) -> ChangeOutcome:
-    """What a row of outcome_v1 says of a request."""
-    if len(row) == 1:
-        return plain_outcome(row)
-    status, life, version, first_seq, count, detail, snapshot_id, label, messages, created_at = row
-    snapshot = None
-    if (
-        isinstance(request, ChangeRequest)
-        and isinstance(request.effect, TakeSnapshot)
-        and status in ("applied", "replayed")
-    ):
-        snapshot = Snapshot(snapshot_id, request.session_id, life, label, version, messages, created_at)
-    return ChangeOutcome(_STATUS[status], life, version, first_seq, count, snapshot, detail)

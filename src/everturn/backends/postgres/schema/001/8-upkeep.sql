@@ -41,7 +41,7 @@ BEGIN
 END
 $$;
 
--- Delete changes up to a version, at most p_limit. Returns how many.
+-- Delete changes up to a version, at most p_limit. Returns how many. A key is remembered while entries of its turn are stored.
 CREATE FUNCTION everturn.forget_changes_v1(p_session bigint, p_version bigint, p_limit bigint) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -50,6 +50,9 @@ BEGIN
     DELETE FROM everturn.changes g
      WHERE g.session = p_session AND g.version IN (
         SELECT k.version FROM everturn.changes k WHERE k.session = p_session AND k.version <= p_version
+           AND (k.key IS NULL OR NOT EXISTS (
+                SELECT FROM everturn.entries e
+                 WHERE e.session = p_session AND e.seq >= k.first_seq AND e.seq < k.first_seq + k.count))
          ORDER BY k.version LIMIT p_limit);
     GET DIAGNOSTICS forgotten = ROW_COUNT;
     RETURN forgotten;
@@ -127,6 +130,9 @@ DECLARE
     gone everturn.reclaimed_v1;
     at   double precision := everturn.now_v1(p_now);
 BEGIN
+    DELETE FROM everturn.tombstones t
+     WHERE (t.namespace, t.digest) IN (SELECT k.namespace, k.digest FROM everturn.tombstones k WHERE k.until <= at
+                                        ORDER BY k.until LIMIT p_step FOR UPDATE SKIP LOCKED);
     SELECT * INTO s FROM everturn.sessions n WHERE n.ended AND n.life <> '' LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         SELECT * INTO s FROM everturn.sessions n
@@ -152,20 +158,32 @@ CREATE TYPE everturn.erased_v1 AS (
     snapshots bigint,
     bytes     bigint,
     xid       xid,    -- of the transaction that did it
-    spared    boolean -- another life than the one named lives there
+    spared    boolean, -- another life than the one named lives there
+    told      double precision -- the server's clock
 );
 
 -- Delete every row of every life of a session, but for a living one that is not the one named (NULL: that one too).
 CREATE FUNCTION everturn.erase_v1(
-    p_namespace text, p_session_id text, p_life text, p_patience integer, p_now double precision
+    p_namespace text, p_session_id text, p_life text, p_patience integer, p_issued double precision,
+    p_not_after double precision, p_now double precision
 )
 RETURNS everturn.erased_v1 LANGUAGE plpgsql AS $$
 DECLARE
     s      everturn.sessions;
     gone   everturn.reclaimed_v1;
-    erased everturn.erased_v1 := (0, 0, 0, pg_current_xact_id()::xid, false);
+    erased everturn.erased_v1 := (0, 0, 0, pg_current_xact_id()::xid, false, NULL);
+    fence  double precision;
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
+    FOR s IN
+        SELECT * FROM everturn.sessions n
+         WHERE n.namespace = p_namespace AND n.session_id = p_session_id ORDER BY n.no FOR UPDATE
+    LOOP
+        fence := greatest(fence, s.fence);
+    END LOOP;
+    erased.told := everturn.now_v1(p_now);  -- after the locks
+    fence := greatest(fence, everturn.fence_v1(p_namespace, p_session_id, NULL));
+    PERFORM everturn.refuse_late_v1(p_issued, p_not_after, fence, erased.told);
     FOR s IN
         SELECT * FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id
@@ -182,6 +200,9 @@ BEGIN
         SELECT FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
     );
+    IF NOT erased.spared THEN
+        PERFORM everturn.leave_tombstone_v1(p_namespace, p_session_id, erased.told);
+    END IF;
     RETURN erased;
 END
 $$;

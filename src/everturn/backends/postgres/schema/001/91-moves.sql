@@ -120,7 +120,8 @@ $$;
 -- Put rows where nobody sees them: under a number that was staged before, or a new one. Returns it; NULL if it has gone.
 CREATE FUNCTION everturn.stage_v1(
     p_namespace text, p_session_id text, p_version bigint, p_no bigint, p_for double precision, p_seqs text, p_turns text,
-    p_times text, p_checksums text, p_kinds text[], p_bodies text[], p_changes json, p_now double precision
+    p_times text, p_checksums text, p_kinds text[], p_bodies text[], p_changes json, p_issued double precision,
+    p_not_after double precision, p_now double precision
 ) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     at   double precision := everturn.now_v1(p_now);
@@ -128,6 +129,7 @@ DECLARE
     no_  bigint           := p_no;
     size bigint;
 BEGIN
+    PERFORM everturn.refuse_late_v1(p_issued, p_not_after, everturn.fence_v1(p_namespace, p_session_id, NULL), at);
     IF p_no IS NULL THEN
         INSERT INTO everturn.sessions (namespace, session_id, ended, life, version, last_seq, head, messages, bytes,
                                        expires_at, created_at, changed_at, changed_in, expires_in)
@@ -159,7 +161,7 @@ $$;
 CREATE FUNCTION everturn.restore_v1(
     p_namespace text, p_outline json, p_expires_in double precision, p_onto json, p_no bigint, p_seqs text, p_turns text,
     p_times text, p_checksums text, p_kinds text[], p_bodies text[], p_changes json, p_patience integer,
-    p_now double precision
+    p_issued double precision, p_not_after double precision, p_now double precision
 ) RETURNS everturn.outcome_v1 LANGUAGE plpgsql AS $$
 DECLARE
     name text               := p_outline ->> 'session_id';
@@ -168,11 +170,12 @@ DECLARE
     was  everturn.sessions;
     o    everturn.outcome_v1;
     at   double precision;
+    past double precision;  -- the fence
     no_  bigint;
     size bigint;
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
-    o := ('applied', p_outline ->> 'life', (p_outline ->> 'version')::bigint, 0, 0, 0, NULL, NULL, NULL, NULL);
+    o := ('applied', p_outline ->> 'life', (p_outline ->> 'version')::bigint, 0, 0, 0, NULL, NULL, NULL, NULL, NULL);
     LOOP
         SELECT * INTO s FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = name AND NOT n.ended FOR UPDATE;
@@ -181,6 +184,9 @@ BEGIN
         IF everturn.is_over_v1(s.expires_at, at) THEN
             s := NULL;
         END IF;
+        o.told := at;
+        past := CASE WHEN s.no IS NULL THEN everturn.fence_v1(p_namespace, name, was) ELSE s.fence END;
+        PERFORM everturn.refuse_late_v1(p_issued, p_not_after, past, at);
         IF (s.life, s.version, (SELECT g.call FROM everturn.changes g WHERE g.session = s.no AND g.version = s.version))
            IS DISTINCT FROM
            (p_onto ->> 'life', (p_onto ->> 'version')::bigint, decode(p_onto ->> 'call', 'base64')) THEN
@@ -218,7 +224,7 @@ BEGIN
                    created_at = (p_outline ->> 'created_at')::double precision,
                    changed_at = (p_outline ->> 'changed_at')::double precision, forked_from = p_outline ->> 'forked_from',
                    changed_in = everturn.step_v1((p_outline ->> 'changed_at')::double precision),
-                   expires_in = everturn.step_v1(at + p_expires_in)
+                   expires_in = everturn.step_v1(at + p_expires_in), fence = past
              WHERE n.no = no_;
             EXIT;
         EXCEPTION WHEN unique_violation THEN
