@@ -10,10 +10,9 @@ from everturn.backends import listings
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.reads import SQL, Found, find_session
 from everturn.backends.sqlite.runs import unpacked
-from everturn.backends.sqlite.sessions import path_to
+from everturn.backends.sqlite.sessions import Trail
 from everturn.codec import EntryRow
 from everturn.model import SUMMARY, Page
-from everturn.rules import Range, contains
 
 
 def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: Order, now: float) -> Page:
@@ -49,10 +48,11 @@ class _Visibility:
     def __init__(self, db: Connection, session_id: str, now: float) -> None:
         self.session_id = session_id
         self._found: Found | None = find_session(db, session_id, now)
-        self._path: list[Range] = path_to(db, self._found.no, self._found.state.head) if self._found else []
+        self._trail = Trail(db, self._found.no, self._found.state.head) if self._found else None
 
     def shows(self, seq: int, kind: str) -> bool:
-        if self._found is None or not contains(self._path, seq):
+        if self._found is None or self._trail is None:
             return False
         state = self._found.state
-        return seq > state.floor or seq in state.kept or (kind == SUMMARY and seq > state.cleared)
+        is_shown = state.floor < seq <= state.head or seq in state.kept or (kind == SUMMARY and seq > state.cleared)
+        return is_shown and seq in self._trail

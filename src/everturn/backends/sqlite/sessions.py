@@ -5,18 +5,22 @@ Shared by everything that changes or reads a session; it decides nothing and wri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from everturn.backends.damage import unreadable_session
+from everturn.backends.damage import damaged_jump, unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.rules import Jump, Range, State, path
+from everturn.rules import Jump, Range, State
 
 SQL = statements.load("sessions.sql")
 _LOAD = SQL["load_session"]
+_LATEST_JUMPS = SQL["latest_jumps"]
+MOST_JUMPS = 256  # that one statement of a walk fetches
 UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # what reading a row raises that was changed by hand
 
 
@@ -85,10 +89,66 @@ def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
 
 
 def jumps_to(db: Connection, no: int, head: int) -> list[Jump]:
-    """The jumps up to `head`, newest first."""
+    """The jumps up to `head`, newest first: all that there are, and not only those on the path to it."""
     return db.rows(SQL["list_jumps"], (no << 32, (no << 32) + head))
 
 
-def path_to(db: Connection, no: int, head: int) -> list[Range]:
-    """The ranges of the log that lead to `head`."""
-    return path(head, jumps_to(db, no, head))
+class Trail:
+    """The path to a head, walked back only as far as it is asked for.
+
+    A session that was edited ten thousand times has as many jumps, and few of them lead to where it stands now. So each
+    step seeks the next jump on the way; where nearly every jump is on the way, it takes more of them at a time.
+    """
+
+    __slots__ = ("_ranges", "_walk")
+
+    def __init__(self, db: Connection, no: int, head: int) -> None:
+        self._ranges: list[Range] = []  # the newest first
+        self._walk = _walk(db, no, head)
+
+    @property
+    def walked(self) -> list[Range]:
+        """The ranges seen so far, in order."""
+        return self._ranges[::-1]
+
+    def back(self) -> Iterator[Range]:
+        """The ranges of the path, newest first."""
+        yield from self._ranges
+        for found in self._walk:
+            self._ranges.append(found)
+            yield found
+
+    def down_to(self, seq: int) -> list[Range]:
+        """The newest ranges of the path, in order: as many as lead down to `seq`."""
+        if not self._ranges or self._ranges[-1][0] > seq:
+            for found in self._walk:
+                self._ranges.append(found)
+                if found[0] <= seq:
+                    break
+        return self._ranges[::-1]
+
+    def __contains__(self, seq: int) -> bool:
+        if seq <= 0:
+            return False
+        ranges = self.down_to(seq)
+        at = bisect_right(ranges, seq, key=itemgetter(0)) - 1
+        return at >= 0 and seq <= ranges[at][1]
+
+
+def _walk(db: Connection, no: int, at: int) -> Iterator[Range]:
+    base, step = no << 32, 1
+    while at > 0:
+        jumps = db.rows(_LATEST_JUMPS, (base, base + at, step))
+        used = 0
+        for seq, after in jumps:
+            if seq <= at:
+                if not 0 <= after < seq:
+                    raise damaged_jump(db.value(SQL["name_of"], (no,)), seq, after)
+                yield seq, at
+                at = after
+                used += 1
+        if len(jumps) < step:
+            if at > 0:
+                yield 1, at
+            return
+        step = min(2 * step, MOST_JUMPS) if 2 * used >= len(jumps) else 1

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 import apsw
 import msgspec
 
-from everturn.backend import Erasure
+from everturn.backend import REMEMBERED, Erasure
 from everturn.backends.sqlite import statements
-from everturn.backends.sqlite.changes import REMEMBERED, insert
+from everturn.backends.sqlite.changes import insert
 from everturn.backends.sqlite.connections import Connection, patiently
 from everturn.backends.sqlite.runs import look_from, parts
 from everturn.backends.sqlite.sessions import Session, jumps_to, load, span, state_from
