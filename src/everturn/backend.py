@@ -196,7 +196,8 @@ class Query(msgspec.Struct, frozen=True, gc=False):
 
 class Reading(msgspec.Struct, frozen=True, gc=False):
     """What a read found beside the rows it handed over. `first_missing` is the first seq that should be there and
-    is not (0: all there). `cut` says that `limit` left out earlier entries."""
+    is not (0: all there). `cut` says that `limit` left out earlier entries. How many snapshots the session has need not
+    be counted where neither they nor its facts alone (`limit=0`) are asked for; then it says 0."""
 
     status: Status  # FOUND, NO_SESSION, NO_SNAPSHOT or NO_VERSION
     session: SessionInfo | None = None

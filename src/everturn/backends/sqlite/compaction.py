@@ -96,7 +96,7 @@ def step(db: Connection, planned: Plan, at: int) -> Step:
     share = Share()
     gone: list[Gone] = []
     changed = 0
-    while at < len(planned.chores) and share.is_left:
+    while at < len(planned.chores) and share.is_left():
         chore = planned.chores[at]
         if len(chore) == 2:
             statement, rows = chore

@@ -16,7 +16,7 @@ from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.damage import unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.runs import each, look_from, seqs_of, within
+from everturn.backends.sqlite.runs import cut_to_size, each, look_from, seqs_of, within
 from everturn.backends.sqlite.sessions import (
     UNREADABLE,
     Trail,
@@ -46,10 +46,10 @@ class Found(msgspec.Struct, frozen=True, gc=False):
         return self.no << 32
 
 
-def find_session(db: Connection, session_id: str, now: float) -> Found | None:
-    """The live session of this name; None if there is none or it has expired."""
+def find_session(db: Connection, session_id: str, now: float, *, count_snapshots: bool = False) -> Found | None:
+    """The live session of this name; None if there is none or it has expired. See Reading for its snapshots."""
     try:
-        row = db.execute(_LOAD_INFO, (db.namespace, session_id, now)).fetchone()
+        row = db.execute(_LOAD_INFO, (db.namespace, session_id, now, count_snapshots)).fetchone()
         if row is None:
             return None
         head, cleared, floor, kept, messages = row[14:]
@@ -61,7 +61,7 @@ def find_session(db: Connection, session_id: str, now: float) -> Found | None:
 
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     """Hand the entries that the query names to `take`, in order, and say what session and state they are of."""
-    found = find_session(db, query.session_id, now)
+    found = find_session(db, query.session_id, now, count_snapshots=query.limit == 0 or query.snapshots)
     if found is None:
         return Reading(Status.NO_SESSION)
     state = found.state if query.at is None else state_at(db, found, query)
@@ -233,7 +233,11 @@ def _messages(rows: Sequence[Any]) -> Sequence[Any]:
     firsts, times, checksums, bodies, _, _, counts, _, low, high = zip(*rows, strict=True)
     if all(map(le, low, firsts)) and all(map(gt, high, map(add, map(add, firsts, counts), repeat(-2)))):
         return Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, lambda: _entries(rows))
-    return _entries(rows)
+    wanted = cut_to_size(rows)
+    if wanted is None:
+        return _entries(rows)
+    firsts, times, checksums, bodies, counts = zip(*wanted, strict=True)
+    return Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, lambda: _entries(rows))
 
 
 def _entries(rows: Iterable[Any]) -> list[Any]:

@@ -5,9 +5,8 @@ Shared by everything that changes or reads a session; it decides nothing and wri
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -113,26 +112,34 @@ class Trail:
 
     def back(self) -> Iterator[Range]:
         """The ranges of the path, newest first."""
-        yield from self._ranges
-        for found in self._walk:
-            self._ranges.append(found)
-            yield found
+        place = 0
+        while place < len(self._ranges) or self._goes_on():
+            yield self._ranges[place]
+            place += 1
 
     def down_to(self, seq: int) -> list[Range]:
         """The newest ranges of the path, in order: as many as lead down to `seq`."""
-        if not self._ranges or self._ranges[-1][0] > seq:
-            for found in self._walk:
-                self._ranges.append(found)
-                if found[0] <= seq:
-                    break
+        self._reach(seq)
         return self._ranges[::-1]
 
     def __contains__(self, seq: int) -> bool:
-        if seq <= 0:
-            return False
-        ranges = self.down_to(seq)
-        at = bisect_right(ranges, seq, key=itemgetter(0)) - 1
-        return at >= 0 and seq <= ranges[at][1]
+        self._reach(seq)
+        at = bisect_left(self._ranges, -seq, key=_negative_first)  # the first range that begins at `seq` or before
+        return seq > 0 and at < len(self._ranges) and seq <= self._ranges[at][1]
+
+    def _reach(self, seq: int) -> None:
+        while (not self._ranges or self._ranges[-1][0] > seq) and self._goes_on():
+            pass
+
+    def _goes_on(self) -> bool:
+        found = next(self._walk, None)
+        if found is not None:
+            self._ranges.append(found)
+        return found is not None
+
+
+def _negative_first(found: Range) -> int:
+    return -found[0]
 
 
 def _walk(db: Connection, no: int, at: int) -> Iterator[Range]:

@@ -39,10 +39,13 @@ class Share:
     """How long one transaction may work: others wait for the lock no longer than that."""
 
     def __init__(self) -> None:
-        self._until = time.monotonic() + LONGEST
+        self._until: float | None = None
 
-    @property
     def is_left(self) -> bool:
+        """Whether to go on. The first time it always is, or a slow machine would never get anything done."""
+        if self._until is None:
+            self._until = time.monotonic() + LONGEST
+            return True
         return time.monotonic() < self._until
 
 
@@ -140,7 +143,7 @@ def remove(db: Connection, lives: Sequence[int]) -> Removal:
     removed = Removal(left=tuple(lives))
     for place, no in enumerate(lives):
         is_gone = False
-        while share.is_left and not is_gone:
+        while not is_gone and share.is_left():
             part, is_gone = _remove_some(db, no)
             removed = removed.plus(part)
         if not is_gone:
@@ -191,7 +194,7 @@ def scrub(db: Connection) -> bool:
 def give_back_pages(db: Connection) -> bool:
     """Return some free pages to the file system. True: there are more."""
     share = Share()
-    while share.is_left:
+    while share.is_left():
         db.execute(f"PRAGMA incremental_vacuum({PAGES})").fetchall()
         if not db.value("PRAGMA freelist_count"):
             return False
