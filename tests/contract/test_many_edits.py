@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import apsw
@@ -216,18 +218,33 @@ def test_the_latest_of_many_ranges_cost_no_more_steps_than_of_few(file: File, mo
     assert costs[300][1] <= costs[30][1] + 50
 
 
-def test_compact_and_verify_cost_steps_for_each_edit_and_not_for_each_pair(
-    file: File, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = Steps(monkeypatch)
+def lines_of(call: Callable[[], Any]) -> int:
+    """How many lines of Python a call takes."""
+    count = 0
+
+    def trace(_frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_compact_and_verify_think_of_each_edit_and_not_of_each_pair(file: File) -> None:
     store = file.open()
-    with_snapshots(store, 50)
-    few = steps.of(lambda: store.verify("a")), steps.of(lambda: store.compact("a"))
-    store.erase("a")
-    with_snapshots(store, 500)
-    many = steps.of(lambda: store.verify("a")), steps.of(lambda: store.compact("a"))
-    assert many[0] < 15 * few[0]
-    assert many[1] < 15 * few[1]
+    lines: dict[int, tuple[int, int]] = {}
+    for edits in (40, 400):
+        with_snapshots(store, edits)
+        lines[edits] = lines_of(lambda: store.verify("a")), lines_of(lambda: store.compact("a"))
+        store.erase("a")
+    assert lines[400][0] < 15 * lines[40][0]
+    assert lines[400][1] < 15 * lines[40][1]
 
 
 def test_jumps_to_branches_that_are_gone_go_with_them(file: File) -> None:

@@ -138,13 +138,17 @@ class Operations(ABC):
         return total
 
     async def _compact(self, session_id: str, until: float, deadline: float) -> Compaction:
-        plan = await self._read(lambda db: compaction.plan(db, session_id, self._now()), deadline)
+        """Plan, and carry the plan out until it is done or the time has come. One plan for many steps."""
         total, at = Compaction(0, 0, 0), 0
+        plan = await self._read(lambda db: compaction.plan(db, session_id, self._now()), deadline)
         while plan is not None and at < len(plan.chores) and time.monotonic() < until:
             step = await self._write(partial(compaction.step, planned=plan, at=at), deadline)
             at = step.following
             sessions = 1 if step.has_changed else total.sessions
             total = Compaction(sessions, total.entries + step.entries, total.bytes + step.bytes)
+            if step.is_stale:
+                plan = await self._read(lambda db: compaction.plan(db, session_id, self._now()), deadline)
+                at = 0
         return total
 
     async def examine(self, deadline: float) -> Examination:

@@ -37,12 +37,16 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
 
 
 class Step(msgspec.Struct, frozen=True, gc=False):
-    """What one transaction did of a plan: which chore is next, whether a row was touched, and what was reclaimed."""
+    """What one transaction did of a plan: which chore is next, whether a row was touched, and what was reclaimed.
+
+    `is_stale`: the plan is not good any more; make another.
+    """
 
     following: int
     has_changed: bool
     entries: int = 0
     bytes: int = 0
+    is_stale: bool = False
 
 
 def plan(db: Connection, session_id: str, now: float) -> Plan | None:
@@ -95,15 +99,16 @@ def step(db: Connection, planned: Plan, at: int) -> Step:
         return Step(len(planned.chores), has_changed=False)
     share = Share()
     gone: list[Gone] = []
-    changed = 0
+    changed, is_stale = 0, False
     while at < len(planned.chores) and share.is_left():
         chore = planned.chores[at]
         if len(chore) == 2:
             statement, rows = chore
             if statement in FORGETTING and _went_back(db, planned):
-                # To one of the versions that were about to be forgotten? As long as there is no rollback to a version
-                # that cannot be, but this costs nothing, and makes it safe: plan again.
-                at = len(planned.chores)
+                # Was it to a version that is about to be forgotten? Only snapshots can be rolled back to, so far; where
+                # versions can, too, this look and the marks that come first are what makes reclaiming safe: once a
+                # version is marked, nobody returns to it.
+                is_stale = True
                 break
             db.execute(SQL[statement], (rows,))
             changed += db.changes()
@@ -115,7 +120,7 @@ def step(db: Connection, planned: Plan, at: int) -> Step:
     size, entries = sums(gone)
     if gone:
         db.execute(SQL["shrink_session"], (size, planned.no))
-    return Step(at, bool(gone or changed), entries, size)
+    return Step(at, bool(gone or changed), entries, size, is_stale)
 
 
 def _went_back(db: Connection, planned: Plan) -> bool:

@@ -109,14 +109,16 @@ def _snapshots(db: Connection, found: Found) -> Iterator[Snapshot]:
 
 
 def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Change]:
-    """The latest changes of a session, newest first."""
+    """The latest changes of a session, newest first. (Before those, only some are remembered, for their keys.)"""
     found = find_session(db, session_id, now)
     if found is None:
         return []
-    rows = db.execute(SQL["list_changes"], (*span(found.no), limit))
+    rows = db.rows(SQL["list_changes"], (*span(found.no), limit))
+    newest = rows[0][0] if rows else 0
     return [
         Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
-        for version, kind, first, count, created_at, snapshot_id, label in rows
+        for place, (version, kind, first, count, created_at, snapshot_id, label) in enumerate(rows)
+        if version == newest - place
     ]
 
 
