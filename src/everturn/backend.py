@@ -240,7 +240,7 @@ Order: TypeAlias = Literal["recent"] | None
 class Backend(Protocol):
     """An engine. Every method ends by `deadline` (on the face's clock, monotonic), and is one atomic request.
 
-    (`erase` may need another to remove the last copies, and `compact` is a step of many.)
+    (`erase` and `compact` may be many of them: what they remove was out of everybody's reach before.)
     """
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
@@ -287,12 +287,17 @@ class Backend(Protocol):
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         """Physically remove every life of the session, but for a living one that is another than `life` (None: that
-        one too). Where there is nothing to remove, a receipt of zeros."""
+        one too). Where there is nothing to remove, a receipt of zeros.
+
+        When it returns, nobody can read them any more. Much of it goes in steps that keep nobody waiting; what could
+        not be removed by the deadline is told by `complete=False`, and removed by the next erasure."""
         ...
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
-        """One bounded step of reclaiming: entries of the session that no head, snapshot or undo step can reach, and
-        changes older than the latest 1,024. None: what is left of sessions that ended. All zeros: nothing is left."""
+        """Reclaim, in steps that keep nobody waiting for more than some milliseconds and for a part of the time there
+        is: entries of the session that no head, snapshot or undo step can reach, and changes older than the latest
+        1,024, but for those with a key whose turn is stored. None: what is left of sessions that ended. It is called
+        again until it has nothing to do, and says so by zeros."""
         ...
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:

@@ -100,7 +100,7 @@ def step(db: Connection, planned: Plan, at: int) -> Step:
     share = Share()
     gone: list[Gone] = []
     changed, is_stale = 0, False
-    while at < len(planned.chores) and share.is_left():
+    while at < len(planned.chores) and share.is_left(len(gone) + changed):
         chore = planned.chores[at]
         if len(chore) == 2:
             statement, rows = chore

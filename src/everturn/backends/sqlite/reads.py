@@ -143,6 +143,8 @@ def _visible(db: Connection, base: int, trail: Trail, window: Window, state: Sta
     """What the state shows of the window. The path is walked no further down than something is shown."""
     first = max(window.first, state.floor + 1)
     must = clip(trail.down_to(first), first, window.last) if first <= window.last else []
+    if not state.floor:
+        return Visible(must, [])
     below = _summaries_below(db, base, trail, window, state) if kind in (None, SUMMARY) else []
     return Visible(_kept(window, state) + must, below)
 
@@ -169,8 +171,8 @@ def _window_start(db: Connection, base: int, trail: Trail, window: Window, state
             bounds = (base + max(start, look_from(first)), base + last, limit + 1 - len(seqs))
             for seq, count in db.execute(SQL["latest_messages"], bounds):
                 seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
-        if len(seqs) > limit:
-            return seqs[limit - 1]
+                if len(seqs) > limit:
+                    return seqs[limit - 1]
         if start <= lowest:
             break
     seqs += (seq for seq, _ in reversed(_kept(window, state)))

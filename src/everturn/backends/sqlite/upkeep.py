@@ -23,8 +23,10 @@ from everturn.rules import Range, State
 SQL = statements.load("upkeep.sql")
 Gone: TypeAlias = tuple[int, int]  # of a row that was deleted: the bytes of its entries, and how many they were
 LONGEST = 0.004  # seconds that one transaction works; then it commits, and whoever waits has a turn
-STEP = 100  # rows that one statement deletes, and
+ROWS = 900  # rows that it has deleted by then, at most; and
+STEP = 100  # those that one statement deletes,
 BYTES = 2**20  # of which size, at most
+ERASED_FOR = 60.0  # seconds that rows of an erased session wait for whoever erases it, before others reap them
 PAGES = 50  # that are given back to the file system by one statement
 PATIENCE = 0.5  # seconds that erase waits for readers to leave the WAL
 
@@ -41,12 +43,12 @@ class Share:
     def __init__(self) -> None:
         self._until: float | None = None
 
-    def is_left(self) -> bool:
-        """Whether to go on. The first time it always is, or a slow machine would never get anything done."""
+    def is_left(self, rows: int = 0) -> bool:
+        """Whether to go on after so many rows. The first time always, or a slow machine would never get done."""
         if self._until is None:
             self._until = time.monotonic() + LONGEST
             return True
-        return time.monotonic() < self._until
+        return rows <= ROWS and time.monotonic() < self._until
 
 
 def delete_some(
@@ -132,7 +134,7 @@ def erase(db: Connection, session_id: str, life: str | None, now: float) -> Remo
     """
     lives = tuple(no for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)))
     for no in lives:
-        db.execute(SQL["end"], (no,))
+        db.execute(SQL["end_by_erasing"], (now + ERASED_FOR, no))
     spared = db.value(SQL["living"], (db.namespace, session_id)) is not None
     return Removal(spared=spared).plus(remove(db, lives))
 
@@ -143,7 +145,7 @@ def remove(db: Connection, lives: Sequence[int]) -> Removal:
     removed = Removal(left=tuple(lives))
     for place, no in enumerate(lives):
         is_gone = False
-        while not is_gone and share.is_left():
+        while not is_gone and share.is_left(removed.entries):
             part, is_gone = _remove_some(db, no)
             removed = removed.plus(part)
         if not is_gone:

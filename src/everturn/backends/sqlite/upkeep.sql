@@ -32,14 +32,17 @@ DELETE FROM entries
 -- shrink_session: entries were reclaimed
 UPDATE sessions SET bytes = bytes - ? WHERE no = ?
 
--- some_ended: a session whose rows can go: it expired, or was succeeded; not one that arrives (see moves.sql)
-SELECT no FROM sessions WHERE ended = 1 AND life <> ''
+-- some_ended: a session whose rows can go: it expired, or was succeeded; not one that arrives (see moves.sql) or is being erased
+SELECT no FROM sessions WHERE ended = 1 AND life <> '' AND expires_at IS NULL
 UNION ALL
 SELECT no FROM sessions WHERE expires_at <= ?
 LIMIT 1
 
 -- end: an expired session gives up its name; one that was arriving arrives no more
-UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-') WHERE no = ?
+UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-'), expires_at = NULL WHERE no = ?
+
+-- end_by_erasing: the same; until this moment its rows are left to whoever erases it, and counts them
+UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-'), expires_at = ? WHERE no = ?
 
 -- living: the life that a session's name has now
 SELECT no FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0
