@@ -126,26 +126,28 @@ class Operations(ABC):
         return Erasure(receipt, removed.spared)
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
-        half = (time.monotonic() + deadline) / 2  # the rest is for a transaction that waits for others
         if session_id is not None:
-            return await self._compact(session_id, half, deadline)
-        total = Compaction(0, 0, 0)
-        while time.monotonic() < half:
+            return await self._compact(session_id, deadline)
+        total, until = Compaction(0, 0, 0), _half_way_to(deadline)
+        while time.monotonic() < until:
             reaped = await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
             if not reaped.sessions and not await self._write(upkeep.give_back_pages, deadline):
                 break
             total = Compaction(1, total.entries + reaped.entries, total.bytes + reaped.bytes)
         return total
 
-    async def _compact(self, session_id: str, until: float, deadline: float) -> Compaction:
+    async def _compact(self, session_id: str, deadline: float) -> Compaction:
         """Plan, and carry the plan out until it is done or the time has come. One plan for many steps."""
         total, at = Compaction(0, 0, 0), 0
         plan = await self._read(lambda db: compaction.plan(db, session_id, self._now()), deadline)
-        while plan is not None and at < len(plan.chores) and time.monotonic() < until:
+        until = _half_way_to(deadline)
+        while plan is not None and at < len(plan.chores):
             step = await self._write(partial(compaction.step, planned=plan, at=at), deadline)
             at = step.following
             sessions = 1 if step.has_changed else total.sessions
             total = Compaction(sessions, total.entries + step.entries, total.bytes + step.bytes)
+            if time.monotonic() >= until:
+                break
             if step.is_stale:
                 plan = await self._read(lambda db: compaction.plan(db, session_id, self._now()), deadline)
                 at = 0
@@ -161,6 +163,11 @@ class Operations(ABC):
         if session_id is None:
             return await self._read(verify.verify_file, deadline)
         return await self._read(lambda db: verify.verify_session(db, session_id, self._now()), deadline)
+
+
+def _half_way_to(deadline: float) -> float:
+    """When to stop work that can be gone on with: the rest of the time is for a step that waits for others."""
+    return (time.monotonic() + deadline) / 2
 
 
 class SqliteBackend(Operations):
