@@ -58,6 +58,15 @@ _TLS = {
 """What a handshake that failed is told apart by: words of OpenSSL, in whatever error they arrive. None of it passes."""
 
 
+class Damaged(MemoryStoreBackendError):
+    """A part of a session is not what was written to it. Whoever knows the session makes it a CorruptEntry."""
+
+    def __init__(self, part: str, text: str = "") -> None:
+        super().__init__(text or f"the part {part!r} of a session is damaged", outcome="unknown")
+        self.part = part
+
+
+_DAMAGED = re.compile(r"DAMAGED (\w+)\.")  # as lua/state.lua says it
 _ANSWERS = {"ResponseError", "BusyLoadingError", "AuthenticationError"}  # the latter two are no ResponseErrors
 _WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
 
@@ -87,6 +96,9 @@ def refusal_in(text: str) -> Refusal:
 
 def refused(answer: Refusal, where: str) -> MemoryStoreBackendError:
     """The error for a request that the server refused to run."""
+    damaged = _DAMAGED.search(answer.text)
+    if damaged or "WRONGTYPE" in answer.text:
+        return Damaged(damaged[1] if damaged else "key", f"{where}: {answer.text}")
     advice = _ADVICE.get(answer.code)
     text = f"{where}: {answer.code}: {advice} ({answer.text})" if advice else f"{where}: {answer.text}"
     # The codes we know are given before a script writes anything; of others nothing is known.

@@ -3,8 +3,7 @@
 -- w if replicas are waited for, t to go by the caller's time. (Else its time is only noted; expiry is by the server's.)
 -- No more is written here than that a retry was answered. What the effect needs follows in a file of its own, which ends in `commit` or `refused`.
 -- The answer is one line, "status life version first count ...": the server takes far longer to send a table.
-local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at',
-                   'retried')
+local facts = call('HMGET', META, unpack(FACTS))
 local at, letters = ARGV[8], ARGV[9]
 local life, ended = facts[1], false
 
@@ -17,20 +16,19 @@ local function has(letter)
   return letters ~= '' and string.find(letters, letter, 1, true)
 end
 
-if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return 'headless - 0 0 0' end
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return 'headless - 0 0 0' end
+if life and not sound(facts) then return 'headless - 0 0 0' end
 if life and facts[8] ~= '' then
   local ends = whole(facts[8])
-  if not ends then return 'headless - 0 0 0' end
   if ends <= (has('t') and tonumber(at) or server_time()) then life, ended = false, true end
 end
 
 local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], ''
+local parts = {0, 0, 0, 1, 0, 0}
 if life then
   version, last_seq, state = whole(facts[2]), whole(facts[3]), facts[4]
   size, dimension, ttl = whole(facts[5]), facts[6], facts[7]
-  if not (version and last_seq and size and state and unpacked(state) and (ttl == '' or tonumber(ttl))) then
-    return 'headless - 0 0 0'
-  end
+  LIFE, parts = life, parts_in(facts[12])
 end
 
 local function refused(status)
@@ -60,7 +58,7 @@ local REMEMBERED, PRUNED = 1024, 64
 
 -- Calls that were answered at a second attempt, as "version call...": the first may have been given up and still be on
 -- its way. When it comes, it is too late. Forgotten at that version; no more are kept than changes are remembered.
-local retried = life and facts[9]
+local retried = life and call('HGET', META, 'retried')
 local function with_this_call()
   local last, calls = string.match(retried or '', '^(%d+) (.*)$')
   if not last or version > tonumber(last) then calls = '' end
@@ -119,7 +117,7 @@ end
 
 local function with_undo_step(kind, after)
   local steps = {}
-  for step in string.gmatch(call('HGET', META, 'undo') or '', '[^;]+') do steps[#steps + 1] = step end
+  for step in string.gmatch(field('undo', parts[5]), '[^;]+') do steps[#steps + 1] = step end
   local head, _, _, messages = unpacked(after)
   local _, _, _, before = unpacked(state)
   steps[#steps + 1] = version .. ' ' .. kind .. ' ' .. head .. ' ' .. (before - messages) .. ' ' .. state
@@ -130,13 +128,16 @@ end
 local function commit(kind, after, plan)
   local fresh = not life
   if fresh then
-    if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS) end
+    if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
     life = ARGV[2]
+    LIFE = life
   end
   version = version + 1
+  -- Before the first write, for it looks at what is there.
+  local undo = plan.undo or plan.undoable and with_undo_step(kind, after)
   local first, count = plan.first or 0, plan.count or 0
   if plan.write then plan.write(first) end
-  local row = {kind, first .. ' ' .. count .. ' ' .. at .. ' ' .. after, 'call', ARGV[1]}
+  local row = {kind .. ' ' .. life, first .. ' ' .. count .. ' ' .. at .. ' ' .. after, 'call', ARGV[1]}
   if ARGV[4] ~= '' then
     row[5], row[6], row[7], row[8] = 'key', ARGV[4], 'content', ARGV[5]
   end
@@ -150,12 +151,18 @@ local function commit(kind, after, plan)
   end
   call('XADD', CHANGES, version .. '-0', unpack(row))
   if plan.ttl then ttl = plan.ttl end
-  local fields = {'version', version, 'last_seq', last_seq + count, 'state', after, 'bytes', size + (plan.size or 0),
-                  'changed_at', at}
+  local fields, places = {}, {}
+  for i, name in ipairs(FACTS) do places[name] = i end
   local function set(name, value)
     fields[#fields + 1] = name
     fields[#fields + 1] = value
+    if places[name] then facts[places[name]] = value end
   end
+  set('version', version)
+  set('last_seq', last_seq + count)
+  set('state', after)
+  set('bytes', size + (plan.size or 0))
+  set('changed_at', at)
   if retried and version > tonumber(string.match(retried, '^%d+')) then call('HDEL', META, 'retried') end
   if fresh then
     if has('r') then set('retried', with_this_call()) end
@@ -165,11 +172,14 @@ local function commit(kind, after, plan)
     set('dimension', '')
     set('ttl', ttl)
     set('expires_at', '')
-    if plan.origin then set('forked_from', plan.origin) end
+    set('forked_from', plan.origin or '')
   end
   if plan.dimension and dimension == '' then set('dimension', plan.dimension) end
-  if plan.jumps then set('jumps', plan.jumps) end
-  if plan.undo then set('undo', plan.undo) elseif plan.undoable then set('undo', with_undo_step(kind, after)) end
+  if undo then
+    undo = sealed('undo', undo)
+    parts[5] = #undo
+    set('undo', undo)
+  end
   if plan.ttl then set('ttl', ttl) end
   if ARGV[4] ~= '' then set('k' .. ARGV[4], keyed .. version) end
   local clock
@@ -180,14 +190,19 @@ local function commit(kind, after, plan)
   elseif plan.ttl then
     set('expires_at', '')
   end
+  if version % PRUNED == 0 and version > REMEMBERED then
+    forget_old_changes()
+    parts[4] = math.max(parts[4], version - REMEMBERED + 1)
+  end
+  set('parts', table.concat(parts, ' '))
+  set('check', check_of(facts))
   call('HSET', META, unpack(fields))
-  if version % PRUNED == 0 and version > REMEMBERED then forget_old_changes() end
   if ttl ~= '' and tonumber(ttl) < 1e10 then
     -- One absolute time for all: the parts of a session expire together.
     local expiry = string.format('%.0f', math.floor((clock + tonumber(ttl) * 1000000) / 1000) + 1)
-    for i = 1, 5 do call('PEXPIREAT', KEYS[i], expiry) end
+    for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
   elseif plan.ttl then
-    for i = 1, 5 do call('PERSIST', KEYS[i]) end
+    for i = 1, 6 do call('PERSIST', KEYS[i]) end
   end
   local receipt = 'applied ' .. life .. ' ' .. version .. ' ' .. first .. ' ' .. count
   if not plan.snapshot then return receipt end

@@ -16,7 +16,7 @@ if life and ARGV[2] ~= '-' and life ~= ARGV[2] then
 end
 local entries, held = call('XLEN', LOG), call('HLEN', SNAPSHOTS)
 local size = string.match(call('HGET', META, 'bytes') or '', '^%d+$') or '0'
-call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS)
+call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS)
 if ARGV[1] == 'w' then
   -- WAIT counts replicas that have all this connection wrote: where nothing was left to remove, write all the same.
   call('SET', META, '')

@@ -4,13 +4,14 @@
 -- ARGV: call, ttl, time, bytes of all bodies; then "checksum body" of each message.
 do
   local call = redis.call
-  local facts = call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl', 'retried')
+  local facts = call('HMGET', KEYS[1], unpack(FACTS))
   local head, hidden, messages, kept = string.match(facts[4] or '', '^(%d+) (%d+ %d+) (%d+)(.*)$')
   local version, size = string.match(facts[2] or '', '^%d+$'), string.match(facts[5] or '', '^%d+$')
-  local ttl, clock = facts[6], 0
-  local plain = facts[1] and head and head == facts[3] and version and size and version % 64 ~= 63 and not facts[7]
+  local ttl, clock, kind = facts[7], 0, ' ' .. (facts[1] or '')
+  local plain = facts[1] and head and head == facts[3] and version and size and version % 64 ~= 63 and sound(facts)
+    and call('HEXISTS', KEYS[1], 'retried') == 0
   if plain and ttl ~= '' then
-    local time, ends = call('TIME'), tonumber(call('HGET', KEYS[1], 'expires_at'))
+    local time, ends = call('TIME'), tonumber(facts[8])
     clock, ttl = time[1] * 1000000 + time[2], tonumber(ttl)
     plain = ends and ends > clock and ttl and ttl < 1e10
   end
@@ -18,26 +19,28 @@ do
     -- Each number is made a text once: that is a good part of the time.
     local at, count = ARGV[3], #ARGV - 4
     local first = head + 1 .. ''
-    local last, log = first, KEYS[2]
+    local last, log, message = first, KEYS[2], 'message' .. kind
     local mark = first .. ' ' .. at .. ' '
-    call('XADD', log, first .. '-0', 'message', mark .. ARGV[5])
+    call('XADD', log, first .. '-0', message, mark .. ARGV[5])
     for i = 2, count do
       last = head + i .. ''
-      call('XADD', log, last .. '-0', 'message', mark .. ARGV[i + 4])
+      call('XADD', log, last .. '-0', message, mark .. ARGV[i + 4])
     end
     local state = last .. ' ' .. hidden .. ' ' .. (messages + count) .. kept
     local written = first .. ' ' .. count
     version = version + 1 .. ''
-    call('XADD', KEYS[4], version .. '-0', 'append', written .. ' ' .. at .. ' ' .. state, 'call', ARGV[1])
+    call('XADD', KEYS[4], version .. '-0', 'append' .. kind, written .. ' ' .. at .. ' ' .. state, 'call', ARGV[1])
+    facts[2], facts[3], facts[4], facts[5], facts[10] = version, last, state, size + ARGV[4], at
     if ttl == '' then
-      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[4],
-           'changed_at', at)
+      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', facts[5], 'changed_at', at,
+           'check', check_of(facts))
     else
       local ends = clock + ttl * 1000000
-      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[4],
-           'changed_at', at, 'expires_at', string.format('%.0f', ends))
+      facts[8] = string.format('%.0f', ends)
+      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', facts[5], 'changed_at', at,
+           'expires_at', facts[8], 'check', check_of(facts))
       local expiry = string.format('%.0f', math.floor(ends / 1000) + 1)
-      for i = 1, 5 do call('PEXPIREAT', KEYS[i], expiry) end
+      for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
     end
     return 'applied ' .. facts[1] .. ' ' .. version .. ' ' .. written
   end
