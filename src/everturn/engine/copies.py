@@ -161,7 +161,8 @@ class Copies:
             await self._scrutinise(scrutiny, portion)
             if portion.is_last and (alone or handle is not None):
                 return handle, portion
-            handle = await self._target.stage(Staging(outline.session_id, outline.version, portion, handle))
+            staging = Staging(outline.session_id, outline.version, portion, handle, outline.life)
+            handle = await self._target.stage(staging)
             if handle is None:
                 return None
             if portion.is_last:

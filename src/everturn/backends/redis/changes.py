@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -51,12 +50,12 @@ def call_for(request: ChangeRequest, now: str, *, waits: bool) -> tuple[Script, 
             size += len(draft.body)
             bodies.append(b"%d %b" % (draft.checksum, draft.body))
         ttl = b"" if request.ttl is None else repr(request.ttl).encode()
-        return scripts.TURN, [request.call, ttl, b"%d" % (time.time_ns() // 1000), b"%d" % size, *bodies]
+        return scripts.TURN, [request.call, ttl, b"%d" % size, *bodies]
     script, own = _EFFECTS[type(effect)](effect)
-    return script, head_of(request, now, waits=waits) + own
+    return script, head_of(request, waits=waits) + own
 
 
-def head_of(request: ChangeRequest, now: str, *, waits: bool) -> list[Any]:
+def head_of(request: ChangeRequest, *, waits: bool) -> list[Any]:
     """The arguments that every change has, as change.lua reads them."""
     version, life = request.expected_version, request.expected_life
     return [
@@ -67,8 +66,8 @@ def head_of(request: ChangeRequest, now: str, *, waits: bool) -> list[Any]:
         request.content or b"",
         "" if version is None else version,
         "-" if life is None else life,
-        now or time.time_ns() // 1000,
-        ("r" if request.retry else "") + ("w" if waits else "") + ("t" if now else ""),
+        "r" if request.retry else "",
+        "w" if waits else "",
     ]
 
 

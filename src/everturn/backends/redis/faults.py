@@ -94,11 +94,17 @@ def refusal_in(text: str) -> Refusal:
     return Refusal(within[1] if within else text.partition(" ")[0], text)
 
 
+def damaged_part(answer: Refusal) -> str | None:
+    """The part of a session that a script found damaged; None if it is something else that it was refused for."""
+    named = _DAMAGED.search(answer.text)
+    return named[1] if named else "type" if "WRONGTYPE" in answer.text else None
+
+
 def refused(answer: Refusal, where: str) -> MemoryStoreBackendError:
     """The error for a request that the server refused to run."""
-    damaged = _DAMAGED.search(answer.text)
-    if damaged or "WRONGTYPE" in answer.text:
-        return Damaged(damaged[1] if damaged else "key", f"{where}: {answer.text}")
+    part = damaged_part(answer)
+    if part is not None:
+        return Damaged(part, f"{where}: {answer.text}")
     advice = _ADVICE.get(answer.code)
     text = f"{where}: {answer.code}: {advice} ({answer.text})" if advice else f"{where}: {answer.text}"
     # The codes we know are given before a script writes anything; of others nothing is known.
@@ -131,6 +137,15 @@ def exhausted(where: str, size: int) -> MemoryStoreBackendError:
 
 def closed() -> MemoryStoreBackendError:
     return MemoryStoreBackendError("the store is closed; open another", outcome="not_written")
+
+
+def late(where: str) -> MemoryStoreBackendError:
+    """The error for a request that the server did not carry out: its time was over, or it was overtaken by an edit."""
+    text = (
+        f"{where}: the request came too late and was not carried out: after its time-out, or behind a rollback, an undo, a "
+        "replace or an erasure that it was sent before. Call again"
+    )
+    return MemoryStoreBackendError(text, outcome="not_written", transient=True)
 
 
 def lagging(where: str, wanted: int, got: int) -> MemoryStoreBackendError:

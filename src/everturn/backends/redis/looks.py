@@ -46,7 +46,8 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
-    """Which ranges of a path to tell: from `last` (None: its head) down to `low`, until `enough` messages stand in them."""
+    """Which ranges of a path to tell: from `last` (None: its head) down to `low`, until `enough` messages stand in them.
+    Those that show; with 0 as `low`, also those that are hidden."""
 
     last: int | None = None
     low: int = 1
@@ -125,7 +126,7 @@ def _seen(session_id: str, status: Status, reply: Sequence[Any]) -> Seen:
 async def walk(sender: Sender, keys: Keys, seen: Seen, window: Window, deadline: float) -> Seen:
     """All ranges of the window: those that were seen, and those that did not fit into the answer."""
     ranges, rest = list(seen.ranges), seen.rest
-    low = max(window.low, seen.state.floor + 1)
+    low = max(window.low, seen.state.floor + 1) if window.low else 1
     while rest and seen.session is not None:
         args = [seen.session.info.life, rest, low, *_bounds(window)[2:]]
         ((text, rest),) = await sender.look(scripts.WALK, keys, args, (), deadline)

@@ -24,6 +24,11 @@ def unescape(text: str) -> str:
     return first + "".join(_ORIGINALS["%" + part[:2]] + part[2:] for part in rest)
 
 
+def session_meta(staged: Keys) -> bytes:
+    """The meta key of the session that a staged copy will be."""
+    return staged[0].partition(STAGED)[0] + b":meta"
+
+
 class Names:
     """The keys of one namespace: `everturn:{namespace:session}:part`."""
 

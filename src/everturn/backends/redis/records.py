@@ -159,7 +159,9 @@ def change_of(row: Sequence[Any], life: str) -> StoredChange:
     """A change from its entry in the stream: kind with life and "first count time state", then named fields. Raises
     Damaged if it is not one of this life."""
     name, fields = row
-    kind, _, owner = fields[0].rpartition(b" ")
+    kind = kind_in(fields[0], life)
+    if kind is None:
+        raise Damaged("changes")
     try:
         first, count, at, state = fields[1].split(b" ", 3)
         named = dict(zip(fields[2::2], fields[3::2], strict=True))
@@ -172,12 +174,15 @@ def change_of(row: Sequence[Any], life: str) -> StoredChange:
             None if snapshot is None else snapshot.decode(),
             None if label is None else label.decode(),
         )
-        stored = StoredChange(change, state_of(state))
+        return StoredChange(change, state_of(state))
     except (ValueError, IndexError) as exc:
         raise Damaged("changes") from exc
-    if owner != life.encode():
-        raise Damaged("changes")
-    return stored
+
+
+def kind_in(field: bytes, life: str) -> bytes | None:
+    """The kind of an entry or a change, from the field "kind life" that it is kept under; None if it is of another life."""
+    kind, _, owner = field.rpartition(b" ")
+    return kind if owner == life.encode() else None
 
 
 def seq_of(entry_id: bytes) -> int:

@@ -15,9 +15,11 @@ from everturn.backends.redis.address import Node
 from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.lines import Lines, where
 from everturn.backends.redis.names import KNOWN, Keys
+from everturn.backends.redis.records import MICROSECONDS
 from everturn.backends.redis.scripts import Script
 from everturn.backends.redis.topology import Topology
 from everturn.backends.redis.wire import Call, Command, opening_of
+from everturn.backends.server_clock import ServerClock
 from everturn.errors import MemoryStoreBackendError
 
 PATIENCE = 0.6  # of the time left, for one attempt at a change
@@ -34,31 +36,75 @@ class Sender:
         self.topology = topology
         self.replicas = replicas
         self._opening_of = lru_cache(KNOWN)(opening_of)
+        self._clocks: dict[Node, ServerClock] = {}
 
     async def run(self, script: Script, keys: Keys, args: Sequence[Any], deadline: float) -> Any:
-        """Run a script that changes something: it travels with others, and waits for the replicas asked for."""
-        call = Call(script, keys, args, self._opening_of(script, keys))
-        if self.replicas:
-            (reply,) = await self.send(keys[0], [call], deadline, change=True)
-            return reply
-        # The same as `send`, in one step: every coroutine on the way costs an append some microseconds.
+        """Run a script that keeps house: it travels with changes, and waits for the replicas asked for."""
+        (reply,) = await self.send(keys[0], [self._call(script, keys, args)], deadline, change=True)
+        return reply
+
+    async def change(self, script: Script, keys: Keys, args: Sequence[Any], now: str, deadline: float) -> bytes:
+        """Run a script that begins with clock.lua, and waits for the replicas asked for. `now` is as in Call.clock.
+
+        Raises MemoryStoreBackendError, "not_written", if it comes too late to be applied.
+        """
+        call = Call(script, keys, args, self._opening_of(script, keys), now)
+        answer: bytes
         node = self.topology.sole or await self.topology.node_for(keys[0], deadline)
-        now = time.monotonic()
+        clock = self._clocks.get(node)
+        if clock is None or self.replicas or now:
+            (answer,) = await self.send(keys[0], [call], deadline, change=True)
+            return answer
+        # The same as `send`, in one step: every coroutine on the way costs an append some microseconds.
+        sent = time.monotonic()
+        by = sent + (deadline - sent) * PATIENCE
         try:
-            (reply,) = await self.lines.exchange(node, (call,), now + (deadline - now) * PATIENCE, shared=True)
+            (reply,) = await self.lines.exchange(node, (call.within(*_window(clock, sent, by)),), by, shared=True)
         except MemoryStoreBackendError as exc:
             if exc.transient:
                 self.topology.lost(node)
             raise
-        if type(reply) is Refusal:
-            _, (reply,) = await self._insist(node, reply, keys[0], (call,), deadline, change=True)
-        return reply
+        if type(reply) is not Refusal:
+            return self._told(clock, node, reply, sent)
+        _, (answer,) = await self._insist(node, reply, keys[0], (call,), deadline, change=True)
+        return answer
+
+    def _call(self, script: Script, keys: Keys, args: Sequence[Any]) -> Call:
+        return Call(script, keys, args, self._opening_of(script, keys))
+
+    async def _clock_of(self, node: Node, deadline: float) -> ServerClock:
+        """The node's clock. One that is not known is asked for the time: a request says when it was issued."""
+        clock = self._clocks.get(node)
+        if clock is None:
+            sent = time.monotonic()
+            try:
+                (reply,) = await self.lines.exchange(node, [("TIME",)], deadline)
+            except MemoryStoreBackendError as exc:
+                if exc.transient:
+                    self.topology.lost(node)
+                # Whatever became of the question: what the caller wants was not sent.
+                raise MemoryStoreBackendError(*exc.args, outcome="not_written", transient=exc.transient) from exc
+            if type(reply) is Refusal:
+                raise faults.refused(reply, where(node))
+            clock = ServerClock()
+            clock.learn(int(reply[0]) + int(reply[1]) / MICROSECONDS, sent=sent, received=time.monotonic())
+            clock = self._clocks.setdefault(node, clock)
+        return clock
+
+    @staticmethod
+    def _told(clock: ServerClock, node: Node, reply: bytes, sent: float) -> bytes:
+        """The answer behind the time that a reply begins with. Raises MemoryStoreBackendError if it says `late`."""
+        told, _, answer = reply.partition(b" ")
+        clock.learn(int(told) / MICROSECONDS, sent=sent, received=time.monotonic())
+        if answer.startswith(b"late "):
+            raise faults.late(where(node))
+        return answer
 
     async def look(
         self, script: Script, keys: Keys, args: Sequence[Any], more: Sequence[Command], deadline: float
     ) -> list[Any]:
         """Run a script that only reads, and more commands that read, in one round trip."""
-        return await self.send(keys[0], [Call(script, keys, args, self._opening_of(script, keys)), *more], deadline)
+        return await self.send(keys[0], [self._call(script, keys, args), *more], deadline)
 
     async def look_at_many(
         self, script: Script, requests: Sequence[tuple[Keys, Sequence[Any]]], deadline: float
@@ -73,7 +119,7 @@ class Sender:
             for number, reply in zip(numbers, await self._exchange(node, calls, deadline, change=False), strict=True):
                 replies[number] = reply
         for number, (keys, args) in enumerate(requests):
-            if isinstance(replies[number], Refusal):
+            if isinstance(replies[number], Refusal) and faults.damaged_part(replies[number]) is None:
                 (replies[number],) = await self.look(script, keys, args, (), deadline)
         return replies
 
@@ -132,20 +178,48 @@ class Sender:
         raise faults.refused(refusal, where(node))
 
     async def _exchange(self, node: Node, commands: Sequence[Command], deadline: float, *, change: bool) -> list[Any]:
-        wait: Command | None = None
         if change:
-            # A reply that is lost in silence must not take all the time: the retry finds what the first attempt did.
-            now = time.monotonic()
-            deadline = now + (deadline - now) * PATIENCE
-            if self.replicas:
-                # Less than the time left, so that the answer "too few" still arrives.
-                wait = ("WAIT", self.replicas, max(1, int((deadline - now) * 800)))
+            return await self._exchange_changes(node, commands, deadline)
+        return await self._exchange_by(node, commands, deadline)
+
+    async def _exchange_changes(self, node: Node, commands: Sequence[Command], deadline: float) -> list[Any]:
+        clock = ServerClock()  # of nobody, for calls that have a time of their own
+        if any(isinstance(command, Call) and command.clock == "" for command in commands):
+            clock = await self._clock_of(node, deadline)
+        # A reply that is lost in silence must not take all the time: the retry finds what the first attempt did.
+        now = time.monotonic()
+        by = now + (deadline - now) * PATIENCE
+        # Less than the time left, so that the answer "too few" still arrives.
+        wait = ("WAIT", self.replicas, max(1, int((by - now) * 800))) if self.replicas else None
+        moments = _window(clock, now, by) if clock.is_known else (b"", b"")
+        sent = [_within(command, moments) for command in commands]
+        replies = await self._exchange_by(node, sent, by, shared=True, wait=wait)
+        for index, command in enumerate(commands):
+            if isinstance(command, Call) and command.clock is not None and type(replies[index]) is not Refusal:
+                replies[index] = self._told(clock, node, replies[index], now)
+        return replies
+
+    async def _exchange_by(
+        self, node: Node, commands: Sequence[Command], by: float, *, shared: bool = False, wait: Command | None = None
+    ) -> list[Any]:
         try:
-            return await self.lines.exchange(node, commands, deadline, shared=change, wait=wait)
+            return await self.lines.exchange(node, commands, by, shared=shared, wait=wait)
         except MemoryStoreBackendError as exc:
             if exc.transient:
                 self.topology.lost(node)
             raise
+
+
+def _window(clock: ServerClock, now: float, deadline: float) -> tuple[bytes, bytes]:
+    """The two moments that clock.lua takes, in microseconds."""
+    issued, not_after = clock.window(now, deadline)
+    return b"%d" % (issued * MICROSECONDS), b"%d" % (not_after * MICROSECONDS)
+
+
+def _within(command: Command, moments: tuple[bytes, bytes]) -> Command:
+    if not isinstance(command, Call) or command.clock is None:
+        return command
+    return command.within(command.clock, b"") if command.clock else command.within(*moments)
 
 
 def _asked(commands: Sequence[Command]) -> list[Command]:

@@ -15,16 +15,26 @@ Part: TypeAlias = bytes | str | int
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """A script by its hash, with its keys and arguments. `opening` is what `opening_of` makes of it, if at hand."""
+    """A script by its hash, with its keys and arguments. `opening` is what `opening_of` makes of it, if at hand.
+
+    `clock` is for scripts that begin with clock.lua: empty if the server's time counts, or the time that does. The two
+    moments that they take behind their own arguments are added by the sender, for the node it sends them to.
+    """
 
     script: Script
     keys: tuple[bytes, ...]
     args: Sequence[Part]
     opening: bytes = b""
+    clock: str | None = None
 
-    def in_full(self) -> Sequence[Part]:
+    def in_full(self) -> Call:
         """The same by its text, for a server that has not seen it."""
-        return ("EVAL", self.script.text, len(self.keys), *self.keys, *self.args)
+        opening = _opening((b"EVAL", self.script.text, b"%d" % len(self.keys), *self.keys))
+        return msgspec.structs.replace(self, opening=opening)
+
+    def within(self, issued: Part, not_after: Part) -> Call:
+        """The same, issued at one moment and not to be applied after another."""
+        return Call(self.script, self.keys, [*self.args, issued, not_after], self.opening)
 
 
 Command: TypeAlias = Sequence[Part] | Call
@@ -58,7 +68,10 @@ def _text_of(part: Part) -> bytes:
 
 def opening_of(script: Script, keys: tuple[bytes, ...]) -> bytes:
     """What the calls of a script for one session have in common: most of their parts."""
-    parts = (b"EVALSHA", script.sha, b"%d" % len(keys), *keys)
+    return _opening((b"EVALSHA", script.sha, b"%d" % len(keys), *keys))
+
+
+def _opening(parts: Sequence[bytes]) -> bytes:
     return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
 
 

@@ -19,7 +19,7 @@ elseif count == 0 then
   return refused('unchanged')
 end
 
-local plan = {count = count, undoable = ARGV[10] ~= ''}
+local plan = {count = count, undoable = ARGV[10] ~= '', moves_back = moved}
 if count > 0 then
   plan.first, plan.size = last_seq + 1, tonumber(ARGV[13])
   if ARGV[11] ~= '' then plan.dimension = ARGV[11] end

@@ -1,27 +1,17 @@
--- Before every change: what the session is, whether the change was made before, whether it is expected.
--- ARGV: call, life, ttl, key, content, expected version, expected life, the caller's time, and letters: r for a retry,
--- w if replicas are waited for, t to go by the caller's time. (Else its time is only noted; expiry is by the server's.)
--- No more is written here than that a retry was answered. What the effect needs follows in a file of its own, which ends in `commit` or `refused`.
--- The answer is one line, "status life version first count ...": the server takes far longer to send a table.
+-- Before every change: what the session is, whether the request is late, was made before, or is not as expected.
+-- ARGV: call, life, ttl, key, content, expected version, expected life, r for a retry, w if replicas are waited for.
+-- What the effect needs follows from 10 on, and in a file of its own, which ends in `commit` or `refused`.
+-- Nothing is written here but the fence of a retry that is refused: its first attempt must not be applied later.
+-- The answer is one line, "time status life version first count ...": the server takes far longer to send a table.
 local facts = call('HMGET', META, unpack(FACTS))
-local at, letters = ARGV[8], ARGV[9]
-local life, ended = facts[1], false
+local life, ended, fence = facts[1], false, tonumber(facts[14])
+local HEADLESS = at .. ' headless - 0 0 0'
+local is_retry, waits = ARGV[8] ~= '', ARGV[9] ~= ''
 
-local function server_time()
-  local time = call('TIME')
-  return time[1] * 1000000 + time[2]
-end
-
-local function has(letter)
-  return letters ~= '' and string.find(letters, letter, 1, true)
-end
-
-if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return 'headless - 0 0 0' end
-if life and not sound(facts) then return 'headless - 0 0 0' end
-if life and facts[8] ~= '' then
-  local ends = whole(facts[8])
-  if ends <= (has('t') and tonumber(at) or server_time()) then life, ended = false, true end
-end
+if is_behind(fence) then return at .. LATE end
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return HEADLESS end
+if life and not sound(facts) then return HEADLESS end
+if life and facts[8] ~= '' and whole(facts[8]) <= now then life, ended = false, true end
 
 local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], ''
 local parts = {0, 0, 0, 1, 0, 0}
@@ -32,7 +22,16 @@ if life then
 end
 
 local function refused(status)
-  return status .. ' ' .. (life or '-') .. ' ' .. version .. ' 0 0 ' .. dimension
+  if is_retry then
+    if not life then
+      if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
+      call('HSET', META, 'fence', at)
+      call('PEXPIRE', META, REQUEST_LIFE)
+    else
+      call('HSET', META, 'fence', at)
+    end
+  end
+  return at .. ' ' .. status .. ' ' .. (life or '-') .. ' ' .. version .. ' 0 0 ' .. dimension
 end
 
 -- A change from its line in the stream: version, first seq, count, time, state, and the other fields by name.
@@ -47,72 +46,65 @@ end
 
 local function replayed(change)
   -- WAIT counts replicas that have all this connection wrote: a replay that writes nothing would prove nothing.
-  if has('w') then call('HSET', META, 'life', life) end
+  if waits then call('HSET', META, 'life', life) end
+  local receipt = at .. ' replayed ' .. life .. ' ' .. change.version .. ' ' .. change.first .. ' ' .. change.count
+  if not change.state then return receipt end
   local _, _, _, messages = unpacked(change.state)
   local others = change.others
-  return 'replayed ' .. life .. ' ' .. change.version .. ' ' .. change.first .. ' ' .. change.count .. ' '
-    .. (others.snapshot or '-') .. ' ' .. change.at .. ' ' .. messages .. (others.label and '\n' .. others.label or '')
+  return receipt .. ' ' .. (others.snapshot or '-') .. ' ' .. change.at .. ' ' .. messages
+    .. (others.label and '\n' .. others.label or '')
 end
 
 local REMEMBERED, PRUNED = 1024, 64
 
--- Calls that were answered at a second attempt, as "version call...": the first may have been given up and still be on
--- its way. When it comes, it is too late. Forgotten at that version; no more are kept than changes are remembered.
-local retried = life and call('HGET', META, 'retried')
-local function with_this_call()
-  local last, calls = string.match(retried or '', '^(%d+) (.*)$')
-  if not last or version > tonumber(last) then calls = '' end
-  return version + REMEMBERED .. ' ' .. string.sub(calls .. ARGV[1], -16 * REMEMBERED)
+-- The change that this call made, if it did. A retry looks among all; a first attempt only among those made since it was
+-- issued: it may have been sent twice, by a proxy say, or its retry may have overtaken it.
+local function made_by_this_call()
+  local last, step = '+', 8
+  while true do
+    local rows = call('XREVRANGE', CHANGES, last, '-', 'COUNT', step)
+    for _, row in ipairs(rows) do
+      if row[2][4] == ARGV[1] then return change_in(row) end
+      if not is_retry and (tonumber(string.match(row[2][2], '^%d+ %d+ (%d+)')) or 0) < issued then return nil end
+    end
+    if #rows < step then return nil end
+    last, step = string.match(rows[step][1], '^%d+') - 1 .. '-0', 128
+  end
 end
 
 local keyed = ''
 if life then
-  local late = retried and string.find(retried, ARGV[1], 1, true)
-  if late or has('r') then
-    for _, row in ipairs(call('XREVRANGE', CHANGES, '+', '-')) do
-      if row[2][4] == ARGV[1] then return replayed(change_in(row)) end
-    end
-    if not has('r') then return refused('unchanged') end  -- its retry was refused, and its caller told so
-    if not late then
-      retried = with_this_call()
-      call('HSET', META, 'retried', retried)
+  if is_retry or tonumber(facts[10]) >= issued then
+    local made = made_by_this_call()
+    if made then return replayed(made) end
+  end
+  local uses = ARGV[4] ~= '' and uses_of(ARGV[4]) or {}
+  for i = #uses, 1, -1 do
+    local use = uses[i]
+    -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
+    local is_turn = use.count > 0
+    local made = is_turn and use or change_in(call('XRANGE', CHANGES, use.version .. '-0', use.version .. '-0')[1])
+    if made and not (is_turn and not on_path(unpacked(state), use.first + use.count - 1)) then
+      if use.content ~= ARGV[5] then return refused('key_reused') end
+      return replayed(made)
     end
   end
-  local used = ARGV[4] ~= '' and call('HGET', META, 'k' .. ARGV[4])
-  if used then
-    keyed = used .. ','
-    local numbers = {}
-    for number in string.gmatch(used, '%d+') do numbers[#numbers + 1] = tonumber(number) end
-    for i = #numbers, 1, -1 do
-      local change = change_in(call('XRANGE', CHANGES, numbers[i] .. '-0', numbers[i] .. '-0')[1])
-      -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
-      if change and (change.count == 0 or on_path(unpacked(state), change.first + change.count - 1)) then
-        if change.others.content ~= ARGV[5] then return refused('key_reused') end
-        return replayed(change)
-      end
-    end
-  end
+  if #uses > 0 then keyed = call('HGET', META, 'k' .. ARGV[4]) end
 end
 if (ARGV[6] ~= '' and tonumber(ARGV[6]) ~= version) or (ARGV[7] ~= '-' and ARGV[7] ~= (life or '')) then
   return refused('conflict')
 end
 
+-- Forget all but the latest changes. A request that one of them may have made is late from now on.
 local function forget_old_changes()
   local last = version - REMEMBERED
   for _, row in ipairs(call('XRANGE', CHANGES, '-', last .. '-0')) do
-    local fields, key = row[2], nil
-    for i = 3, #fields, 2 do
-      if fields[i] == 'key' then key = 'k' .. fields[i + 1] end
-    end
-    if key then
-      local left = {}
-      for number in string.gmatch(call('HGET', META, key) or '', '%d+') do
-        if tonumber(number) > last then left[#left + 1] = number end
-      end
-      if #left > 0 then call('HSET', META, key, table.concat(left, ',')) else call('HDEL', META, key) end
-    end
+    local change = change_in(row)
+    if change.others.key then forget_uses(change.others.key, last) end
+    fence = math.max(fence or 0, tonumber(change.at))
   end
   call('XTRIM', CHANGES, 'MINID', (last + 1) .. '-0')
+  if fence then call('HSET', META, 'fence', string.format('%.0f', fence)) end
 end
 
 local function with_undo_step(kind, after)
@@ -129,6 +121,7 @@ local function commit(kind, after, plan)
   local fresh = not life
   if fresh then
     if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
+    if fence then call('PERSIST', META) end  -- a tombstone: it becomes a session
     life = ARGV[2]
     LIFE = life
   end
@@ -163,9 +156,9 @@ local function commit(kind, after, plan)
   set('state', after)
   set('bytes', size + (plan.size or 0))
   set('changed_at', at)
-  if retried and version > tonumber(string.match(retried, '^%d+')) then call('HDEL', META, 'retried') end
+  if plan.moves_back then fence = now end
+  if fence and (fresh or plan.moves_back) then set('fence', string.format('%.0f', fence)) end
   if fresh then
-    if has('r') then set('retried', with_this_call()) end
     set('life', life)
     set('created_at', at)
     -- All in their places from the start: a small hash is a list, and what stands in front is found first.
@@ -181,30 +174,30 @@ local function commit(kind, after, plan)
     set('undo', undo)
   end
   if plan.ttl then set('ttl', ttl) end
-  if ARGV[4] ~= '' then set('k' .. ARGV[4], keyed .. version) end
-  local clock
+  if ARGV[4] ~= '' then
+    set('k' .. ARGV[4], keyed .. version .. ' ' .. first .. ' ' .. count .. ' ' .. ARGV[5])
+    if count > 0 then set('t' .. (first + count - 1), ARGV[4]) end
+  end
   if ttl ~= '' then
-    clock = server_time()
-    local now = has('t') and tonumber(at) or clock
     set('expires_at', string.format('%.0f', now + tonumber(ttl) * 1000000))
   elseif plan.ttl then
     set('expires_at', '')
   end
-  if version % PRUNED == 0 and version > REMEMBERED then
-    forget_old_changes()
-    parts[4] = math.max(parts[4], version - REMEMBERED + 1)
-  end
+  local forgets = version % PRUNED == 0 and version > REMEMBERED
+  if forgets then parts[4] = math.max(parts[4], version - REMEMBERED + 1) end
   set('parts', table.concat(parts, ' '))
   set('check', check_of(facts))
   call('HSET', META, unpack(fields))
+  if forgets then forget_old_changes() end
   if ttl ~= '' and tonumber(ttl) < 1e10 then
-    -- One absolute time for all: the parts of a session expire together.
+    -- One absolute time for all: the parts of a session expire together. By the server's clock, for that sees to it.
+    local clock = not_after == '' and server_time() or now
     local expiry = string.format('%.0f', math.floor((clock + tonumber(ttl) * 1000000) / 1000) + 1)
     for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
   elseif plan.ttl then
     for i = 1, 6 do call('PERSIST', KEYS[i]) end
   end
-  local receipt = 'applied ' .. life .. ' ' .. version .. ' ' .. first .. ' ' .. count
+  local receipt = at .. ' applied ' .. life .. ' ' .. version .. ' ' .. first .. ' ' .. count
   if not plan.snapshot then return receipt end
   local _, _, _, messages = unpacked(after)
   return receipt .. ' ' .. plan.snapshot .. ' ' .. at .. ' ' .. messages .. (plan.label and '\n' .. plan.label or '')

@@ -1,7 +1,8 @@
 -- Shared by every script: the checks that make damage loud.
--- Fields of meta that every session has, in the order in which its `check` covers them, together with the key's own name.
+-- Fields of meta that every session has, in the order in which its `check` covers them, together with the key's own name;
+-- and the fence, which may be there without a session.
 local FACTS = {'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at', 'created_at',
-               'changed_at', 'forked_from', 'parts', 'check'}
+               'changed_at', 'forked_from', 'parts', 'check', 'fence'}
 
 -- Eight digits of a SHA-1: the one digest that a server computes in C for a script. Against accidents, not forgers.
 local function digest(text)

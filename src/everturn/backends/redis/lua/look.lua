@@ -1,7 +1,8 @@
 -- The facts of a session, and the state it is or was in, and where its entries stand. Reads only.
 -- ARGV: now ('': by the server's clock), a snapshot's id, a version, whether to list the snapshots, which others ('':
 -- none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all of that class that show); then the ranges of the
--- path: from this seq ('': the head) down to that ('': no ranges), until so many messages stand in them ('': all).
+-- path: from this seq ('': the head) down to that ('': no ranges; 0: also of what is hidden), until so many messages stand in
+-- them ('': all).
 -- The answer: status; the facts; undo; forgotten; how many snapshots; the state asked for; the snapshots; the others; the
 -- ranges, the last one first; the head to go on from, or 0. Parts that are not as the facts say end the script.
 local facts = call('HMGET', META, unpack(FACTS))
@@ -60,6 +61,8 @@ end
 if (ARGV[5] == 'b' or ARGV[5] == 's') and cleared < floor then
   others_down(head, math.min(high, floor), math.max(low, cleared + 1), 's', others)
 end
-if ARGV[7] ~= '' then ranges, rest = ranges_down(head, high, math.max(low, floor + 1), tonumber(ARGV[8])) end
+if ARGV[7] ~= '' then
+  ranges, rest = ranges_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]))
+end
 return {status, facts, undo, forgotten, parts[2], state, ARGV[4] ~= '' and call('HGETALL', SNAPSHOTS) or {},
         table.concat(others, ','), table.concat(ranges, ','), rest}

@@ -23,4 +23,5 @@ if ARGV[3] ~= ARGV[2] then
 end
 facts[5], facts[12] = math.max(0, tonumber(facts[5]) - size), table.concat(parts, ' ')
 call('HSET', META, 'bytes', facts[5], 'parts', facts[12], 'check', check_of(facts))
+for i = 5 + jumps, #ARGV, 2 do forget_key_of(ARGV[i]) end
 return {count, size}

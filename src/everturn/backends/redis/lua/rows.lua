@@ -21,6 +21,18 @@ local function put_entries(i)
   return size, i + 1 + 3 * count
 end
 
+-- As keys.lua has them. `facts` are "first count time state"; the content is among the fields `i` to `j`.
+local function put_key(key, version, facts, i, j)
+  local first, count = string.match(facts, '^(%d+) (%d+) ')
+  for place = i, j, 2 do
+    if ARGV[place] == 'content' then
+      local used = call('HGET', META, 'k' .. key) or ''
+      call('HSET', META, 'k' .. key, used .. version .. ' ' .. first .. ' ' .. count .. ' ' .. ARGV[place + 1])
+    end
+  end
+  if tonumber(count) > 0 then call('HSET', META, 't' .. (first + count - 1), key) end
+end
+
 local function put_changes(i)
   local last = last_of(CHANGES)
   local at = i + 1
@@ -28,10 +40,7 @@ local function put_changes(i)
     local version, key, fields = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
     if tonumber(version) > last then
       call('XADD', CHANGES, version .. '-0', ARGV[at + 3] .. ' ' .. LIFE, unpack(ARGV, at + 4, at + 2 + fields))
-      if key ~= '' then
-        local used = call('HGET', META, 'k' .. key)
-        call('HSET', META, 'k' .. key, used and used .. ',' .. version or version)
-      end
+      if key ~= '' then put_key(key, version, ARGV[at + 4], at + 5, at + 2 + fields) end
     end
     at = at + 3 + fields
   end

@@ -1,56 +1,56 @@
 -- By far the most frequent change, without detours: messages, with no key, no condition and no earlier attempt, to a
--- session that is there and stands at the end of its log. In all other cases what follows this text decides. (Every
--- 64th version too, for it forgets old changes; and where a call was made at a second attempt of late.)
--- ARGV: call, ttl, time, bytes of all bodies; then "checksum body" of each message.
+-- session that is there, stands at the end of its log, and was not changed since the request was issued. In all other
+-- cases what follows this text decides. (Every 64th version too, for it forgets old changes.)
+-- ARGV: call, ttl, bytes of all bodies; then "checksum body" of each message.
 do
   local call = redis.call
   local facts = call('HMGET', KEYS[1], unpack(FACTS))
   local head, hidden, messages, kept = string.match(facts[4] or '', '^(%d+) (%d+ %d+) (%d+)(.*)$')
   local version, size = string.match(facts[2] or '', '^%d+$'), string.match(facts[5] or '', '^%d+$')
-  local ttl, clock, kind = facts[7], 0, ' ' .. (facts[1] or '')
-  local plain = facts[1] and head and head == facts[3] and version and size and version % 64 ~= 63 and sound(facts)
-    and call('HEXISTS', KEYS[1], 'retried') == 0
+  local ttl, changed_at = facts[7], tonumber(facts[10])
+  local plain = facts[1] and head and head == facts[3] and version and size and version % 64 ~= 63
+    and changed_at and changed_at < issued and (tonumber(facts[14]) or 0) <= issued and sound(facts)
   if plain and ttl ~= '' then
-    local time, ends = call('TIME'), tonumber(facts[8])
-    clock, ttl = time[1] * 1000000 + time[2], tonumber(ttl)
-    plain = ends and ends > clock and ttl and ttl < 1e10
+    local ends = tonumber(facts[8])
+    ttl = tonumber(ttl)
+    plain = ends and ends > now and ttl and ttl < 1e10
   end
   if plain then
     -- Each number is made a text once: that is a good part of the time.
-    local at, count = ARGV[3], #ARGV - 4
+    local count = #ARGV - 3
     local first = head + 1 .. ''
-    local last, log, message = first, KEYS[2], 'message' .. kind
+    local last, log, message = first, KEYS[2], 'message ' .. facts[1]
     local mark = first .. ' ' .. at .. ' '
-    call('XADD', log, first .. '-0', message, mark .. ARGV[5])
+    call('XADD', log, first .. '-0', message, mark .. ARGV[4])
     for i = 2, count do
       last = head + i .. ''
-      call('XADD', log, last .. '-0', message, mark .. ARGV[i + 4])
+      call('XADD', log, last .. '-0', message, mark .. ARGV[i + 3])
     end
     local state = last .. ' ' .. hidden .. ' ' .. (messages + count) .. kept
     local written = first .. ' ' .. count
     version = version + 1 .. ''
-    call('XADD', KEYS[4], version .. '-0', 'append' .. kind, written .. ' ' .. at .. ' ' .. state, 'call', ARGV[1])
-    facts[2], facts[3], facts[4], facts[5], facts[10] = version, last, state, size + ARGV[4], at
+    call('XADD', KEYS[4], version .. '-0', 'append ' .. facts[1], written .. ' ' .. at .. ' ' .. state, 'call', ARGV[1])
+    facts[2], facts[3], facts[4], facts[5], facts[10] = version, last, state, size + ARGV[3], at
     if ttl == '' then
       call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', facts[5], 'changed_at', at,
            'check', check_of(facts))
     else
-      local ends = clock + ttl * 1000000
+      local ends = now + ttl * 1000000
       facts[8] = string.format('%.0f', ends)
       call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', facts[5], 'changed_at', at,
            'expires_at', facts[8], 'check', check_of(facts))
       local expiry = string.format('%.0f', math.floor(ends / 1000) + 1)
       for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
     end
-    return 'applied ' .. facts[1] .. ' ' .. version .. ' ' .. written
+    return at .. ' applied ' .. facts[1] .. ' ' .. version .. ' ' .. written
   end
 end
 local given = ARGV
 -- A life is named after the call that begins it.
 local life = string.gsub(string.sub(given[1], 1, 8), '.', function(byte) return string.format('%02x', string.byte(byte)) end)
 -- As change.lua and append.lua have them.
-local ARGV = {given[1], life, given[2], '', '', '', '-', given[3], '', '', '', #given - 4, given[4]}
-for i = 5, #given do
+local ARGV = {given[1], life, given[2], '', '', '', '-', '', '', '', '', #given - 3, given[3]}
+for i = 4, #given do
   ARGV[#ARGV + 1] = 'message'
   ARGV[#ARGV + 1] = given[i]
 end

@@ -13,4 +13,4 @@ if kind == 'trim' or kind == 'clear' then
 elseif head ~= tonumber(moved_to) and ARGV[10] == '' then
   return refused('followed')
 end
-return commit('undo', before, {undo = older})
+return commit('undo', before, {undo = older, moves_back = true})
