@@ -40,7 +40,9 @@ async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, dea
     source, window = names.keys(request.source), Window(low=0)
     lost: Seen | None = None
     while True:
-        seen, _ = await look(sender, source, request.source, now, deadline, at=request.at, others="b", window=window)
+        seen, _ = await look(
+            sender, source, request.source, now, deadline, at=request.at, others="b", window=window, ranges=True
+        )
         refusal = _refusal(request, seen)
         if refusal is not None:
             return refusal

@@ -64,7 +64,8 @@ async def look(
     at: At = None,
     snapshots: bool = False,
     others: str = "",
-    window: Window | None = None,
+    window: Window = Window(),
+    ranges: bool = False,
     more: Sequence[Command] = (),
 ) -> tuple[Seen, list[Any]]:
     """The session, and the replies to `more` from the same round trip. `others` is as in look.lua. Raises CorruptEntry
@@ -75,20 +76,18 @@ async def look(
         min(at, NEVER) if isinstance(at, int) else "",
         "1" if snapshots else "",
         others,
-        *_bounds(window),
+        *(_bounds(window) if ranges else (*_bounds(window)[:2], "-")),
     ]
     reply, *rest = await sender.look(scripts.LOOK, keys, args, more, deadline)
     return seen_in(session_id, reply), rest
 
 
-def _bounds(window: Window | None) -> tuple[Any, Any, Any]:
-    if window is None:
-        return "", "", ""
+def _bounds(window: Window) -> tuple[Any, Any, Any]:
     last = "" if window.last is None else min(window.last, NEVER)
     return last, min(window.low, NEVER), "" if window.enough is None else window.enough
 
 
-GLANCE = ("", "", "", "", "", "", "")
+GLANCE = ("", "", "", "", "", 1, "-")
 """The arguments behind `now` of a look at the facts alone."""
 
 

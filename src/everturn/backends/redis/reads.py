@@ -133,7 +133,8 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
     listed = query.kind in (None, MESSAGE)
     plain = listed and query.limit != 0 and query.at is None
     count = PAGE if query.limit is None else min(query.limit + MORE_THAN_LIMIT, PAGE)
-    window = window_of(query) if query.limit != 0 and (listed or query.limit is not None) else None
+    window = _window_of(query)
+    ranges = query.limit != 0 and (listed or query.limit is not None)
     seen, rest = await look(
         sender,
         keys,
@@ -144,6 +145,7 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
         snapshots=query.snapshots,
         others="" if query.limit == 0 else _others_for(query.kind),
         window=window,
+        ranges=ranges,
         more=[log.newest(count, query.before)] if plain and query.before != 0 else [],
     )
     if seen.status is not Status.FOUND or seen.session is None or query.limit == 0:
@@ -153,7 +155,7 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
         log.put_newest(rest[0], count, query.before)
     state = seen.state
     low, cut = query.after + 1, False
-    if window is not None:
+    if ranges:
         seen = await walk(sender, keys, seen, window, deadline)
     if query.limit is not None:
         start = await _window_start(log, _must_be_there(seen, query, low), query.limit)
@@ -166,7 +168,7 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
     return Found(seen, log, seqs, _first_wrong(log, seqs, query.kind, state.messages if whole else None), cut)
 
 
-def window_of(query: Query) -> Window:
+def _window_of(query: Query) -> Window:
     last = None if query.before is None else max(query.before - 1, 0)
     return Window(last, query.after + 1, None if query.limit is None else query.limit + 1)
 

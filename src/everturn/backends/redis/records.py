@@ -86,7 +86,7 @@ def session_of(
     session_id: str, facts: Sequence[Any], undo: bytes, forgotten: bytes, snapshots: int, messages: int
 ) -> Session:
     """A session from the fields that look.lua asks meta for. `messages` are those of its present state."""
-    life, version, last_seq, _, size, dimension, ttl, expires_at, created_at, changed_at, origin, parts, _ = facts
+    life, version, last_seq, _, size, dimension, ttl, expires_at, created_at, changed_at, origin, parts, *_ = facts
     steps = tuple(map(_undo_step, undo.split(b";"))) if undo else ()
     info = SessionInfo(
         session_id,

@@ -1,8 +1,8 @@
 -- The facts of a session, and the state it is or was in, and where its entries stand. Reads only.
 -- ARGV: now ('': by the server's clock), a snapshot's id, a version, whether to list the snapshots, which others ('':
--- none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all of that class that show); then the ranges of the
--- path: from this seq ('': the head) down to that ('': no ranges; 0: also of what is hidden), until so many messages stand in
--- them ('': all).
+-- none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all of that class that show). These, and the ranges of
+-- the path, from this seq ('': the head) down to that (0: ranges also of what is hidden); ranges until so many messages stand
+-- in them ('': all; '-': no ranges).
 -- The answer: status; the facts; undo; forgotten; how many snapshots; the state asked for; the snapshots; the others; the
 -- ranges, the last one first; the head to go on from, or 0. Parts that are not as the facts say end the script.
 local facts = call('HMGET', META, unpack(FACTS))
@@ -54,14 +54,14 @@ local head, cleared, floor = unpacked(state)
 if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
 
 local others, ranges, rest = {}, {}, 0
-local low, high = tonumber(ARGV[7]) or 1, math.min(tonumber(ARGV[6]) or head, head)
+local low, high = tonumber(ARGV[7]), math.min(tonumber(ARGV[6]) or head, head)
 if ARGV[5] ~= '' and ARGV[5] ~= 'b' then
   others_down(head, high, math.max(low, floor + 1), ARGV[5], others)
 end
 if (ARGV[5] == 'b' or ARGV[5] == 's') and cleared < floor then
   others_down(head, math.min(high, floor), math.max(low, cleared + 1), 's', others)
 end
-if ARGV[7] ~= '' then
+if ARGV[8] ~= '-' then
   ranges, rest = ranges_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]))
 end
 return {status, facts, undo, forgotten, parts[2], state, ARGV[4] ~= '' and call('HGETALL', SNAPSHOTS) or {},
