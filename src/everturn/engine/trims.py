@@ -48,12 +48,11 @@ class Trims(Changes):
             rules.plan_trim, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system
         )
         content = msgspec.json.encode([max_messages, max_tokens, keep_system])
-        call = new_call()
         deadline = self.face.clock() + self.settings.timeout
         while True:
             effect = await self._planned_cut(checked_id(session_id), fit, count_tokens)
             outcome = await self._outcome(
-                session_id, effect, key, expected_version, (content,), call=call, also=Status.MOVED
+                session_id, effect, key, expected_version, (content,), call=new_call(), also=Status.MOVED
             )
             if outcome.status is not Status.MOVED:
                 return receipt_of(session_id, outcome)

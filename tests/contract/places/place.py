@@ -132,6 +132,7 @@ class Place:
     keeps_the_expired = True  # until writers and compact come by; else the engine sees to it
     has_readers = True  # whose transactions may need what was erased
     far = False  # a network lies between, which may keep a request that was given up
+    keeps_names = False  # of what was erased, for as long as a request under way may live: it names the tombstone
     notices_kinds = True  # that were changed, in reads of a part of a history too
     examples = 60  # how many of its own a test that makes them up may try
 

@@ -147,7 +147,7 @@ _READS: dict[bytes, Callable[[Any, bytes], Any]] = {
 
 class Valkey(Place):
     finds_everywhere = orders_by_change = keeps_the_expired = has_readers = False
-    far = True
+    far = keeps_names = True
     examples = 15
 
     def __init__(self, *args: Any) -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
+import hiredis
 import pytest
+import redis
 
+from everturn import MemoryStoreBackendError
+from everturn.backends.redis.address import blocking_maker, driver_options, parse
+from everturn.backends.redis.faults import OutOfStep
 from everturn.backends.redis.line import FEW, LONGEST, MANY, Limited, _is_on_this_machine
-from everturn.backends.redis.lines import Pool
+from everturn.backends.redis.lines import Borrowed, Pool
 from everturn.backends.redis.wire import packed
 
 LARGE = 4 * 2**20  # more than the kernel takes at once
@@ -27,6 +34,10 @@ class Line(Limited):
 
     def connect(self) -> None:  # type: ignore[override]  # redis-py's, which Limited knows as an attribute
         self._sock = self._end
+
+    def disconnect(self) -> None:  # type: ignore[override]  # as above
+        self._sock.close()
+        self._sock = None
 
 
 @pytest.fixture
@@ -49,6 +60,87 @@ def read(sock: socket.socket, length: int) -> bytes:
         length -= len(part)
         parts.append(part)
     return b"".join(parts)
+
+
+def answered(line: Line, server: socket.socket, answer: bytes, seconds: float = 30) -> list[Any]:
+    """Ask PING, which is answered so."""
+
+    def serve() -> None:
+        read(server, len(packed([("PING",)])))
+        server.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        return talk(line, ("PING",), seconds=seconds)
+    finally:
+        thread.join()
+
+
+@pytest.mark.parametrize("surplus", [b"+PONG\r\n", b"+PO", b":1\r\n:2\r\n"])
+def test_more_replies_than_commands_are_believed_by_nobody(ends: tuple[Line, socket.socket], surplus: bytes) -> None:
+    line, server = ends
+    with pytest.raises(OutOfStep):
+        answered(line, server, b"+PONG\r\n" + surplus)
+
+
+@pytest.mark.parametrize("unasked", [b"+PONG\r\n", b"+PO", b"-ERR closing\r\n", None])
+def test_a_connection_on_which_something_came_unasked_is_made_anew(unasked: bytes | None) -> None:
+    """Also one that the server has closed: nothing was sent yet, so nothing is in doubt."""
+    first, at_first = socket.socketpair()
+    second, at_second = socket.socketpair()
+    with first, at_first, second, at_second:
+        line = Line(first)
+        assert answered(line, at_first, b"+PONG\r\n") == [b"PONG"]
+        if unasked is None:
+            at_first.close()
+        else:
+            at_first.sendall(unasked)
+        line._end = second
+        assert answered(line, at_second, b"+RIGHT\r\n") == [b"RIGHT"]
+
+
+class Stray(socketserver.BaseRequestHandler):
+    """Counts PINGs. Answers the second twice; before the fourth, something comes unasked."""
+
+    def handle(self) -> None:
+        commands = hiredis.Reader()
+        while received := self.request.recv(65_536):
+            commands.feed(received)
+            while (command := commands.gets()) is not False:
+                if command[0] != b"PING":
+                    self.request.sendall(b"+OK\r\n")
+                    continue
+                self.server.asked += 1
+                stray = b"+STRAY\r\n" if self.server.asked == 2 else b""
+                self.server.latest = self.request
+                self.request.sendall(b"+%d\r\n" % self.server.asked + stray)
+
+
+@pytest.mark.parametrize("kind", ["ours", "borrowed"])
+def test_a_stream_of_replies_that_is_out_of_step_is_not_believed(kind: str) -> None:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Stray) as server:
+        server.daemon_threads = True
+        server.asked = 0  # type: ignore[attr-defined]  # ours
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        node = server.server_address
+        client = redis.Redis(host=node[0], port=node[1], max_connections=1, protocol=2)
+        make = blocking_maker(False, driver_options(parse(f"redis://{node[0]}:{node[1]}"), {}))
+        lender: Any = Pool(node, make, 1) if kind == "ours" else Borrowed(client.connection_pool)
+        heard: list[Any] = []
+        for number in range(4):
+            if number == 3:
+                server.latest.sendall(b"+STRAY\r\n")  # type: ignore[attr-defined]  # as above
+                idle = lender._shelf._idle if kind == "ours" else client.connection_pool._available_connections
+                assert select.select([idle[-1]._sock], [], [], 30)[0], "it never came"
+            try:
+                heard.append(lender.exchange([("PING",)], time.monotonic() + 30))
+            except MemoryStoreBackendError as exc:
+                heard.append(exc.outcome)
+        lender.close()
+        client.close()
+        server.shutdown()
+    assert heard == [[b"1"], "unknown", [b"3"], [b"4"]]
 
 
 def test_a_command_larger_than_the_kernel_takes_arrives_whole(ends: tuple[Line, socket.socket]) -> None:
@@ -149,6 +241,8 @@ class Looks:
         self.awake = self.late = 0
 
     def poll(self, milliseconds: float) -> Any:
+        if not select.select([self._server], [], [], 0)[0]:
+            return []  # nothing was asked yet: it looks for what nobody asked for
         if milliseconds == 0:
             self.awake += 1
             if self.awake <= self.late:
@@ -240,8 +334,7 @@ def test_a_server_that_hangs_up_is_an_error(ends: tuple[Line, socket.socket]) ->
 def test_a_deadline_that_is_none_is_a_day(ends: tuple[Line, socket.socket]) -> None:
     line, server = ends
     for _ in range(3):
-        server.sendall(b"+PONG\r\n")
-        assert talk(line, ("PING",), seconds=LONGEST * 1000) == [b"PONG"]
+        assert answered(line, server, b"+PONG\r\n", seconds=LONGEST * 1000) == [b"PONG"]
         assert line.has_sent
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 import hiredis
 import pytest
+import redis.asyncio
 
 from everturn import MemoryStoreBackendError
 from everturn.backends.redis import wire
 from everturn.backends.redis.address import Node, async_maker, driver_options, parse
 from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.loop_line import LentLine, OwnLine
-from everturn.backends.redis.loop_lines import LoopLines, LoopPool
+from everturn.backends.redis.loop_lines import LoopBorrowed, LoopLines, LoopPool
 from everturn.testing.servers import ValkeyServer
 
 
@@ -55,8 +56,8 @@ def test_replies_come_in_order_whatever_their_size(
         line = await pool.take(soon())
         assert type(line) is kind
         commands = [("SET", "a", large), ("ECHO", "1"), ("GET", "a"), ("NONSENSE",), ("LRANGE", "none", 0, -1)]
-        await line.send(wire.packed(commands))
-        await line.send(wire.packed([("ECHO", "2")]))
+        await line.send(wire.packed(commands), len(commands))
+        await line.send(wire.packed([("ECHO", "2")]), 1)
         assert await line.receive(1) == [b"OK"]
         assert await line.receive(2) == [b"1", large]
         refusal, *rest = await line.receive(3)
@@ -77,7 +78,7 @@ def test_a_connection_that_was_lost_while_idle_is_not_lent_again(server: ValkeyS
         await until(lambda: line.is_lost)
         other = await pool.take(soon())
         assert other is not line
-        await other.send(wire.packed([("PING",)]))
+        await other.send(wire.packed([("PING",)]), 1)
         assert await other.receive(1) == [b"PONG"]
         await pool.give_back(other)
 
@@ -119,7 +120,7 @@ def test_a_connection_that_ends_while_it_is_made_is_not_lent(server: ValkeyServe
 def test_who_waits_hears_that_the_connection_is_lost(server: ValkeyServer, client: Any) -> None:
     async def work(pool: LoopPool) -> None:
         line = await pool.take(soon())
-        await line.send(wire.packed([("BLPOP", "none", 0)]))
+        await line.send(wire.packed([("BLPOP", "none", 0)]), 1)
         waiting = asyncio.create_task(line.receive(1))
         await until(lambda: client.info("clients")["blocked_clients"] == 1)
         client.client_kill_filter(_type="normal", skipme=True)
@@ -155,3 +156,51 @@ def test_an_answer_in_no_protocol_is_an_error_and_frees_the_connection() -> None
             await lines.close()
 
     asyncio.run(main())
+
+
+def out_of_step(kind: str, *, shared: bool) -> list[Any]:
+    """What four PINGs hear: the second is answered twice, and before the fourth something comes unasked."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        commands = hiredis.Reader()
+        while received := await reader.read(65_536):
+            commands.feed(received)
+            while (command := commands.gets()) is not False:
+                if command[0] != b"PING":
+                    writer.write(b"+OK\r\n")
+                    continue
+                asked.append(writer)
+                writer.write(b"+%d\r\n" % len(asked) + (b"+STRAY\r\n" if len(asked) == 2 else b""))
+        writer.close()
+
+    asked: list[asyncio.StreamWriter] = []
+
+    async def main() -> list[Any]:
+        async with asyncio.timeout(30), await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}?protocol=2"
+            node, make = node_and_maker(url.partition("?")[0])
+            client = redis.asyncio.Redis.from_url(url, max_connections=1)
+            lender = LoopPool(node, make, 1) if kind == "ours" else LoopBorrowed(client.connection_pool)
+            lines = LoopLines(lambda _: lender)
+            heard: list[Any] = []
+            for number in range(4):
+                if number == 3:  # unasked, while nobody listens
+                    asked[-1].write(b"+STRAY\r\n")
+                    await asked[-1].drain()
+                    for _ in range(10):
+                        await asyncio.sleep(0)  # the loop hears of it
+                try:
+                    heard.append(await lines.exchange(node, [("PING",)], soon(), shared=shared))
+                except MemoryStoreBackendError as exc:
+                    heard.append(exc.outcome)
+            await lines.close()
+            await client.aclose()
+            return heard
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kind", ["ours", "borrowed"])
+def test_a_stream_of_replies_that_is_out_of_step_is_not_believed(kind: str, *, shared: bool) -> None:
+    assert out_of_step(kind, shared=shared) == [[b"1"], "unknown", [b"3"], [b"4"]]

@@ -6,6 +6,8 @@ Errors are told apart by name and code, not by class: redis-py and valkey-py hav
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import NoReturn
 
 import msgspec
 
@@ -76,6 +78,53 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
 
     code: str
     text: str
+
+
+class OutOfStep(ConnectionError):
+    """More came than was asked for: from now on, no reply can be told to belong to its command."""
+
+    def __init__(self) -> None:
+        super().__init__("the server sent more than it was asked for")
+
+
+_DRIVERS = {"RedisError", "ValkeyError", "HiredisError"}
+
+
+def interruption(exc: BaseException) -> BaseException | None:
+    """The exception that is none of the network's, and must reach the caller as it is; None if there is none.
+
+    A signal's handler raises wherever it finds the thread. Celery's SoftTimeLimitExceeded is told apart by its type, a
+    handler's own TimeoutError by its traceback; and the driver may have wrapped either.
+    """
+    known = isinstance(exc, OSError | EOFError) or any(kind.__name__ in _DRIVERS for kind in type(exc).__mro__)
+    if not known:
+        return exc
+    wrapped: BaseException | None = exc
+    while wrapped is not None:
+        if is_of_a_handler(wrapped):
+            return wrapped
+        wrapped = wrapped.__cause__ or wrapped.__context__
+    return None
+
+
+def raise_as(exc: BaseException, fault: Callable[[str, BaseException], MemoryStoreBackendError], where: str) -> NoReturn:
+    """Raise what the caller is to hear: a fault of the network as ours, and any other exception as it is."""
+    interrupting = interruption(exc)
+    if interrupting is None:
+        raise fault(where, exc) from exc
+    raise interrupting
+
+
+def is_of_a_handler(exc: BaseException) -> bool:
+    """Whether a signal's handler raised this: it was given the frame that it interrupted, which called it."""
+    outer = exc.__traceback__
+    while outer is not None and outer.tb_next is not None:
+        interrupted, inner = outer.tb_frame, outer.tb_next
+        for value in list(inner.tb_frame.f_locals.values()):
+            if value is interrupted or (type(value) is tuple and any(part is interrupted for part in value)):
+                return True
+        outer = inner
+    return False
 
 
 def is_refusal(exc: Exception) -> bool:

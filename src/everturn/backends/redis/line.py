@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -39,6 +40,8 @@ class Limited:
 
     _sock: Any
     connect: Callable[[], None]
+    disconnect: Callable[[], None]
+    can_read: Callable[..., bool]
     has_sent = False
     _reader: Any = None
     _chunk: bytearray
@@ -53,6 +56,8 @@ class Limited:
         `is_alone`: no other thread talks to the server just now. Raises what redis-py raises, OSError; then disconnect.
         """
         self.has_sent = False
+        if self._sock is not None and self._has_news():
+            self.disconnect()  # nothing was asked: it was closed, or is out of step
         seconds = deadline - time.monotonic()
         if seconds <= 0 or self._sock is None or self._wait is None:
             seconds = self._ready(deadline)
@@ -89,8 +94,26 @@ class Limited:
             while (reply := reader.gets()) is not False:
                 replies.append(reply)
             if len(replies) >= len(commands):
+                if len(replies) > len(commands) or reader.has_data():
+                    raise faults.OutOfStep
                 return replies
             seconds = self._ready(deadline)
+
+    def _has_news(self) -> bool:
+        """Whether there is something to read, or the connection has ended."""
+        if self._wait is not None:
+            return bool(self._wait.poll(0))
+        if self._reader is None:
+            return bool(self.can_read(timeout=0))
+        self._sock.settimeout(0)
+        try:
+            self._sock.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):  # TLS has news of its own, which are none for us
+            return False
+        except OSError as exc:
+            if faults.interruption(exc):
+                raise
+        return True
 
     def _comes_soon(self) -> bool:
         """Wait awake for a moment: whether the reply is there. A server on this machine often needs less time for it
@@ -157,7 +180,7 @@ def _send_all(sock: Any, request: memoryview, deadline: float) -> float:
 
 
 def speak(connection: Any, commands: Sequence[Command], before_reply: Callable[[], object] | None = None) -> list[Any]:
-    """Send the commands and read a reply for each, by redis-py's own means."""
+    """Send the commands and read a reply for each, by redis-py's own means. Raises OutOfStep if there are more."""
     connection.send_packed_command([packed(commands)], check_health=False)
     replies = []
     for _ in commands:
@@ -169,4 +192,15 @@ def speak(connection: Any, commands: Sequence[Command], before_reply: Callable[[
             if not faults.is_refusal(exc):
                 raise
             replies.append(faults.refusal(exc))
+    if _has_more(connection):
+        raise faults.OutOfStep
     return replies
+
+
+def _has_more(connection: Any) -> bool:
+    try:
+        return bool(connection.can_read(timeout=0))
+    except Exception as exc:
+        if faults.interruption(exc):
+            raise
+        return False  # it has ended since: what was answered before was answered

@@ -79,10 +79,8 @@ class Pool:
         except BaseException as exc:
             shelf.forget()
             _disconnect([*filter(None, [connection]), *shelf.clear()])  # the others will fail next
-            if isinstance(exc, Exception):
-                failed = faults.unanswered if connection is not None and connection.has_sent else faults.unsent
-                raise failed(where(self._node), exc) from exc
-            raise
+            has_sent = connection is not None and connection.has_sent
+            faults.raise_as(exc, faults.unanswered if has_sent else faults.unsent, where(self._node))
         shelf.give_back(connection)
         if shelf.is_closed:
             _disconnect(shelf.clear())
@@ -106,15 +104,13 @@ class Borrowed:
     def exchange(self, commands: Sequence[Command], _deadline: float) -> list[Any]:
         try:
             connection = get_connection(self._pool)
-        except Exception as exc:
-            raise faults.unsent("Redis", exc) from exc
+        except Exception as exc:  # noqa: BLE001 - raised again, as what it is
+            faults.raise_as(exc, faults.unsent, "Redis")
         try:
             return speak(connection, commands)
         except BaseException as exc:
             connection.disconnect()
-            if isinstance(exc, Exception):
-                raise faults.unanswered("Redis", exc) from exc
-            raise
+            faults.raise_as(exc, faults.unanswered, "Redis")
         finally:
             self._pool.release(connection)
 
@@ -126,7 +122,9 @@ def get_connection(pool: Any) -> Any:
     """Older redis-py, and valkey-py, want to hear a command's name; newer ones warn about it."""
     try:
         return pool.get_connection()
-    except TypeError:
+    except TypeError as exc:
+        if faults.is_of_a_handler(exc):
+            raise
         return pool.get_connection("EVALSHA")
 
 

@@ -22,10 +22,16 @@ class LoopLine(Protocol):
         """Whether it is known that nothing can be sent any more."""
         ...
 
-    async def send(self, packed: bytes) -> None: ...
+    async def send(self, packed: bytes, count: int) -> None:
+        """Send so many commands."""
+        ...
 
     async def receive(self, count: int) -> list[Any]:
         """The next replies, errors of the server as Refusal. Raises OSError or what redis-py raises; then drop it."""
+        ...
+
+    async def end(self) -> None:
+        """All replies were received. Raises OutOfStep if there are more."""
         ...
 
 
@@ -50,11 +56,23 @@ class LentLine:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
-    async def send(self, packed: bytes) -> None:
+    async def send(self, packed: bytes, count: int) -> None:  # noqa: ARG002 - redis-py counts for itself
         await self.connection.send_packed_command([packed], check_health=False)
 
     async def receive(self, count: int) -> list[Any]:
         return [await self._reply() for _ in range(count)]
+
+    async def end(self) -> None:
+        # By another name where it is older, and in valkey-py.
+        can_read = getattr(self.connection, "can_read", None) or self.connection.can_read_destructive
+        try:
+            is_more = await can_read()
+        except Exception as exc:
+            if faults.interruption(exc):
+                raise
+            return  # it has ended since: what was answered before was answered
+        if is_more:
+            raise faults.OutOfStep
 
     async def _reply(self) -> Any:
         try:
@@ -78,8 +96,10 @@ class OwnLine(asyncio.Protocol):
         self._replies: list[Any] = []
         self._waiter: asyncio.Future[None] | None = None
         self._wanted = 0
+        self._due = 0  # replies that are still to come
 
-    async def send(self, packed: bytes) -> None:
+    async def send(self, packed: bytes, count: int) -> None:
+        self._due += count
         self._transport.write(packed)
 
     async def receive(self, count: int) -> list[Any]:
@@ -95,12 +115,19 @@ class OwnLine(asyncio.Protocol):
         replies, self._replies = self._replies[:count], self._replies[count:]
         return replies
 
+    async def end(self) -> None:
+        pass  # it is noticed when it comes
+
     def data_received(self, data: bytes) -> None:
         reader, replies = self._reader, self._replies
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not False:
                 replies.append(reply)
+                self._due -= 1
+            if self._due < 0 or (not self._due and reader.has_data()):
+                replies.clear()  # which of them is whose cannot be told
+                raise faults.OutOfStep
         except Exception as exc:  # noqa: BLE001 - no protocol we know: whoever waits must hear of it
             self._fail(exc)
             return

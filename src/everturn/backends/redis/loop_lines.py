@@ -72,9 +72,7 @@ class LoopPool:
             return over(connection)
         except BaseException as exc:
             await self._end(connection)
-            if isinstance(exc, Exception):
-                raise faults.unsent(where(self._node), exc) from exc
-            raise
+            faults.raise_as(exc, faults.unsent, where(self._node))
 
     async def give_back(self, line: LoopLine) -> None:
         self._idle.append(line)
@@ -108,8 +106,8 @@ class LoopBorrowed:
         try:
             async with asyncio.timeout_at(deadline):
                 return LentLine(await get_connection(self._pool))
-        except Exception as exc:
-            raise faults.unsent("Redis", exc) from exc
+        except Exception as exc:  # noqa: BLE001 - raised again, as what it is
+            faults.raise_as(exc, faults.unsent, "Redis")
 
     async def give_back(self, line: LoopLine) -> None:
         released = self._pool.release(line.connection)
@@ -143,13 +141,13 @@ class _Letter:
         if not self.waiter.done():
             self.waiter.set_result(replies)
 
-    def fail(self, error: MemoryStoreBackendError) -> None:
+    def fail(self, error: Exception) -> None:
         self.settled = True
         if not self.waiter.done():
-            # Each caller gets an error of its own: the engine above writes on it.
-            self.waiter.set_exception(
-                MemoryStoreBackendError(*error.args, outcome=error.outcome, transient=error.transient)
-            )
+            if isinstance(error, MemoryStoreBackendError):
+                # Each caller gets an error of its own: the engine above writes on it.
+                error = MemoryStoreBackendError(*error.args, outcome=error.outcome, transient=error.transient)
+            self.waiter.set_exception(error)
 
 
 class _Post:
@@ -200,13 +198,11 @@ class _Post:
         return batch
 
     async def _carry_batch(self, batch: list[_Letter]) -> None:
-        error: MemoryStoreBackendError | None = None
+        error: Exception | None = None
         try:
             await converse(self._node, self._lender, batch, max(letter.deadline for letter in batch))
-        except MemoryStoreBackendError as exc:
-            error = exc
         except Exception as exc:  # noqa: BLE001 - whatever it is, those who wait must hear of it
-            error = faults.unanswered(where(self._node), exc)
+            error = exc
         except asyncio.CancelledError:
             error = faults.closed()
             raise
@@ -236,22 +232,24 @@ async def converse(node: Node, lender: LoopLender, batch: Sequence[_Letter], dea
     try:
         async with asyncio.timeout_at(deadline):
             commands = [command for letter in batch for command in letter.commands] + waits[-1:]
-            await line.send(packed(commands))
+            await line.send(packed(commands), len(commands))
             delayed: list[tuple[_Letter, list[Any]]] = []
             for letter in batch:
                 replies = await line.receive(len(letter.commands))
+                if letter is batch[-1] and not waits:
+                    await line.end()  # before it is believed
                 if letter.wait:
                     delayed.append((letter, replies))
                 else:
                     letter.deliver(replies)
             reached = await line.receive(1) if delayed else []
+            if delayed:
+                await line.end()
             for letter, replies in delayed:
                 letter.deliver(replies + reached)
     except BaseException as exc:
         await lender.drop(line)
-        if isinstance(exc, Exception):
-            raise faults.unanswered(where(node), exc) from exc
-        raise
+        faults.raise_as(exc, faults.unanswered, where(node))
     await lender.give_back(line)
 
 
