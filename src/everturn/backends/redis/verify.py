@@ -94,12 +94,12 @@ async def verify_rest(sender: Sender, names: Names, deadline: float) -> tuple[in
 
 
 async def surviving_sessions(sender: Sender, names: Names, deadline: float) -> list[str]:
-    """The names of all sessions that have a meta key, damaged or not."""
+    """The names of all sessions of which there is any part."""
     try:
-        heads, _ = await _scanned(sender, names, deadline)
+        heads, parts = await _scanned(sender, names, deadline)
     except _Unlisted:
         return []
-    return sorted(heads)
+    return sorted(heads | parts)
 
 
 class _Unlisted(Exception):
