@@ -23,7 +23,8 @@ def stored(client: Any, name: str) -> list[Any]:
     meta = client.hgetall(keys[0])
     life = meta.pop(b"life")
     meta |= {b"check": b"", b"undo": meta[b"undo"][9:]}  # checks are made with the life and the name
-    changes = [(number, list(fields.items())[:-1]) for number, fields in client.xrange(keys[2])]
+    changes = [(number, *next(iter(fields.items()))) for number, fields in client.xrange(keys[2])]
+    changes = [(number, kind, value[9:]) for number, kind, value in changes]
     everything = [sorted(meta.items()), client.xrange(keys[1]), changes, [client.ttl(key) > 0 for key in keys]]
     return [re.sub(rb"\d{16}", b"TIME", repr(part).encode().replace(life, b"LIFE")) for part in everything]
 

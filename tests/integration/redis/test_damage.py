@@ -163,9 +163,9 @@ def edit_stream(client: Any, key: str, chance: random.Random) -> str:
             for number, (entry_id, fields) in enumerate(rows):
                 ((field, value), *others) = fields.items()
                 if number == place and kind == "spoil":
-                    # Behind the turn and the time, which no check covers.
-                    front = value.rindex(b" ") if key.endswith("changes") else value.index(b" ", value.index(b" ") + 1)
-                    field, value = field, value[:front] + spoilt(chance, value[front:])
+                    # Of entries, what is behind the turn and the time, which no check covers.
+                    front = 0 if key.endswith("changes") else value.index(b" ", value.index(b" ") + 1)
+                    value = value[:front] + spoilt(chance, value[front:])
                 elif number == place:
                     field = field.replace(field[-16:], b"0" * 16)
                 pipe.xadd(key, dict([(field, value), *others]), entry_id)

@@ -99,8 +99,7 @@ def test_what_is_remembered_of_changes_is_bounded(store: Any, client: Any) -> No
     for number in range(2500):
         say(store, "a", "x", key=f"k{number}")
     assert 1024 <= client.xlen("everturn:{:a}:changes") < 1024 + 64
-    assert client.hlen("everturn:{:a}:meta") < 2 * (1024 + 64) + 20
-    assert say(store, "a", "x", key="k1477").replayed
+    assert say(store, "a", "x", key="k7").replayed  # for as long as its turn is there
     assert len(store.changes("a", limit=2000)) >= 1024
 
 
@@ -179,7 +178,7 @@ def test_a_damaged_fact_is_corruption_or_harmless(store: Any, client: Any, field
 def test_a_session_can_be_erased_whatever_is_damaged(store: Any, client: Any, field: str, value: str | None) -> None:
     meta_with(store, client, field, value)
     assert store.erase("a").entries == 2
-    assert client.keys("everturn:*") == []
+    assert [client.hkeys(key) for key in client.keys("everturn:*")] == [[b"fence"]]  # the tombstone
 
 
 def test_a_missing_entry_is_named(store: Any, client: Any) -> None:

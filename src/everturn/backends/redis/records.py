@@ -42,8 +42,12 @@ CHECK = 9  # characters that a sealed text begins with: eight digits and a blank
 
 def is_sealed(life: str, name: str, kept: bytes) -> bool:
     """Whether a text still has the check that it was written with. See `sealed` in lua/state.lua."""
-    over = f"{life} {name} ".encode() + kept[CHECK:]
-    return kept[:CHECK] == hashlib.sha1(over, usedforsecurity=False).hexdigest()[: CHECK - 1].encode() + b" "
+    return kept.startswith(_digest(f"{life} {name} ".encode() + kept[CHECK:]))
+
+
+def _digest(text: bytes) -> bytes:
+    """As in lua/check.lua, with the blank behind it."""
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()[: CHECK - 1].encode() + b" "
 
 
 class Session(msgspec.Struct, frozen=True, gc=False):
@@ -58,10 +62,10 @@ class Session(msgspec.Struct, frozen=True, gc=False):
 
 def jump_of(life: str, member: bytes, score: bytes) -> Jump:
     """A jump from its member "check seq after skip depth messages". Raises Damaged if it is not as it was written."""
-    seq, after, *_ = member[CHECK:].split(b" ")
-    if seq != score or not is_sealed(life, "jump", member):
+    if not is_sealed(life, "jump", member) or member[CHECK:].partition(b" ")[0] != score:
         raise Damaged("jumps")
-    return int(seq), int(after)
+    seq, after, *_ = map(int, member[CHECK:].split(b" "))
+    return seq, after
 
 
 def other_of(life: str, member: bytes, score: bytes) -> tuple[str, int]:
@@ -130,7 +134,7 @@ def snapshots_of(info: SessionInfo, pairs: Sequence[bytes]) -> list[StoredSnapsh
     Raises Damaged if one is not as it was written."""
     found = []
     for name, text in zip(pairs[::2], pairs[1::2], strict=True):
-        if not is_sealed(info.life, name.decode(), text):
+        if not is_sealed(info.life, name.decode(errors="replace"), text):
             raise Damaged("snapshots")
         facts, newline, label = text[CHECK:].partition(b"\n")
         version, at, state_bytes = facts.split(b" ", 2)
@@ -156,14 +160,15 @@ class StoredChange(msgspec.Struct, frozen=True, gc=False):
 
 
 def change_of(row: Sequence[Any], life: str) -> StoredChange:
-    """A change from its entry in the stream: kind with life and "first count time state", then named fields. Raises
-    Damaged if it is not one of this life."""
+    """A change from its entry in the stream: kind with life and "check first count time state", then named fields. Raises
+    Damaged if it is not as it was written, or of another life."""
     name, fields = row
     kind = kind_in(fields[0], life)
-    if kind is None:
+    over = b" ".join([b"%d" % seq_of(name), fields[0], fields[1][CHECK:], *fields[2:]])
+    if kind is None or not fields[1].startswith(_digest(over)):
         raise Damaged("changes")
     try:
-        first, count, at, state = fields[1].split(b" ", 3)
+        first, count, at, state = fields[1][CHECK:].split(b" ", 3)
         named = dict(zip(fields[2::2], fields[3::2], strict=True))
         snapshot, label = named.get(b"snapshot"), named.get(b"label")
         change = Change(

@@ -39,7 +39,7 @@ local function change_in(row)
   if not row then return nil end
   local number = tonumber(string.match(row[1], '^%d+'))
   local fields, others = row[2], {}
-  local first, count, made, after = string.match(fields[2], '^(%d+) (%d+) (%d+) (.*)$')
+  local first, count, made, after = string.match(fields[2], '^%x+ (%d+) (%d+) (%d+) (.*)$')
   for i = 3, #fields, 2 do others[fields[i]] = fields[i + 1] end
   return {version = number, first = tonumber(first), count = tonumber(count), at = made, state = after, others = others}
 end
@@ -65,7 +65,7 @@ local function made_by_this_call()
     local rows = call('XREVRANGE', CHANGES, last, '-', 'COUNT', step)
     for _, row in ipairs(rows) do
       if row[2][4] == ARGV[1] then return change_in(row) end
-      if not is_retry and (tonumber(string.match(row[2][2], '^%d+ %d+ (%d+)')) or 0) < issued then return nil end
+      if not is_retry and (tonumber(string.match(row[2][2], '^%x+ %d+ %d+ (%d+)')) or 0) < issued then return nil end
     end
     if #rows < step then return nil end
     last, step = string.match(rows[step][1], '^%d+') - 1 .. '-0', 128
@@ -142,6 +142,7 @@ local function commit(kind, after, plan)
     row[#row + 1] = 'label'
     row[#row + 1] = plan.label
   end
+  row[2] = change_check(version, row) .. row[2]
   call('XADD', CHANGES, version .. '-0', unpack(row))
   if plan.ttl then ttl = plan.ttl end
   local fields, places = {}, {}

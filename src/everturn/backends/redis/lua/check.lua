@@ -17,6 +17,11 @@ local function check_of(facts)
   return digest(KEYS[1] .. '\n' .. table.concat(facts, '\n', 1, 12))
 end
 
+-- The check that a change begins with: over its version, and over its row as it was before that.
+local function change_check(version, row)
+  return digest(version .. ' ' .. table.concat(row, ' ')) .. ' '
+end
+
 -- Whether these are the facts that were written last, under this very key.
 local function sound(facts)
   for i = 1, 12 do

@@ -37,8 +37,11 @@ elseif ARGV[3] ~= '' then
   local asked = tonumber(ARGV[3])
   local row = call('XRANGE', CHANGES, ARGV[3] .. '-0', ARGV[3] .. '-0')[1]
   if row then
-    state = string.match(row[2][2], '^%d+ %d+ %d+ (.*)$')
-    if string.sub(row[2][1], -#LIFE) ~= LIFE or not (state and unpacked(state)) then damaged('changes') end
+    local fields = row[2]
+    local check, text = string.sub(fields[2], 1, 9), string.sub(fields[2], 10)
+    fields[2] = text
+    if check ~= change_check(asked, fields) or string.sub(fields[1], -#LIFE) ~= LIFE then damaged('changes') end
+    state = string.match(text, '^%d+ %d+ %d+ (.*)$')
   elseif asked >= parts[4] and asked <= version then
     damaged('changes')
   else

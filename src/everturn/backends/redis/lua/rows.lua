@@ -39,7 +39,9 @@ local function put_changes(i)
   for _ = 1, tonumber(ARGV[i]) do
     local version, key, fields = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 2])
     if tonumber(version) > last then
-      call('XADD', CHANGES, version .. '-0', ARGV[at + 3] .. ' ' .. LIFE, unpack(ARGV, at + 4, at + 2 + fields))
+      local row = {ARGV[at + 3] .. ' ' .. LIFE, unpack(ARGV, at + 4, at + 2 + fields)}
+      row[2] = change_check(version, row) .. row[2]
+      call('XADD', CHANGES, version .. '-0', unpack(row))
       if key ~= '' then put_key(key, version, ARGV[at + 4], at + 5, at + 2 + fields) end
     end
     at = at + 3 + fields

@@ -29,7 +29,8 @@ do
     local state = last .. ' ' .. hidden .. ' ' .. (messages + count) .. kept
     local written = first .. ' ' .. count
     version = version + 1 .. ''
-    call('XADD', KEYS[4], version .. '-0', 'append ' .. facts[1], written .. ' ' .. at .. ' ' .. state, 'call', ARGV[1])
+    local row = {'append ' .. facts[1], written .. ' ' .. at .. ' ' .. state, 'call', ARGV[1]}
+    call('XADD', KEYS[4], version .. '-0', row[1], change_check(version, row) .. row[2], 'call', ARGV[1])
     facts[2], facts[3], facts[4], facts[5], facts[10] = version, last, state, size + ARGV[3], at
     if ttl == '' then
       call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', facts[5], 'changed_at', at,
