@@ -13,7 +13,6 @@ import redis
 import everturn
 from tests.contract.places.place import Place, Stored
 
-
 FACTS = ("life", "version", "last_seq", "state", "bytes", "dimension", "ttl", "expires_at", "created_at", "changed_at")
 FACTS += ("forked_from", "parts")
 

@@ -1,8 +1,9 @@
 """Damage behind the store's back: every edit is loud or harmless, wherever it is, and verify and copies tell of it.
 
-Harmless is an edit after which every read gives what it gave before. Beyond that, the times of entries and changes may
-differ (they order nothing), and so may what no read gives: keys that callers used, the fence of late requests, entries that
-nothing shows. Somebody who writes a part anew together with its check is a forger; that is no accident, and not tried here.
+Harmless is an edit after which every read gives what it gave before. Beyond that, the time of an entry and the turn it
+is counted to may differ (a stream must be written anew for that), and so may what no read gives: keys that callers used,
+the fence of late requests, entries that nothing shows. Somebody who writes a part anew together with its check is a
+forger; that is no accident, and not tried here.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ NOT_READ = (b"k", b"t", b"fence")  # beginnings of fields of meta that no read g
 def a_long_story(store: Any, name: str) -> None:
     """A session that has every part, several ranges, hidden entries, and versions that compact made unreadable."""
     say(store, name, "start", key="first")
-    store.append(name, [system("rules"), ToolCall("f", {"x": name}), Summary(name, [1.0, 2.0], (1, 1)), Record("r", name)])
+    store.append(
+        name, [system("rules"), ToolCall("f", {"x": name}), Summary(name, [1.0, 2.0], (1, 1)), Record("r", name)]
+    )
     for number in range(14):
         store.replace(name, [user(f"{name}{number}"), ToolCall("g", {"n": number})], after=5)
     store.save_snapshot(name, "label")
@@ -191,7 +194,9 @@ def edit(client: Any, chance: random.Random, name: str) -> str:
         client.copy(key_of(other, part), key, replace=True)
     elif kind == "type":
         client.delete(key)
-        chance.choice([lambda: client.set(key, "x"), lambda: client.rpush(key, "x"), lambda: client.zadd(key, {"x": 1})])()
+        chance.choice(
+            [lambda: client.set(key, "x"), lambda: client.rpush(key, "x"), lambda: client.zadd(key, {"x": 1})]
+        )()
     elif kind == "soon":
         client.pexpire(key, 1)
         wait_until(lambda: not client.exists(key), "the part expires")

@@ -1,4 +1,4 @@
-"""Sessions that were edited often: the same history as elsewhere, scripts that work no longer, and nothing kept in vain."""
+"""Sessions that were edited often: the same history as elsewhere, scripts that work no longer, nothing kept in vain."""
 
 from __future__ import annotations
 

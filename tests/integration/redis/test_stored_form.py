@@ -41,13 +41,15 @@ def full_session(store: Any, name: str = "a") -> None:
     """A session that has every kind of key."""
     store.append(name, [user("1"), ToolCall("f", {}), Summary("s", [1.0], (1, 1)), Record("r", {})], key="k")
     store.save_snapshot(name, "label")
+    say(store, name, "dropped")
+    store.replace(name, [Record("r", {})], after=4)
 
 
 def test_every_key_expires_at_the_same_time(store: Any, client: Any) -> None:
     full_session(store)
     assert {client.ttl(key) for key in client.keys("*")} == {-1}
     store.set_ttl("a", 100)
-    assert len(client.keys("*")) == 5
+    assert len(client.keys("*")) == 6
     assert len({client.pexpiretime(key) for key in client.keys("*")}) == 1
     assert 90_000 < client.pttl("everturn:{:a}:meta") <= 100_001
     store.set_ttl("a", None)
@@ -71,7 +73,7 @@ def test_a_fork_of_a_session_that_expires_expires_as_a_whole(store: Any, client:
     full_session(store)
     brief.fork("a", "b")
     keys = client.keys("everturn:{:b}:*")
-    assert sorted(key.rpartition(b":")[2] for key in keys) == [b"changes", b"log", b"meta", b"others"]
+    assert sorted(key.rpartition(b":")[2] for key in keys) == [b"changes", b"jumps", b"log", b"meta", b"others"]
     assert len({client.pexpiretime(key) for key in keys}) == 1
 
 

@@ -107,7 +107,9 @@ def interruption(exc: BaseException) -> BaseException | None:
     return None
 
 
-def raise_as(exc: BaseException, fault: Callable[[str, BaseException], MemoryStoreBackendError], where: str) -> NoReturn:
+def raise_as(
+    exc: BaseException, fault: Callable[[str, BaseException], MemoryStoreBackendError], where: str
+) -> NoReturn:
     """Raise what the caller is to hear: a fault of the network as ours, and any other exception as it is."""
     interrupting = interruption(exc)
     if interrupting is None:
@@ -144,7 +146,7 @@ def refusal_in(text: str) -> Refusal:
 
 
 def damaged_part(answer: Refusal) -> str | None:
-    """The part of a session that a script found damaged; None if it is something else that it was refused for."""
+    """The part of a session that a script found damaged; None if it was refused for something else."""
     named = _DAMAGED.search(answer.text)
     return named[1] if named else "type" if "WRONGTYPE" in answer.text else None
 

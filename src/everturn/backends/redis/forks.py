@@ -1,4 +1,4 @@
-"""Copies a state of one session into a new one: staged where nobody looks, in bounded steps, then made visible at once."""
+"""Copies a state of one session into a new one: staged where nobody looks, bit by bit, then made visible at once."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ STEP = 4 * PAGE  # entries that are fetched, and then staged, at a time
 
 
 async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, deadline: float) -> ChangeOutcome:
-    """Make the target visible in one step. See Backend.fork. Raises MemoryStoreBackendError, "not_written", as soon as it
-    shows that the time will not do."""
+    """Make the target visible in one step. See Backend.fork. Raises MemoryStoreBackendError, "not_written", as soon as
+    it shows that the time will not do."""
     keys = names.keys(request.target) + names.staged(request.target, request.call)
     birth = ChangeRequest(
         request.target, Fork(), request.call, request.ttl, request.key, request.content, retry=request.retry
@@ -129,8 +129,8 @@ class _Copy:
         with suppress(MemoryStoreBackendError):  # it expires by itself, too
             await self._forget()
         raise MemoryStoreBackendError(
-            f"a fork of session {request.source!r} copies {total:,} entries, which takes about {needed * 1.5:.0f} s here, "
-            f"and there were {self._deadline - began:.1f} s: fork it from a store that was opened with a larger timeout",
+            f"a fork of session {request.source!r} copies {total:,} entries. That takes about {needed * 1.5:.0f} s "
+            f"here, and there were {self._deadline - began:.1f} s: fork from a store opened with a larger timeout",
             outcome="not_written",
         )
 

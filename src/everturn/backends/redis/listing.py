@@ -116,8 +116,8 @@ async def _scan(sender: Sender, names: Names, prefix: str, token: _Token, deadli
 async def _infos(
     sender: Sender, names: Names, ids: Sequence[str], now: str, deadline: float
 ) -> tuple[SessionInfo, ...]:
-    """The facts of sessions, one round trip a node; those that have gone are left out. Raises CorruptEntry for one that is
-    damaged: to leave it out would be to hide it."""
+    """The facts of sessions, one round trip a node; those that have gone are left out. Raises CorruptEntry for one that
+    is damaged: to leave it out would be to hide it."""
     found: list[SessionInfo] = []
     requests = [(names.keys(session_id), (now, *GLANCE)) for session_id in ids]
     for session_id, reply in zip(ids, await sender.look_at_many(scripts.LOOK, requests, deadline), strict=True):

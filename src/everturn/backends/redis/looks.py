@@ -46,12 +46,15 @@ class Seen(msgspec.Struct, frozen=True, gc=False):
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
-    """Which ranges of a path to tell: from `last` (None: its head) down to `low`, until `enough` messages stand in them.
+    """Ranges of a path to ask for: from `last` (None: its head) down to `low`, until `enough` messages stand in them.
     Those that show; with 0 as `low`, also those that are hidden."""
 
     last: int | None = None
     low: int = 1
     enough: int | None = None
+
+
+EVERYTHING = Window()
 
 
 async def look(
@@ -64,7 +67,7 @@ async def look(
     at: At = None,
     snapshots: bool = False,
     others: str = "",
-    window: Window = Window(),
+    window: Window = EVERYTHING,
     ranges: bool = False,
     more: Sequence[Command] = (),
 ) -> tuple[Seen, list[Any]]:
@@ -134,8 +137,8 @@ async def walk(sender: Sender, keys: Keys, seen: Seen, window: Window, deadline:
 
 
 class Whole(msgspec.Struct, frozen=True, gc=False):
-    """A session with all that stands beside its log, as of one moment. Jumps are newest first, as rules.path wants them;
-    others are class and seq, in order."""
+    """A session with all that stands beside its log, as of one moment. Jumps are newest first, as rules.path wants
+    them; others are class and seq, in order."""
 
     seen: Seen
     jumps: list[Jump] = []
@@ -147,8 +150,8 @@ async def look_at_all(
 ) -> tuple[Whole, list[Any]]:
     """The session with all its jumps, others and snapshots, in bounded steps; and the replies to `more`.
 
-    What was there when the session was seen, and has not gone since, is all of it: seqs and versions tell what came later,
-    and the session says how many there are to be. If some have gone, it is looked at again.
+    What was there when the session was seen, and has not gone since, is all of it: seqs and versions tell what came
+    later, and the session says how many there are to be. If some have gone, it is looked at again.
     """
     while True:
         seen, rest = await look(sender, keys, session_id, now, deadline, more=more)

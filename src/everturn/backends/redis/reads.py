@@ -31,8 +31,8 @@ _CLASSES = {SUMMARY: "s", TOOL_CALL: "t"}
 
 
 class Log:
-    """The entries of one life of a session that have been fetched so far, by seq: their values, and the kinds of those that
-    are no messages. What is of another life is as good as missing."""
+    """The entries of one life of a session that have been fetched so far, by seq: their values, and the kinds of those
+    that are no messages. What is of another life is as good as missing."""
 
     def __init__(self, sender: Sender, key: bytes, deadline: float, life: str = "") -> None:
         self._sender = sender

@@ -160,8 +160,8 @@ class StoredChange(msgspec.Struct, frozen=True, gc=False):
 
 
 def change_of(row: Sequence[Any], life: str) -> StoredChange:
-    """A change from its entry in the stream: kind with life and "check first count time state", then named fields. Raises
-    Damaged if it is not as it was written, or of another life."""
+    """A change from its entry in the stream: kind with life and "check first count time state", then named fields.
+    Raises Damaged if it is not as it was written, or of another life."""
     name, fields = row
     kind = kind_in(fields[0], life)
     over = b" ".join([b"%d" % seq_of(name), fields[0], fields[1][CHECK:], *fields[2:]])
@@ -185,7 +185,7 @@ def change_of(row: Sequence[Any], life: str) -> StoredChange:
 
 
 def kind_in(field: bytes, life: str) -> bytes | None:
-    """The kind of an entry or a change, from the field "kind life" that it is kept under; None if it is of another life."""
+    """The kind of an entry or a change, from the field "kind life" that it is kept under; None if of another life."""
     kind, _, owner = field.rpartition(b" ")
     return kind if owner == life.encode() else None
 

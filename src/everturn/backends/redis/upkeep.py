@@ -1,8 +1,8 @@
 """Keeping house: reclaiming what nothing can reach, and erasing. Each step is one script of bounded length.
 
-Which entries and jumps may go is decided here, from the states a session can return to. Out of reach is out of reach for
-good: a head only ever moves to a snapshot, to an undo step, or on; so the deciding need not be part of the script, and one
-plan is good for many scripts.
+Which entries and jumps may go is decided here, from the states a session can return to. Out of reach is out of reach
+for good: a head only ever moves to a snapshot, to an undo step, or on; so the deciding need not be part of the script,
+and one plan is good for many scripts.
 """
 
 from __future__ import annotations
