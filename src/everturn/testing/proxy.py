@@ -33,6 +33,14 @@ class _Swallow:
 
 
 @dataclass(frozen=True)
+class _Keep:
+    """An order to keep one request that holds these bytes, until it is `released`."""
+
+    matching: bytes
+    released: asyncio.Event
+
+
+@dataclass(frozen=True)
 class _Held:
     """A reply on its way, the last one empty: it goes on when it is due or `released`, whichever is first."""
 
@@ -64,7 +72,8 @@ class FaultProxy:
             proxy.swallow_next_reply(matching=b"RPUSH")
 
     A fault is in force when its method returns. `connections` counts all that were accepted, `open_connections` those
-    there are; `bytes_to_server` and `bytes_to_client` what was forwarded; `swallowed` the replies that were swallowed.
+    there are; `bytes_to_server` and `bytes_to_client` what was forwarded; `swallowed` the replies that were swallowed,
+    `kept` the requests that were kept.
     """
 
     def __init__(self, target: str | int, *, tls: ssl.SSLContext | None = None) -> None:
@@ -73,6 +82,7 @@ class FaultProxy:
         self.bytes_to_server = 0
         self.bytes_to_client = 0
         self.swallowed = 0
+        self.kept = 0
         self.port = 0
         self._target = f"tcp://{LOOPBACK}:{target}" if isinstance(target, int) else target
         self._tls = tls
@@ -83,6 +93,8 @@ class FaultProxy:
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._orders: deque[_Swallow] = deque()
+        self._to_keep: deque[_Keep] = deque()
+        self._kept: list[_Keep] = []
         self._delay = 0.0
         self._listener: asyncio.Server | None = None
         self._loop = asyncio.SelectorEventLoop()  # asyncio's own, whatever the tests run in: others hide their sockets
@@ -134,8 +146,18 @@ class FaultProxy:
         """
         self._do(self._orders.append, _Swallow(matching, then))
 
+    def keep_next_request(self, *, matching: bytes = b"") -> None:
+        """Keep the next request that holds the bytes `matching`, and all behind it on its connection, until
+        `release_requests`: also when its client has long gone. `kept` counts those that were kept."""
+        self._do(self._keep, matching)
+
+    def release_requests(self) -> None:
+        """Let all requests that were kept go on to the server; those not met yet pass."""
+        self._do(self._release)
+
     def restore(self) -> None:
-        """Forward faithfully again: accept, release what was held back, forget replies not swallowed yet.
+        """Forward faithfully again: accept, release what was held back, forget replies not swallowed yet. Requests that
+        are kept stay so.
 
         A connection that lost a reply stays silent: what is gone is gone.
         """
@@ -177,6 +199,15 @@ class FaultProxy:
     def _cut(self) -> None:
         for link in self._links:
             link.drop()
+
+    def _keep(self, matching: bytes) -> None:
+        self._to_keep.append(_Keep(matching, asyncio.Event()))
+
+    def _release(self) -> None:
+        self._to_keep.clear()
+        for order in self._kept:
+            order.released.set()
+        self._kept.clear()
 
     def _set_delay(self, seconds: float) -> None:
         self._delay = seconds
@@ -222,6 +253,12 @@ class FaultProxy:
         try:
             while request := await from_client.read(_CHUNK):
                 self._mark(link, request)
+                keep = next((order for order in self._to_keep if order.matching in request), None)
+                if keep is not None:
+                    self._to_keep.remove(keep)
+                    self._kept.append(keep)
+                    self.kept += 1
+                    await keep.released.wait()
                 self.bytes_to_server += len(request)
                 link.server.write(request)
                 await link.server.drain()

@@ -100,7 +100,8 @@ def blocking_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], A
         pass
 
     kind: Any = SecureLine if secure else Line
-    return lambda node: kind(host=node[0], port=node[1], retry=Retry(NoBackoff(), 0), **given)
+    named = dict(given) | _driver()
+    return lambda node: kind(host=node[0], port=node[1], retry=Retry(NoBackoff(), 0), **named)
 
 
 def async_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], Any]:  # noqa: FBT001 - one caller
@@ -110,4 +111,17 @@ def async_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], Any]
     from redis.backoff import NoBackoff
 
     kind: Any = SSLConnection if secure else Connection
-    return lambda node: kind(host=node[0], port=node[1], retry=Retry(NoBackoff(), 0), **given)
+    named = dict(given) | _driver()
+    return lambda node: kind(host=node[0], port=node[1], retry=Retry(NoBackoff(), 0), **named)
+
+
+def _driver() -> dict[str, Any]:
+    """What redis-py tells servers of itself. Else it looks through all installed packages for its version, for each
+    connection anew, and takes whatever goes wrong there for "not installed", also what a signal's handler raises."""
+    from redis import __version__
+
+    try:
+        from redis.driver_info import DriverInfo
+    except ImportError:
+        return {"lib_version": __version__}
+    return {"driver_info": DriverInfo(lib_version=__version__)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 import msgspec
 
@@ -107,9 +107,10 @@ def interruption(exc: BaseException) -> BaseException | None:
     return None
 
 
-def raise_as(
-    exc: BaseException, fault: Callable[[str, BaseException], MemoryStoreBackendError], where: str
-) -> NoReturn:
+Fault: TypeAlias = Callable[[str, BaseException], MemoryStoreBackendError]
+
+
+def raise_as(exc: BaseException, fault: Fault, where: str) -> NoReturn:
     """Raise what the caller is to hear: a fault of the network as ours, and any other exception as it is."""
     interrupting = interruption(exc)
     if interrupting is None:
@@ -193,8 +194,8 @@ def closed() -> MemoryStoreBackendError:
 def late(where: str) -> MemoryStoreBackendError:
     """The error for a request that the server did not carry out: its time was over, or it was overtaken by an edit."""
     text = (
-        f"{where}: the request came too late and was not carried out: after its time-out, or behind a rollback, an undo, a "
-        "replace or an erasure that it was sent before. Call again"
+        f"{where}: the request came too late and was not carried out: after its time-out, or behind a rollback, an "
+        "undo, a replace or an erasure that it was sent before. Call again"
     )
     return MemoryStoreBackendError(text, outcome="not_written", transient=True)
 

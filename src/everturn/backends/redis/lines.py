@@ -76,7 +76,7 @@ class Pool:
             if connection is None:
                 connection = self._make(self._node)
             replies: list[Any] = connection.converse(commands, deadline, is_alone=shelf.lent == 1)
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
             shelf.forget()
             _disconnect([*filter(None, [connection]), *shelf.clear()])  # the others will fail next
             has_sent = connection is not None and connection.has_sent
@@ -108,7 +108,7 @@ class Borrowed:
             faults.raise_as(exc, faults.unsent, "Redis")
         try:
             return speak(connection, commands)
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
             connection.disconnect()
             faults.raise_as(exc, faults.unanswered, "Redis")
         finally:

@@ -125,11 +125,12 @@ class OwnLine(asyncio.Protocol):
             while (reply := reader.gets()) is not False:
                 replies.append(reply)
                 self._due -= 1
-            if self._due < 0 or (not self._due and reader.has_data()):
-                replies.clear()  # which of them is whose cannot be told
-                raise faults.OutOfStep
         except Exception as exc:  # noqa: BLE001 - no protocol we know: whoever waits must hear of it
             self._fail(exc)
+            return
+        if self._due < 0 or (not self._due and reader.has_data()):
+            replies.clear()  # which of them is whose cannot be told
+            self._fail(faults.OutOfStep())
             return
         if self._waiter is not None and len(replies) >= self._wanted and not self._waiter.done():
             self._waiter.set_result(None)

@@ -70,7 +70,7 @@ class LoopPool:
             async with asyncio.timeout_at(deadline):
                 await connection.connect()
             return over(connection)
-        except BaseException as exc:
+        except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
             await self._end(connection)
             faults.raise_as(exc, faults.unsent, where(self._node))
 
@@ -247,7 +247,7 @@ async def converse(node: Node, lender: LoopLender, batch: Sequence[_Letter], dea
                 await line.end()
             for letter, replies in delayed:
                 letter.deliver(replies + reached)
-    except BaseException as exc:
+    except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
         await lender.drop(line)
         faults.raise_as(exc, faults.unanswered, where(node))
     await lender.give_back(line)
