@@ -24,13 +24,13 @@ class Branches:
         self.firsts: list[int] = [0]
         self.afters: list[int] = [0]
         self.parents: list[int] = [0]
-        # Skip pointers, as in a skew-binary list: each stretch knows one that is further back, and where the path enters
-        # it. By these and the parents any stretch of a path is found in log n steps.
+        # Skip pointers, as in a skew-binary list: each stretch knows one that is further back, and where the path
+        # enters it. By these and the parents any stretch of a path is found in log n steps.
         self._skips: list[int] = [0]
         self._entries: list[int] = [0]
         depths = [0]
-        for seq, after in sorted(jumps):
-            after = min(max(after, 0), seq - 1)  # a damaged one must not lead round in a circle; verify tells of it
+        for seq, leads_to in sorted(jumps):
+            after = min(max(leads_to, 0), seq - 1)  # a damaged one must not lead round in a circle; verify tells of it
             parent = self.stretch_of(after)
             skip = self._skips[parent]
             far = self._skips[skip]
@@ -69,7 +69,7 @@ class Branches:
             return before[stretch] + max(0, here)
 
         for after in self.afters[1:]:
-            before.append(count(after))
+            before.append(count(after))  # noqa: PERF401 - each needs those before it
         return count
 
     def gaps(self, ranges: Sequence[Range]) -> Callable[[int], int]:
@@ -88,5 +88,5 @@ class Branches:
             return before[stretch] if starts[at] <= max(1, self.firsts[stretch]) else starts[at] - 1
 
         for after in self.afters[1:]:
-            before.append(gap(after))
+            before.append(gap(after))  # noqa: PERF401 - each needs those before it
         return gap

@@ -141,6 +141,75 @@ def test_what_was_never_in_the_history_is_not_once_its_change_is_forgotten(store
     assert store.verify().ok
 
 
+@pytest.mark.where(blocking=True)
+def test_a_key_is_remembered_as_long_as_its_turn_is_stored(store: Any) -> None:
+    first = say(store, "a", "1", key="k")
+    store.add_messages("a", [user("2"), user("3")], key="two")
+    say(store, "a", "no key")
+    for _ in range(1100):
+        store.set_ttl("a", None)
+    store.compact("a")
+    again = say(store, "a", "1", key="k")
+    assert again.replayed
+    assert (again.version, again.seqs) == (first.version, first.seqs)
+    assert store.add_messages("a", [user("2"), user("3")], key="two").replayed
+    assert words(store, "a") == ["1", "2", "3", "no key"]
+    assert store.verify().ok
+    # The list of changes is of the latest ones, without gaps.
+    versions = [change.version for change in store.changes("a", limit=5000)]
+    assert versions == list(range(versions[0], versions[-1] - 1, -1))
+    assert len(versions) >= 1024
+
+
+@pytest.mark.where(blocking=True)
+def test_a_key_whose_turn_was_reclaimed_may_write_again(store: Any) -> None:
+    say(store, "a", "1", key="k")
+    for _ in range(11):  # no undo leads back
+        store.replace("a", [user("2")])
+    for _ in range(1100):
+        store.set_ttl("a", None)
+    store.compact("a")
+    assert not say(store, "a", "1", key="k").replayed
+    assert words(store, "a") == ["2", "1"]
+
+
+def test_a_copy_brings_the_keys_that_are_older_than_its_changes(file: Place) -> None:
+    source = file.open()
+    say(source, "a", "1", key="k")
+    say(source, "a", "2")
+    for _ in range(1100):
+        source.set_ttl("a", None)
+    source.compact("a")
+    with everturn.open("sqlite://") as target:
+        everturn.copy(source, target)
+        assert words(target, "a") == ["1", "2"]
+        assert say(target, "a", "1", key="k").replayed
+        assert target.verify().ok
+
+
+def test_a_past_version_that_led_through_a_branch_that_is_gone_shows_nothing_else(store: Any) -> None:
+    store.append("a", [user("1"), Summary("s", [1.0], (1, 1))])
+    say(store, "a", "2")
+    elsewhere = store.save_snapshot("a")
+    store.replace("a", [user("3")], after=2)
+    say(store, "a", "4")
+    store.trim("a", max_messages=1)
+    # Its head is on the branch that will go; all that it shows is the summary, which stays.
+    version = store.replace("a", [], after=4).version
+    assert [summary.text for summary in store.get_summaries("a")] == ["s"]
+    store.rollback_to_snapshot("a", elsewhere)
+    for _ in range(11):
+        store.replace("a", [user("x")], after=3)
+    store.compact("a")
+    try:
+        shown = store.state("a", at=version).entries
+    except InvalidInput:
+        shown = None
+    assert shown is None or [entry.text for entry in shown] == ["s"]
+    assert words(store, "a") == ["1", "2", "x"]
+    assert store.verify().ok
+
+
 def _act(store: Any, chance: random.Random) -> None:
     """One random change to session "a"."""
     snapshots = store.list_snapshots("a")

@@ -333,17 +333,20 @@ class ModelStore:
         return (0, 0) if session is None else (len(session.stored), len(session.snapshots))
 
     def compact(self, name: str, remembered: int) -> int:
-        """Reclaim what no root shows, and changes that are older than the remembered ones. How many entries went."""
+        """Reclaim what no root shows, and changes that are older than the remembered ones, but for those with a key
+        whose turn stays. How many entries went."""
         session = self.live(name)
         if session is None:
             return 0
-        session.log = session.log[-remembered:]
         needed = set().union(*(state.seqs for state in session.roots()))
         for change in session.log:
             if change.state is not None and not change.state.seqs <= needed:
                 change.state = None
         gone = session.stored.keys() - needed
         session.stored = {seq: item for seq, item in session.stored.items() if seq in needed}
+        old, latest = session.log[:-remembered], session.log[-remembered:]
+        keyed = [change for change in old if change.key and change.seqs and change.seqs[-1] in session.stored]
+        session.log = keyed + latest
         return len(gone)
 
     # --- reads -------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import random
 import shutil
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,10 @@ from everturn import (
     ToolCall,
 )
 from everturn.backend import drive
+from everturn.backends import soundness as soundness_module
 from everturn.backends.sqlite import backend as backend_module
 from everturn.backends.sqlite import changes as changes_module
+from everturn.backends.sqlite import compaction as compaction_module
 from everturn.backends.sqlite import reads as reads_module
 from everturn.backends.sqlite import upkeep as upkeep_module
 from everturn.errors import MemoryStoreBackendError
@@ -160,7 +163,10 @@ class Walk(RuleBasedStateMachine):
         self.patches.setattr(reads_module, "BATCH", 3)
         self.patches.setattr(backend_module, "REAP_EVERY", 5)
         self.patches.setattr(changes_module, "REMEMBERED", self.remembered)
-        self.patches.setattr(upkeep_module, "REMEMBERED", self.remembered)
+        self.patches.setattr(compaction_module, "REMEMBERED", self.remembered)
+        self.patches.setattr(soundness_module, "REMEMBERED", self.remembered)
+        self.patches.setattr(upkeep_module, "LONGEST", 0.0)
+        self.patches.setattr(compaction_module, "CHUNK", 2)
         lives, snapshot_ids = count(1), count(1)
         self.models = {name: ModelStore(self.clock, STORE_TTL, lives, snapshot_ids) for name in NAMESPACES}
         self.stores: dict[tuple[str, int], MemoryStore] = {}
@@ -584,12 +590,19 @@ class Walk(RuleBasedStateMachine):
         """As if the process had died after it."""
         self.touched.add(place)
         namespace, name = place
-        drive(self.stores[namespace, 0]._engine.backend.compact(name, float("inf")))
+        backend: Any = self.stores[namespace, 0]._engine.backend
+        plan = drive(backend._read(lambda db: compaction_module.plan(db, name, self.now), float("inf")))
+        if plan is None:
+            return
+        for at in range(min(2, len(plan.chores))):
+            drive(backend._write(partial(compaction_module.step, planned=plan, at=at), float("inf")))
         if (session := self.models[namespace].live(name)) is not None:
             self.half_compacted.add(session.life)
-            left = len(self.stores[namespace, 1].changes(name, 10_000))
-            assert left >= min(self.remembered, len(session.log))
-            session.log = session.log[-left:]
+            left = {
+                version for (version,) in self.sql.execute("SELECT version FROM changes WHERE session = ?", (plan.no,))
+            }
+            assert left.issuperset(change.version for change in session.log[-self.remembered :])
+            session.log = [change for change in session.log if change.version in left]
             self.forget_versions(place)
 
     def forget_versions(self, place: tuple[str, str]) -> None:
@@ -844,7 +857,9 @@ class Walk(RuleBasedStateMachine):
         )
         assert (facts.snapshots, facts.undo_steps) == (len(session.snapshots), len(session.undo))
         assert facts.expires_at == session.expires_at
-        log = [(change.version, change.kind, change.seqs) for change in reversed(session.log)]
+        latest = [*reversed(session.log)]
+        latest = [change for place_, change in enumerate(latest) if change.version == latest[0].version - place_]
+        log = [(change.version, change.kind, change.seqs) for change in latest]
         changes = [(change.version, change.kind, change.seqs) for change in store.changes(name, 10_000)]
         report = store.verify(name)
         assert report.ok, report.problems

@@ -13,3 +13,12 @@ def unreadable_session(session_id: str, exc: Exception) -> CorruptEntry:
         session_id=session_id,
         seq=0,
     )
+
+
+def damaged_jump(session_id: str, seq: int, after: int) -> CorruptEntry:
+    """For a jump that does not lead back: then it is not known which entries came before."""
+    return CorruptEntry(
+        f"session {session_id!r}: entry {seq} is said to follow entry {after}, which is not before it; run verify",
+        session_id=session_id,
+        seq=seq,
+    )

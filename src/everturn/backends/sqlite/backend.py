@@ -9,19 +9,20 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.findings import Examination
-from everturn.backends.sqlite import changes, forks, listing, moves, reads, upkeep, verify
+from everturn.backends.sqlite import changes, compaction, forks, listing, moves, reads, upkeep, verify
 from everturn.backends.sqlite.commit import GroupCommit
 from everturn.backends.sqlite.connections import Connection, Database
 from everturn.backends.sqlite.errors import translated
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
 from everturn.errors import MemoryStoreBackendError, MemoryStoreError
-from everturn.model import Change, Compaction, Page, Problem
+from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
 
 T = TypeVar("T")
@@ -115,21 +116,42 @@ class Operations(ABC):
         return await self._write(lambda db: moves.restore(db, arrival, self._now()), deadline)
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
-        erasure = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now()), deadline)
-        try:
-            scrubbed = await self._outside(partial(upkeep.scrub, erasure.receipt), deadline)
-        except MemoryStoreBackendError:
-            return erasure  # the session is gone; what is left of it in the file is not
-        return Erasure(scrubbed, erasure.spared)
+        removed = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now()), deadline)
+        complete = False
+        with suppress(MemoryStoreBackendError):  # nobody can read the session any more; the rest is told by `complete`
+            while removed.left and time.monotonic() < deadline:
+                removed = removed.plus(await self._write(partial(upkeep.remove, lives=removed.left), deadline))
+            complete = not removed.left and await self._outside(upkeep.scrub, deadline)
+        receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete)
+        return Erasure(receipt, removed.spared)
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is not None:
-            return await self._write(lambda db: upkeep.compact(db, session_id, self._now()), deadline)
-        reaped = await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
-        if not reaped.sessions:
-            while await self._write(upkeep.give_back_pages, deadline):
-                pass
-        return reaped
+            return await self._compact(session_id, deadline)
+        total, until = Compaction(0, 0, 0), _half_way_to(deadline)
+        while time.monotonic() < until:
+            reaped = await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
+            if not reaped.sessions and not await self._write(upkeep.give_back_pages, deadline):
+                break
+            total = Compaction(1, total.entries + reaped.entries, total.bytes + reaped.bytes)
+        return total
+
+    async def _compact(self, session_id: str, deadline: float) -> Compaction:
+        """Plan, and carry the plan out until it is done or the time has come. One plan for many steps."""
+        total, at = Compaction(0, 0, 0), 0
+        plan = await self._read(lambda db: compaction.plan(db, session_id, self._now()), deadline)
+        until = _half_way_to(deadline)
+        while plan is not None and at < len(plan.chores):
+            step = await self._write(partial(compaction.step, planned=plan, at=at), deadline)
+            at = step.following
+            sessions = 1 if step.has_changed else total.sessions
+            total = Compaction(sessions, total.entries + step.entries, total.bytes + step.bytes)
+            if time.monotonic() >= until:
+                break
+            if step.is_stale:
+                plan = await self._read(lambda db: compaction.plan(db, session_id, self._now()), deadline)
+                at = 0
+        return total
 
     async def examine(self, deadline: float) -> Examination:
         """All that `doctor` tells of the file."""
@@ -141,6 +163,11 @@ class Operations(ABC):
         if session_id is None:
             return await self._read(verify.verify_file, deadline)
         return await self._read(lambda db: verify.verify_session(db, session_id, self._now()), deadline)
+
+
+def _half_way_to(deadline: float) -> float:
+    """When to stop work that can be gone on with: the rest of the time is for a step that waits for others."""
+    return (time.monotonic() + deadline) / 2
 
 
 class SqliteBackend(Operations):

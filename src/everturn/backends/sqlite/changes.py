@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from everturn.backend import ChangeOutcome, ChangeRequest, Status, TakeSnapshot
+from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, TakeSnapshot
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.plans import Plan, plan
 from everturn.backends.sqlite.runs import Run, packed
-from everturn.backends.sqlite.sessions import Session, columns_of, load, path_to
+from everturn.backends.sqlite.sessions import Session, Trail, columns_of, load
 from everturn.model import Snapshot
-from everturn.rules import State, contains
+from everturn.rules import State
 
 SQL = statements.load("changes.sql")
 _INSERT = SQL["insert_run"]
-REMEMBERED = 1024  # changes whose call id and key are known, at the least
 
 
 def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
@@ -61,10 +60,11 @@ def recall(db: Connection, session: Session, request: ChangeRequest) -> ChangeOu
         if row is not None:
             return _first_receipt(session, request, row)
     if request.key is not None:
-        for row in db.rows(SQL["find_key"], (request.key, low, high)):
+        trail = Trail(db, session.no, session.state.head)
+        for row in db.execute(SQL["find_key"], (request.key, low, high)):
             _, first_seq, count, content, *_ = row
             # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
-            if count == 0 or contains(path_to(db, session.no, session.state.head), first_seq + count - 1):
+            if count == 0 or first_seq + count - 1 in trail:
                 if content != request.content:
                     return _refusal(Status.KEY_REUSED, session)
                 return _first_receipt(session, request, row)

@@ -1,5 +1,5 @@
 -- end_session: an expired session gives up its name; its rows wait to be reaped
-UPDATE sessions SET ended = 1 WHERE namespace = ? AND session_id = ? AND ended = 0
+UPDATE sessions SET ended = 1, expires_at = NULL WHERE namespace = ? AND session_id = ? AND ended = 0
 
 -- begin_session: a new life
 INSERT INTO sessions (namespace, session_id, life, created_at, changed_at, forked_from) VALUES (?, ?, ?, ?, ?, ?)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
@@ -9,7 +11,7 @@ from everturn.backends.sqlite import changes, reads, sessions
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.plans import Plan
 from everturn.backends.sqlite.upkeep import SQL, rewrite
-from everturn.rules import Range, State, path, reach
+from everturn.rules import Range, State, clip
 
 
 def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
@@ -34,9 +36,10 @@ def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
 
 def _copy(db: Connection, source: reads.Found, state: State, birth: ChangeRequest, now: float) -> ChangeOutcome:
     target = changes.begin(db, birth, now, origin=source.info.session_id)
-    jumps = sessions.jumps_to(db, source.no, state.head)
-    shown = reach([state], jumps)
-    whole, summaries = (reads.looked_up(ranges, path(state.head, jumps)) for ranges in (shown.whole, shown.summaries))
+    path = sessions.Trail(db, source.no, state.head).down_to(0)
+    kept = [(seq, seq) for seq in state.kept]
+    whole = reads.looked_up(kept + clip(path, state.floor + 1, state.head), path)
+    summaries = reads.looked_up(clip(path, state.cleared + 1, state.floor), path)
     db.execute(SQL["copy_ranges"], (whole, source.base, target.base))
     db.execute(SQL["copy_summaries"], (summaries, source.base, target.base))
     wanted: dict[int, list[Range]] = {}
@@ -44,8 +47,9 @@ def _copy(db: Connection, source: reads.Found, state: State, birth: ChangeReques
         wanted.setdefault(seq, []).append((first, last))
     for seq, ranges in wanted.items():
         rewrite(db, target.base, db.row(SQL["load_row"], (target.base + seq,)), ranges)
-    for seq, after in jumps:
-        db.execute(changes.SQL["insert_jump"], (target.base + seq, after))
+    for (_, after), (seq, _) in pairwise([(0, 0), *path]):  # not those of branches that the copy does not have
+        if seq > 1:
+            db.execute(changes.SQL["insert_jump"], (target.base + seq, after))
     size = db.value(SQL["stored_bytes"], target.span)
     origin = sessions.load(db, source.info.session_id, now)
     copied = msgspec.structs.replace(

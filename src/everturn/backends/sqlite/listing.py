@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from everturn.backend import Order
 from everturn.backends import listings
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.reads import SQL, Found, find_session
-from everturn.backends.sqlite.runs import unpacked
-from everturn.backends.sqlite.sessions import path_to
+from everturn.backends.sqlite.runs import look_from, unpacked
+from everturn.backends.sqlite.sessions import Trail
 from everturn.codec import EntryRow
 from everturn.model import SUMMARY, Page
-from everturn.rules import Range, contains
 
 
 def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: Order, now: float) -> Page:
@@ -29,18 +28,28 @@ def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: O
 
 def find(db: Connection, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], now: float) -> None:
     """Hand visible entries whose body may contain the text to `take`, newest first, until it says False."""
-    wanted: dict[str, Any] = {"namespace": db.namespace, "pattern": listings.pattern_for(text), "now": now}
+    pattern = listings.pattern_for(text)
     if session_id is not None:
-        rows = db.execute(SQL["find_in_one"], wanted | {"session_id": session_id})
-    else:
-        rows = db.execute(SQL["find_in_all"], wanted)
+        _find_in_one(db, pattern, _Visibility(db, session_id, now), take)
+        return
     looking_at: _Visibility | None = None
-    for found_in, *row in rows:
+    for found_in, *row in db.execute(SQL["find_in_all"], {"namespace": db.namespace, "pattern": pattern, "now": now}):
         if looking_at is None or looking_at.session_id != found_in:
             looking_at = _Visibility(db, found_in, now)
         for entry in reversed([*unpacked(row)]):
             if looking_at.shows(entry[0], entry[4]) and not take(found_in, entry):
                 return
+
+
+def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Callable[[str, EntryRow], bool]) -> None:
+    """Look where the path leads, and not into branches that were left."""
+    for base, first, last in visible.ranges():
+        bounds = {"first": base + look_from(first), "last": base + last, "pattern": pattern}
+        for row in db.execute(SQL["find_in_range"], bounds):
+            for entry in reversed([*unpacked(row)]):
+                is_here = first <= entry[0] <= last and visible.shows(entry[0], entry[4])
+                if is_here and not take(visible.session_id, entry):
+                    return
 
 
 class _Visibility:
@@ -49,10 +58,21 @@ class _Visibility:
     def __init__(self, db: Connection, session_id: str, now: float) -> None:
         self.session_id = session_id
         self._found: Found | None = find_session(db, session_id, now)
-        self._path: list[Range] = path_to(db, self._found.no, self._found.state.head) if self._found else []
+        self._trail = Trail(db, self._found.no, self._found.state.head) if self._found else None
+
+    def ranges(self) -> Iterator[tuple[int, int, int]]:
+        """The ranges of the path down to what was cleared, newest first, each with the base of its rows' ids."""
+        if self._found is None or self._trail is None:
+            return
+        cleared = self._found.state.cleared
+        for first, last in self._trail.back():
+            if last <= cleared:
+                return
+            yield self._found.base, max(first, cleared + 1), last
 
     def shows(self, seq: int, kind: str) -> bool:
-        if self._found is None or not contains(self._path, seq):
+        if self._found is None or self._trail is None:
             return False
         state = self._found.state
-        return seq > state.floor or seq in state.kept or (kind == SUMMARY and seq > state.cleared)
+        is_shown = state.floor < seq <= state.head or seq in state.kept or (kind == SUMMARY and seq > state.cleared)
+        return is_shown and seq in self._trail

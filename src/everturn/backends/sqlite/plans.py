@@ -25,10 +25,10 @@ from everturn.backend import (
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import look_from
-from everturn.backends.sqlite.sessions import Session, path_to, snapshot_state, state_from
+from everturn.backends.sqlite.sessions import Session, Trail, snapshot_state, state_from
 from everturn.codec import Draft
 from everturn.errors import MemoryStoreBackendError
-from everturn.rules import State, clip, contains
+from everturn.rules import State, clip
 
 SQL = statements.load("plans.sql")
 LAST_SEQ = 2**32 - 1  # what fits into a row's id beside the session's number
@@ -99,16 +99,20 @@ def _moved_back(db: Connection, session: Session | None, after: int) -> State | 
     if session is None:
         return None
     state = session.state
-    ranges = path_to(db, session.no, state.head)
-    if after != 0 and not contains(ranges, after):
+    trail = Trail(db, session.no, state.head)
+    if after != 0 and after not in trail:
         return None
     kept = tuple(seq for seq in state.kept if seq <= after)
-    dropped = len(state.kept) - len(kept)
-    for first, last in clip(ranges, max(after, state.floor) + 1, state.head):
-        low = session.base + look_from(first, ranges)
-        dropped += db.value(SQL["count_messages"], (low, session.base + first, session.base + last))
+    if after <= state.floor:
+        messages = len(kept)  # nothing else is left: what would be dropped need not be counted
+    else:
+        messages = state.messages
+        ranges = trail.down_to(after + 1)
+        for first, last in clip(ranges, after + 1, state.head):
+            low = session.base + look_from(first, ranges)
+            messages -= db.value(SQL["count_messages"], (low, session.base + first, session.base + last))
     # What is hidden never lies past the head: else it would hide what is appended there in a fork.
-    return State(after, min(after, state.cleared), min(after, state.floor), kept, state.messages - dropped)
+    return State(after, min(after, state.cleared), min(after, state.floor), kept, messages)
 
 
 def _set_floor(db: Connection, session: Session | None, effect: SetFloor) -> Plan | Status:
@@ -119,7 +123,7 @@ def _set_floor(db: Connection, session: Session | None, effect: SetFloor) -> Pla
         return Status.MOVED
     if (state.cleared, state.floor, state.kept) != (seen.cleared, seen.floor, seen.kept):
         return Status.MOVED
-    if state.head != seen.head and not contains(path_to(db, session.no, state.head), seen.head):
+    if state.head != seen.head and seen.head not in Trail(db, session.no, state.head):
         return Status.MOVED
     trimmed = State(state.head, state.cleared, effect.floor, effect.kept, state.messages - effect.hidden)
     return Plan(trimmed, undoable=True)
@@ -136,8 +140,9 @@ def _shows_anything(db: Connection, session: Session) -> bool:
     state = session.state
     if state.floor < state.head or state.kept:
         return True
-    trimmed = clip(path_to(db, session.no, state.head), state.cleared + 1, state.floor)
-    return any(db.row(SQL["any_summary"], (session.base + first, session.base + last)) for first, last in trimmed)
+    trail = Trail(db, session.no, state.head)
+    trimmed = (session.base + state.cleared + 1, session.base + state.floor)
+    return any(seq in trail for (seq,) in db.execute(SQL["summaries_between"], trimmed))
 
 
 def _take_snapshot(_db: Connection, session: Session | None, effect: TakeSnapshot) -> Plan | Status:

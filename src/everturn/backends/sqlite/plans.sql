@@ -6,5 +6,5 @@ SELECT ifnull(sum(min(id + count - 1, ?3) - max(id, ?2) + 1), 0)
 SELECT id, kind, moved_to, hidden, head, cleared, floor, kept, messages
   FROM undo_steps WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1
 
--- any_summary: whether a trim left a summary visible in a range of the log
-SELECT 1 FROM entries WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ? AND ? LIMIT 1
+-- summaries_between: those that a trim may have left visible in a part of the log, newest first
+SELECT seq FROM entries WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ? AND ? ORDER BY id DESC

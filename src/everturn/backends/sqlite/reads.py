@@ -16,10 +16,10 @@ from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.damage import unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.runs import each, look_from, seqs_of, within
+from everturn.backends.sqlite.runs import cut_to_size, each, look_from, seqs_of, within
 from everturn.backends.sqlite.sessions import (
     UNREADABLE,
-    path_to,
+    Trail,
     snapshot_state,
     span,
     state_from,
@@ -28,7 +28,7 @@ from everturn.backends.sqlite.sessions import (
 from everturn.batches import BATCH, Runs, Unbroken
 from everturn.codec import checksum
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
-from everturn.rules import Range, State, clip, contains, minus, size
+from everturn.rules import Range, State, clip, minus, size
 
 SQL = statements.load("reads.sql")
 _LOAD_INFO = SQL["load_info"]
@@ -46,10 +46,10 @@ class Found(msgspec.Struct, frozen=True, gc=False):
         return self.no << 32
 
 
-def find_session(db: Connection, session_id: str, now: float) -> Found | None:
-    """The live session of this name; None if there is none or it has expired."""
+def find_session(db: Connection, session_id: str, now: float, *, count_snapshots: bool = False) -> Found | None:
+    """The live session of this name; None if there is none or it has expired. See Reading for its snapshots."""
     try:
-        row = db.execute(_LOAD_INFO, (db.namespace, session_id, now)).fetchone()
+        row = db.execute(_LOAD_INFO, (db.namespace, session_id, now, count_snapshots)).fetchone()
         if row is None:
             return None
         head, cleared, floor, kept, messages = row[14:]
@@ -61,7 +61,7 @@ def find_session(db: Connection, session_id: str, now: float) -> Found | None:
 
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     """Hand the entries that the query names to `take`, in order, and say what session and state they are of."""
-    found = find_session(db, query.session_id, now)
+    found = find_session(db, query.session_id, now, count_snapshots=query.limit == 0 or query.snapshots)
     if found is None:
         return Reading(Status.NO_SESSION)
     state = found.state if query.at is None else state_at(db, found, query)
@@ -70,15 +70,15 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
         return Reading(Status.FOUND, found.info, state, snapshots)
-    before = state.head + 1 if query.before is None else query.before
-    path = path_to(db, found.no, state.head)
-    window = clip(path, query.after + 1, before - 1)
+    trail = Trail(db, found.no, state.head)
+    window = Window(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
     cut = False
     if query.limit is not None:
-        start = _window_start(db, found.base, _visible(window, state).must, path, query.limit)
+        start = _window_start(db, found.base, trail, window, state, query.limit)
         if start is not None:
-            window, cut = clip(window, start, state.head), True
-    visible = _visible(window, state)
+            window, cut = Window(start, window.last), True
+    visible = _visible(db, found.base, trail, window, state, query.kind)
+    path = trail.walked
     if query.kind == MESSAGE and _is_plain(state, path) and _is_taken_unbroken(db, found.base, visible.must, take):
         return Reading(Status.FOUND, found.info, state, snapshots, cut=cut)
     handed, missing = _hand_over(_batches(db, found.base, visible, path, query.kind), take)
@@ -109,14 +109,16 @@ def _snapshots(db: Connection, found: Found) -> Iterator[Snapshot]:
 
 
 def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Change]:
-    """The latest changes of a session, newest first."""
+    """The latest changes of a session, newest first. (Before those, only some are remembered, for their keys.)"""
     found = find_session(db, session_id, now)
     if found is None:
         return []
-    rows = db.execute(SQL["list_changes"], (*span(found.no), limit))
+    rows = db.rows(SQL["list_changes"], (*span(found.no), limit))
+    newest = rows[0][0] if rows else 0
     return [
         Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
-        for version, kind, first, count, created_at, snapshot_id, label in rows
+        for place, (version, kind, first, count, created_at, snapshot_id, label) in enumerate(rows)
+        if version == newest - place
     ]
 
 
@@ -130,24 +132,51 @@ class Visible(msgspec.Struct, frozen=True, gc=False):
     below: list[Range]
 
 
-def _visible(window: Sequence[Range], state: State) -> Visible:
-    if state.floor == 0:
-        return Visible(list(window), [])
-    below = clip(window, state.cleared + 1, state.floor)
-    kept = [(seq, seq) for seq in state.kept if contains(below, seq)]
-    return Visible(kept + clip(window, state.floor + 1, state.head), below)
+class Window(msgspec.Struct, frozen=True, gc=False):
+    """The part of the log that is asked for: first and last seq."""
+
+    first: int
+    last: int
 
 
-def _window_start(db: Connection, base: int, shown: Sequence[Range], path: Sequence[Range], limit: int) -> int | None:
-    """The seq of the `limit`-th latest message; None if there are no more than that."""
+def _visible(db: Connection, base: int, trail: Trail, window: Window, state: State, kind: str | None) -> Visible:
+    """What the state shows of the window. The path is walked no further down than something is shown."""
+    first = max(window.first, state.floor + 1)
+    must = clip(trail.down_to(first), first, window.last) if first <= window.last else []
+    if not state.floor:
+        return Visible(must, [])
+    below = _summaries_below(db, base, trail, window, state) if kind in (None, SUMMARY) else []
+    return Visible(_kept(window, state) + must, below)
+
+
+def _kept(window: Window, state: State) -> list[Range]:
+    first = max(window.first, state.cleared + 1)
+    return [(seq, seq) for seq in state.kept if first <= seq <= window.last]
+
+
+def _summaries_below(db: Connection, base: int, trail: Trail, window: Window, state: State) -> list[Range]:
+    """The ranges below the floor, down to the lowest in which there is a summary at all: mostly, there is none."""
+    first, last = max(window.first, state.cleared + 1), min(window.last, state.floor)
+    lowest = db.value(SQL["lowest_summary"], (base + first, base + last)) if first <= last else None
+    return [] if lowest is None else clip(trail.down_to(lowest), lowest, last)
+
+
+def _window_start(db: Connection, base: int, trail: Trail, window: Window, state: State, limit: int) -> int | None:
+    """The seq of the `limit`-th latest message that is shown; None if there are no more than that."""
     seqs: list[int] = []
-    for first, last in reversed(shown):
-        bounds = (base + look_from(first, path), base + last, limit + 1 - len(seqs))
-        for seq, count in db.execute(SQL["latest_messages"], bounds):
-            seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
-        if len(seqs) > limit:
-            return seqs[limit - 1]
-    return None
+    lowest = max(window.first, state.floor + 1)
+    for start, end in trail.back():
+        first, last = max(start, lowest), min(end, window.last)
+        if first <= last:
+            bounds = (base + max(start, look_from(first)), base + last, limit + 1 - len(seqs))
+            for seq, count in db.execute(SQL["latest_messages"], bounds):
+                seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
+                if len(seqs) > limit:
+                    return seqs[limit - 1]
+        if start <= lowest:
+            break
+    seqs += (seq for seq, _ in reversed(_kept(window, state)))
+    return seqs[limit - 1] if len(seqs) > limit else None
 
 
 # --- handing them over -----------------------------------------------------------------------------------------------
@@ -208,7 +237,11 @@ def _messages(rows: Sequence[Any]) -> Sequence[Any]:
     firsts, times, checksums, bodies, _, _, counts, _, low, high = zip(*rows, strict=True)
     if all(map(le, low, firsts)) and all(map(gt, high, map(add, map(add, firsts, counts), repeat(-2)))):
         return Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, lambda: _entries(rows))
-    return _entries(rows)
+    wanted = cut_to_size(rows)
+    if wanted is None:
+        return _entries(rows)
+    firsts, times, checksums, bodies, counts = zip(*wanted, strict=True)
+    return Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, lambda: _entries(rows))
 
 
 def _entries(rows: Iterable[Any]) -> list[Any]:

@@ -1,10 +1,10 @@
--- load_info: the facts of a live session, and its state
+-- load_info: the facts of a live session, and its state; how many snapshots it has is counted if that is asked for (?4)
 SELECT s.no, s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
-       (SELECT count(*) FROM snapshots p WHERE p.session = s.no),
+       CASE WHEN ?4 THEN (SELECT count(*) FROM snapshots p WHERE p.session = s.no) ELSE 0 END,
        (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
        s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.head, s.cleared, s.floor, s.kept, s.messages
   FROM sessions s
- WHERE s.namespace = ? AND s.session_id = ? AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > ?)
+ WHERE s.namespace = ?1 AND s.session_id = ?2 AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > ?3)
 
 -- list_snapshots: in the order they were taken
 SELECT snapshot_id, label, version, messages, created_at FROM snapshots WHERE session = ? ORDER BY version
@@ -14,6 +14,9 @@ SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head I
 
 -- latest_messages: the rows of the latest messages in a range of the log
 SELECT seq, count FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?
+
+-- lowest_summary: where the first one in a part of the log is
+SELECT seq FROM entries WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ? AND ? ORDER BY id LIMIT 1
 
 -- row_at: whether a row begins here
 SELECT 1 FROM entries WHERE id = ?
@@ -93,9 +96,7 @@ SELECT s.session_id, e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.ki
  WHERE e.body LIKE :pattern ESCAPE '\' AND s.namespace = :namespace AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > :now)
  ORDER BY e.id DESC
 
--- find_in_one: the same within one session
-SELECT s.session_id, e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums
-  FROM sessions s CROSS JOIN entries e ON e.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295
- WHERE s.namespace = :namespace AND s.session_id = :session_id AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > :now)
-   AND e.body LIKE :pattern ESCAPE '\'
- ORDER BY e.id DESC
+-- find_in_range: the same within a part of one session's log
+SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries
+ WHERE id BETWEEN :first AND :last AND body LIKE :pattern ESCAPE '\'
+ ORDER BY id DESC

@@ -186,3 +186,23 @@ def within(rows: Iterable[Any]) -> Iterator[EntryRow]:
                 yield from unpacked(row)
         else:
             yield from (entry for entry in unpacked(row) if first <= entry[0] <= last)
+
+
+def cut_to_size(rows: Iterable[Any]) -> list[tuple[int, float, int, bytes, int]] | None:
+    """Rows of messages as seq, created_at, checksum, body and count of what is wanted of them. None: one is damaged.
+
+    In a history that was edited often nearly every row is wanted in part. Its lines need no look at each: the checksum
+    of the row is that of all of them.
+    """
+    cut: list[tuple[int, float, int, bytes, int]] = []
+    for seq, created_at, checksum, body, _, _, count, _, low, high in rows:
+        first, last = max(seq, low), min(seq + count - 1, high)
+        part = body
+        if last - first + 1 != count:
+            lines = body.split(b"\n")
+            if len(lines) != count or adler32(body) != checksum:
+                return None
+            part = b"\n".join(lines[first - seq : last - seq + 1])
+            checksum = adler32(part)  # noqa: PLW2901
+        cut.append((first, created_at, checksum, part, last - first + 1))
+    return cut

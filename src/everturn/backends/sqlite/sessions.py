@@ -5,18 +5,21 @@ Shared by everything that changes or reads a session; it decides nothing and wri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from everturn.backends.damage import unreadable_session
+from everturn.backends.damage import damaged_jump, unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.rules import Jump, Range, State, path
+from everturn.rules import Jump, Range, State
 
 SQL = statements.load("sessions.sql")
 _LOAD = SQL["load_session"]
+_LATEST_JUMPS = SQL["latest_jumps"]
+MOST_JUMPS = 256  # that one statement of a walk fetches
 UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # what reading a row raises that was changed by hand
 
 
@@ -85,10 +88,74 @@ def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
 
 
 def jumps_to(db: Connection, no: int, head: int) -> list[Jump]:
-    """The jumps up to `head`, newest first."""
+    """The jumps up to `head`, newest first: all that there are, and not only those on the path to it."""
     return db.rows(SQL["list_jumps"], (no << 32, (no << 32) + head))
 
 
-def path_to(db: Connection, no: int, head: int) -> list[Range]:
-    """The ranges of the log that lead to `head`."""
-    return path(head, jumps_to(db, no, head))
+class Trail:
+    """The path to a head, walked back only as far as it is asked for.
+
+    A session that was edited ten thousand times has as many jumps, and few of them lead to where it stands now. So each
+    step seeks the next jump on the way; where nearly every jump is on the way, it takes more of them at a time.
+    """
+
+    __slots__ = ("_ranges", "_walk")
+
+    def __init__(self, db: Connection, no: int, head: int) -> None:
+        self._ranges: list[Range] = []  # the newest first
+        self._walk = _walk(db, no, head)
+
+    @property
+    def walked(self) -> list[Range]:
+        """The ranges seen so far, in order."""
+        return self._ranges[::-1]
+
+    def back(self) -> Iterator[Range]:
+        """The ranges of the path, newest first."""
+        place = 0
+        while place < len(self._ranges) or self._goes_on():
+            yield self._ranges[place]
+            place += 1
+
+    def down_to(self, seq: int) -> list[Range]:
+        """The newest ranges of the path, in order: as many as lead down to `seq`."""
+        self._reach(seq)
+        return self._ranges[::-1]
+
+    def __contains__(self, seq: int) -> bool:
+        self._reach(seq)
+        at = bisect_left(self._ranges, -seq, key=_negative_first)  # the first range that begins at `seq` or before
+        return seq > 0 and at < len(self._ranges) and seq <= self._ranges[at][1]
+
+    def _reach(self, seq: int) -> None:
+        while (not self._ranges or self._ranges[-1][0] > seq) and self._goes_on():
+            pass
+
+    def _goes_on(self) -> bool:
+        found = next(self._walk, None)
+        if found is not None:
+            self._ranges.append(found)
+        return found is not None
+
+
+def _negative_first(found: Range) -> int:
+    return -found[0]
+
+
+def _walk(db: Connection, no: int, at: int) -> Iterator[Range]:
+    base, step = no << 32, 1
+    while at > 0:
+        jumps = db.rows(_LATEST_JUMPS, (base, base + at, step))
+        used = 0
+        for seq, after in jumps:
+            if seq <= at:
+                if not 0 <= after < seq:
+                    raise damaged_jump(db.value(SQL["name_of"], (no,)), seq, after)
+                yield seq, at
+                at = after
+                used += 1
+        if len(jumps) < step:
+            if at > 0:
+                yield 1, at
+            return
+        step = min(2 * step, MOST_JUMPS) if 2 * used >= len(jumps) else 1

@@ -1,6 +1,6 @@
-"""Keeping house: reclaiming what nothing can reach, reaping what expired, erasing. Each call is one transaction.
+"""Keeping house: removing rows in steps. Each call is one short transaction; whoever calls goes on until all is done.
 
-It decides what may go from the states a session can return to, and never looks into a body.
+What may go of a living session is decided in compaction.py. No body is looked into.
 """
 
 from __future__ import annotations
@@ -12,18 +12,22 @@ from typing import Any, TypeAlias
 import apsw
 import msgspec
 
-from everturn.backend import Erasure
 from everturn.backends.sqlite import statements
-from everturn.backends.sqlite.changes import REMEMBERED, insert
+from everturn.backends.sqlite.changes import insert
 from everturn.backends.sqlite.connections import Connection, patiently
-from everturn.backends.sqlite.runs import look_from, parts
-from everturn.backends.sqlite.sessions import Session, jumps_to, load, span, state_from
-from everturn.model import Compaction, ErasureReceipt
-from everturn.rules import Jump, Range, Reach, State, clip, minus, reach
+from everturn.backends.sqlite.runs import MOST, look_from, parts
+from everturn.backends.sqlite.sessions import span, state_from
+from everturn.model import Compaction
+from everturn.rules import Range, State
 
 SQL = statements.load("upkeep.sql")
 Gone: TypeAlias = tuple[int, int]  # of a row that was deleted: the bytes of its entries, and how many they were
-STEP = 1000  # rows deleted in one transaction: other writers wait no longer than for that
+LONGEST = 0.004  # seconds that one transaction works; then it commits, and whoever waits has a turn
+ROWS = 900  # rows that it has deleted by then, at most; and
+STEP = 100  # those that one statement deletes,
+BYTES = 2**20  # of which size, at most
+ERASED_FOR = 60.0  # seconds that rows of an erased session wait for whoever erases it, before others reap them
+PAGES = 50  # that are given back to the file system by one statement
 PATIENCE = 0.5  # seconds that erase waits for readers to leave the WAL
 
 
@@ -33,38 +37,40 @@ def roots(db: Connection, no: int) -> list[tuple[State, str]]:
     return [(state_from(columns), name) for *columns, name in rows]
 
 
-def compact(db: Connection, session_id: str, now: float) -> Compaction:
-    """One step: forget old changes, then delete up to STEP entries that no root shows."""
-    session = load(db, session_id, now)
-    if session is None:
-        return Compaction(0, 0, 0)
-    db.execute(SQL["reap_changes"], (session.base, session.base + max(0, session.version - REMEMBERED), STEP))
-    if db.changes() == STEP:
-        return Compaction(1, 0, 0)
-    jumps = jumps_to(db, session.no, session.last_seq)
-    needed = reach((state for state, _ in roots(db, session.no)), jumps)
-    everything = [(1, session.last_seq)] if session.last_seq else []
-    unreachable = minus(everything, needed.whole)
-    if unreachable:
-        _forget_states(db, session, jumps, needed)
+class Share:
+    """How long one transaction may work: others wait for the lock no longer than that."""
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+
+    def is_left(self, rows: int = 0) -> bool:
+        """Whether to go on after so many rows. The first time always, or a slow machine would never get done."""
+        if self._until is None:
+            self._until = time.monotonic() + LONGEST
+            return True
+        return rows <= ROWS and time.monotonic() < self._until
+
+
+def delete_some(
+    db: Connection, first: int, last: int, *, below: int | None = None, summaries: bool = True
+) -> tuple[list[Gone], bool]:
+    """Delete the next rows between two ids: at most STEP, of at most BYTES. Also whether there may be more.
+
+    `below`: only rows that end before this id. `summaries`: these, too.
+    """
+    rows = db.rows(SQL["some_rows"], (first, last, below, summaries, STEP))
     gone: list[Gone] = []
-    for first, last in minus(unreachable, needed.summaries):
-        gone += reclaim(db, "reclaim", session.base, first, last, STEP - len(gone))
-    for first, last in clip_all(unreachable, needed.summaries):
-        gone += reclaim(db, "reclaim_but_summaries", session.base, first, last, STEP - len(gone))
-    size, entries = _sums(gone)
-    if gone:
-        db.execute(SQL["shrink_session"], (size, session.no))
-    return Compaction(1 if gone else 0, entries, size)
-
-
-def reclaim(db: Connection, statement: str, base: int, first: int, last: int, limit: int) -> list[Gone]:
-    """Delete up to `limit` rows of a range (-1: all), and of the rows at its ends what is in it."""
-    if not limit:
-        return []
-    part(db, base, first)
-    part(db, base, last + 1)
-    return db.rows(SQL[statement], (base + first, base + last, limit))
+    size = 0
+    for _, length, count in rows:
+        entries = min(max(count, 1), MOST)
+        gone.append((length - entries + 1, entries))
+        size += length
+        if size >= BYTES:
+            rows = rows[: len(gone)]
+            break
+    if rows:
+        db.execute(SQL["delete_rows"], (first, rows[-1][0], below, summaries))
+    return gone, len(rows) == STEP or size >= BYTES
 
 
 def part(db: Connection, base: int, seq: int) -> None:
@@ -83,78 +89,97 @@ def rewrite(db: Connection, base: int, row: Sequence[Any], wanted: Iterable[Rang
             insert(db, base, run, row[5], row[1])
 
 
-def _sums(gone: Iterable[Gone]) -> tuple[int, int]:
+def sums(gone: Iterable[Gone]) -> tuple[int, int]:
+    """Bytes and entries, together."""
     return sum(size for size, _ in gone), sum(count for _, count in gone)
 
 
-def clip_all(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
-    """The parts of `ranges` that stand in `others` too."""
-    return [part for first, last in others for part in clip(ranges, first, last)]
+# --- sessions that end -----------------------------------------------------------------------------------------------
 
 
-def _forget_states(db: Connection, session: Session, jumps: Sequence[Jump], needed: Reach) -> None:
-    """A remembered version that shows what is about to go can no longer be read: say so, in the same transaction."""
-    gone: dict[State, bool] = {}  # many versions share a state
-    for *columns, _, row_id in db.rows(SQL["list_remembered"], session.span):
-        state = state_from(columns)
-        if state not in gone:
-            shown = reach([state], jumps)
-            gone[state] = bool(
-                minus(shown.whole, needed.whole) or minus(minus(shown.summaries, needed.whole), needed.summaries)
-            )
-        if gone[state]:
-            db.execute(SQL["forget_state"], (row_id,))
+class Removal(msgspec.Struct, frozen=True, gc=False):
+    """What one transaction removed of sessions that ended, and which of them are not yet gone."""
+
+    entries: int = 0
+    bytes: int = 0
+    snapshots: int = 0
+    left: tuple[int, ...] = ()
+    spared: bool = False
+
+    def plus(self, other: Removal) -> Removal:
+        """Both; what is left is what the later one left."""
+        return Removal(
+            self.entries + other.entries,
+            self.bytes + other.bytes,
+            self.snapshots + other.snapshots,
+            other.left,
+            self.spared or other.spared,
+        )
 
 
 def reap(db: Connection, now: float) -> Compaction:
-    """One step: delete up to STEP rows of a session that ended, and the session when nothing else is left of it."""
+    """One step: delete rows of a session that ended, and the session when nothing else is left of it."""
     no = db.value(SQL["some_ended"], (now,))
     if no is None:
         return Compaction(0, 0, 0)
     db.execute(SQL["end"], (no,))  # what is reaped in part must not come back, should the clock be set back
+    removed = remove(db, (no,))
+    return Compaction(1, removed.entries, removed.bytes)
+
+
+def erase(db: Connection, session_id: str, life: str | None, now: float) -> Removal:
+    """End the lives that Backend.erase names: from here on nobody finds them. Then one step of removing them.
+
+    (secure_delete overwrites the rows with zeros.)
+    """
+    lives = tuple(no for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)))
+    for no in lives:
+        db.execute(SQL["end_by_erasing"], (now + ERASED_FOR, no))
+    spared = db.value(SQL["living"], (db.namespace, session_id)) is not None
+    return Removal(spared=spared).plus(remove(db, lives))
+
+
+def remove(db: Connection, lives: Sequence[int]) -> Removal:
+    """One step of removing sessions that ended, in a share of time: their rows, and last the row of the session."""
+    share = Share()
+    removed = Removal(left=tuple(lives))
+    for place, no in enumerate(lives):
+        is_gone = False
+        while not is_gone and share.is_left(removed.entries):
+            part, is_gone = _remove_some(db, no)
+            removed = removed.plus(part)
+        if not is_gone:
+            return removed.plus(Removal(left=tuple(lives[place:])))
+    return removed.plus(Removal())
+
+
+def _remove_some(db: Connection, no: int) -> tuple[Removal, bool]:
+    """Some rows of one table, the log first; and whether all are gone."""
     low, high = span(no)
-    gone: list[Gone] = db.rows(SQL["remove"], (low, high, STEP))
-    if len(gone) < STEP:
-        db.execute(SQL["reap_changes"], (low, high, STEP))
-        if db.changes() < STEP:
-            _delete_session(db, no)
-    size, entries = _sums(gone)
-    return Compaction(1, entries, size)
-
-
-def erase(db: Connection, session_id: str, life: str | None, now: float) -> Erasure:
-    """Delete every row of the lives that Backend.erase names. (secure_delete overwrites them with zeros.)"""
-    entries = snapshots = size = 0
-    for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)):
-        low, high = span(no)
-        for length, count in db.execute(SQL["remove"], (low, high, -1)):
-            entries += count
-            size += length
-        db.execute(SQL["reap_changes"], (low, high, -1))
-        snapshots += _delete_session(db, no)
-    receipt = ErasureReceipt(session_id, entries, snapshots, size, complete=False)
-    return Erasure(receipt, spared=db.value(SQL["living"], (db.namespace, session_id)) is not None)
-
-
-def _delete_session(db: Connection, no: int) -> int:
-    """Delete the small rows of a session. Returns how many snapshots it had."""
-    low, high = span(no)
-    db.execute(SQL["delete_jumps"], (low, high))
+    gone, _ = delete_some(db, low, high)
+    if gone:
+        size, entries = sums(gone)
+        return Removal(entries, size), False
+    for statement in ("reap_changes", "reap_jumps"):
+        db.execute(SQL[statement], (low, high, STEP))
+        if db.changes():
+            return Removal(), False
+    db.execute(SQL["reap_snapshots"], (no, STEP))
+    if snapshots := db.changes():
+        return Removal(snapshots=snapshots), False
     db.execute(SQL["delete_undo_steps"], (low, high))
-    db.execute(SQL["delete_snapshots"], (no,))
-    snapshots = db.changes()
     db.execute(SQL["delete_session"], (no,))
-    return snapshots
+    return Removal(), True
 
 
-def scrub(receipt: ErasureReceipt, db: Connection) -> ErasureReceipt:
+def scrub(db: Connection) -> bool:
     """Remove the last copies of erased text: those in the WAL, and those that page splits left between rows.
 
-    secure_delete does not know of the latter, so the file is written anew. Incomplete if that takes longer than the
-    call may, if there is no room for it, or while a reader needs what is in the WAL: what was deleted stays so.
+    secure_delete does not know of the latter, so the file is written anew. False if that takes longer than the call
+    may, if there is no room for it, or while a reader needs what is in the WAL: what was deleted stays so.
     """
     if not db.filename:
-        return msgspec.structs.replace(receipt, complete=True)
+        return True
     try:
         db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than memory; of what is erased it has nothing
         db.execute("VACUUM")
@@ -162,13 +187,17 @@ def scrub(receipt: ErasureReceipt, db: Connection) -> ErasureReceipt:
         db.patience.deadline = min(db.patience.deadline, time.monotonic() + PATIENCE)
         patiently(lambda: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE), db.patience.deadline)
     except apsw.Error:
-        return receipt
+        return False
     finally:
         db.execute("PRAGMA temp_store = MEMORY")
-    return msgspec.structs.replace(receipt, complete=True)
+    return True
 
 
 def give_back_pages(db: Connection) -> bool:
     """Return some free pages to the file system. True: there are more."""
-    db.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall()
-    return bool(db.value("PRAGMA freelist_count"))
+    share = Share()
+    while share.is_left():
+        db.execute(f"PRAGMA incremental_vacuum({PAGES})").fetchall()
+        if not db.value("PRAGMA freelist_count"):
+            return False
+    return True

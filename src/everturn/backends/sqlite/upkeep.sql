@@ -10,8 +10,8 @@ SELECT head, cleared, floor, kept, messages, 'the undo step of version ' || vers
 SELECT head, cleared, floor, kept, messages, 'version ' || version, id FROM changes
  WHERE id BETWEEN ? AND ? AND head IS NOT NULL
 
--- forget_state: part of what this version shows is being reclaimed
-UPDATE changes SET head = NULL WHERE id = ?
+-- forget_states: part of what these versions show is to be reclaimed
+UPDATE changes SET head = NULL WHERE id IN (SELECT value FROM json_each(?))
 
 -- row_across: the row that holds what stands before this place in the log, and what stands behind it
 SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums
@@ -20,32 +20,29 @@ SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksu
 -- delete_row: it is written anew, in two
 DELETE FROM entries WHERE id = ?
 
--- reclaim: delete some rows of a range
-DELETE FROM entries
- WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND id + count <= ?2 + 1 LIMIT ?3)
-RETURNING octet_length(body) - min(max(count, 1), 8) + 1, min(max(count, 1), 8)
+-- some_rows: the next rows of a range that can go, with their bytes: those that end in it (?3), and no summaries (?4)
+SELECT id, octet_length(body), count FROM entries
+ WHERE id BETWEEN ?1 AND ?2 AND (?3 IS NULL OR id + count <= ?3) AND (?4 OR kind <> 'summary')
+ ORDER BY id LIMIT ?5
 
--- reclaim_but_summaries: the same where summaries are still to be found
+-- delete_rows: the same, all of them
 DELETE FROM entries
- WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 AND id + count <= ?2 + 1 AND kind <> 'summary' LIMIT ?3)
-RETURNING octet_length(body) - min(max(count, 1), 8) + 1, min(max(count, 1), 8)
-
--- remove: delete some rows of a session, whatever is in them
-DELETE FROM entries
- WHERE id IN (SELECT id FROM entries WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)
-RETURNING octet_length(body) - min(max(count, 1), 8) + 1, min(max(count, 1), 8)
+ WHERE id BETWEEN ?1 AND ?2 AND (?3 IS NULL OR id + count <= ?3) AND (?4 OR kind <> 'summary')
 
 -- shrink_session: entries were reclaimed
 UPDATE sessions SET bytes = bytes - ? WHERE no = ?
 
--- some_ended: a session whose rows can go: it expired, or was succeeded; not one that arrives (see moves.sql)
-SELECT no FROM sessions WHERE ended = 1 AND life <> ''
+-- some_ended: a session whose rows can go: it expired, or was succeeded; not one that arrives (see moves.sql) or is being erased
+SELECT no FROM sessions WHERE ended = 1 AND life <> '' AND expires_at IS NULL
 UNION ALL
 SELECT no FROM sessions WHERE expires_at <= ?
 LIMIT 1
 
 -- end: an expired session gives up its name; one that was arriving arrives no more
-UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-') WHERE no = ?
+UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-'), expires_at = NULL WHERE no = ?
+
+-- end_by_erasing: the same; until this moment its rows are left to whoever erases it, and counts them
+UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-'), expires_at = ? WHERE no = ?
 
 -- living: the life that a session's name has now
 SELECT no FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0
@@ -56,17 +53,43 @@ SELECT no FROM sessions
 UNION ALL
 SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 1
 
--- reap_changes: delete some changes: too old to be asked for again, or of a session that ended
+-- old_changes: those too old to be asked for again, but for those with a key whose turn is still stored
+SELECT c.id FROM changes c
+ WHERE c.id BETWEEN ?1 AND ?2
+   AND (c.key IS NULL OR c.count = 0 OR NOT EXISTS (
+        SELECT 1 FROM entries e
+         WHERE e.id BETWEEN ?1 + max(1, c.first_seq + c.count - 8) AND ?1 + c.first_seq + c.count - 1
+           AND e.id + e.count > ?1 + c.first_seq + c.count - 1))
+
+-- went_back: whether the session was rolled back since a version
+SELECT 1 FROM changes WHERE id BETWEEN ? AND ? AND kind = 'rollback' LIMIT 1
+
+-- is_living: whether this is still a session, and this its life
+SELECT 1 FROM sessions WHERE no = ? AND life = ? AND ended = 0
+
+-- stored_ranges: those in which there is a row that can go: a JSON array of where to look from, first seq, last seq
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
+SELECT first, last FROM range r
+ WHERE EXISTS (SELECT 1 FROM entries e
+                WHERE e.id BETWEEN ?2 + r.low AND ?2 + r.last AND e.seq + e.count > r.first AND (?3 OR e.kind <> 'summary'))
+
+-- delete_changes: these
+DELETE FROM changes WHERE id IN (SELECT value FROM json_each(?))
+
+-- delete_jumps: these
+DELETE FROM jumps WHERE id IN (SELECT value FROM json_each(?))
+
+-- reap_changes: some of a session that ended
 DELETE FROM changes WHERE id IN (SELECT id FROM changes WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)
 
--- delete_jumps: all of a session's
-DELETE FROM jumps WHERE id BETWEEN ? AND ?
+-- reap_jumps: likewise
+DELETE FROM jumps WHERE id IN (SELECT id FROM jumps WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)
+
+-- reap_snapshots: likewise
+DELETE FROM snapshots WHERE snapshot_id IN (SELECT snapshot_id FROM snapshots WHERE session = ?1 LIMIT ?2)
 
 -- delete_undo_steps: all of a session's
 DELETE FROM undo_steps WHERE id BETWEEN ? AND ?
-
--- delete_snapshots: all of a session's
-DELETE FROM snapshots WHERE session = ?
 
 -- delete_session: the last row of it
 DELETE FROM sessions WHERE no = ?

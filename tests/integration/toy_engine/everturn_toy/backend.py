@@ -140,7 +140,9 @@ class ToyBackend:
             life = self._live(session_id)
             latest = list(reversed(life.changes))[:limit] if life else []
         return [
-            Change(made.version, made.kind, made.seqs, made.created_at, made.snapshot, made.label) for made in latest
+            Change(made.version, made.kind, made.seqs, made.created_at, made.snapshot, made.label)
+            for place, made in enumerate(latest)
+            if made.version == latest[0].version - place  # of older ones, only keys are remembered
         ]
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
@@ -202,7 +204,8 @@ class ToyBackend:
             gone = {seq: entry for seq, entry in log.items() if seq not in needed}
             left = {seq: entry for seq, entry in log.items() if seq in needed}
             kept = life.copy()
-            kept.changes = life.changes[-REMEMBERED:]
+            keyed = [made for made in life.changes[:-REMEMBERED] if made.key and made.seqs and made.seqs[-1] in left]
+            kept.changes = keyed + life.changes[-REMEMBERED:]
             if gone:
                 kept.changes = [_without(made, life, log, gone) for made in kept.changes]
             size = sum(len(entry.body) for entry in gone.values())
@@ -320,5 +323,6 @@ def _problems(life: Life, log: Log) -> Iterable[Problem]:
     states: list[State] = [*life.roots.values(), *(made.state for made in life.changes if made.state is not None)]
     missing = [seq for seq in shown(life, log, *states)[0] if seq not in log]
     yield from (Problem(name, seq, "the entry is missing") for seq in missing[:100])
-    if [made.version for made in life.changes] != list(range(life.version - len(life.changes) + 1, life.version + 1)):
+    latest = [made.version for made in life.changes[-REMEMBERED:]]
+    if latest != list(range(life.version - len(latest) + 1, life.version + 1)):
         yield Problem(name, None, f"the change log does not lead to version {life.version}")
