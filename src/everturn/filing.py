@@ -150,7 +150,7 @@ def _fill(end: End, lines: Iterable[bytes]) -> None:
             _restore(end, outline, portion, handle)
             handle = None
         else:
-            handle = drive(end.stage(Staging(outline.session_id, outline.version, portion, handle)))
+            handle = drive(end.stage(Staging(outline.session_id, outline.version, portion, handle, outline.life)))
 
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -36,13 +36,14 @@ class PortionRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Staging(msgspec.Struct, frozen=True, gc=False):
-    """Put a portion behind those staged under `handle` (None: it is the first). `version` is the one that the session
-    will have."""
+    """Put a portion behind those staged under `handle` (None: it is the first). `version` and `life` are those that the
+    session will have."""
 
     session_id: str
     version: int
     portion: Portion
     handle: str | None = None
+    life: str = ""
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):

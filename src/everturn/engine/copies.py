@@ -39,6 +39,7 @@ class Copies:
         self._done = 0
         self._total: int | None = None
         self._brought = 0  # entries of the session under way
+        self._unlisted: list[CorruptEntry] = []  # what kept the source from listing its sessions
 
     async def run(self, session_ids: Sequence[str] | None) -> CopyReport:
         """Copy these sessions, or all. A damaged one is left out, and its CorruptEntry raised when all others are done.
@@ -57,6 +58,7 @@ class Copies:
             except CorruptEntry as exc:
                 damaged.append(exc)
                 self._end(session_id, "corrupt", str(exc))
+        damaged = damaged or self._unlisted
         report = CopyReport(conflicts=tuple(self._conflicts), **{name: self._numbers[name] for name in _COUNTED})
         if damaged:
             others = ", ".join(repr(exc.session_id) for exc in damaged)
@@ -65,12 +67,21 @@ class Copies:
         return report
 
     async def _named(self, session_ids: Sequence[str] | None) -> AsyncIterator[str]:
-        if session_ids is None:
-            async for session in self._source.store.every_session():
-                yield session.session_id
-        else:
+        if session_ids is not None:
             for session_id in session_ids:
                 yield session_id
+            return
+        listed: set[str] = set()
+        try:
+            async for session in self._source.store.every_session():
+                listed.add(session.session_id)
+                yield session.session_id
+        except CorruptEntry as exc:
+            # The damaged ones among the rest tell of themselves, and all others are copied.
+            self._unlisted.append(exc)
+            for session_id in await self._source.surviving_sessions():
+                if session_id not in listed:
+                    yield session_id
 
     def _end(self, session_id: str, outcome: CopyOutcome, why: str | None = None) -> None:
         self._done += 1
@@ -161,7 +172,8 @@ class Copies:
             await self._scrutinise(scrutiny, portion)
             if portion.is_last and (alone or handle is not None):
                 return handle, portion
-            handle = await self._target.stage(Staging(outline.session_id, outline.version, portion, handle))
+            staging = Staging(outline.session_id, outline.version, portion, handle, outline.life)
+            handle = await self._target.stage(staging)
             if handle is None:
                 return None
             if portion.is_last:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,6 +12,14 @@ import redis
 
 import everturn
 from tests.contract.places.place import Place, Stored
+
+FACTS = ("life", "version", "last_seq", "state", "bytes", "dimension", "ttl", "expires_at", "created_at", "changed_at")
+FACTS += ("forked_from", "parts")
+
+
+def _digest(text: bytes) -> str:
+    """As in lua/check.lua."""
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()[:8]
 
 
 class RedisDoor:
@@ -25,21 +34,22 @@ class RedisDoor:
         return self._client_of(key), key
 
     def _log(self, session_id: str) -> dict[int, tuple[bytes, bytes]]:
-        """By seq, the kind and the value of each entry."""
+        """By seq, the kind (with the life) and the value of each entry."""
         client, key = self._part(session_id, "log")
         return {int(name.partition(b"-")[0]): next(iter(fields.items())) for name, fields in client.xrange(key)}
 
     def entry(self, session_id: str, seq: int) -> Stored:
         kind, value = self._log(session_id)[seq]
         turn, time, checksum, body = value.split(b" ", 3)
-        return Stored(kind.decode(), body, int(checksum), int(turn), int(time) / 1_000_000)
+        return Stored(kind.decode().rpartition(" ")[0], body, int(checksum), int(turn), int(time) / 1_000_000)
 
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
         """A stream's entries cannot be changed: it is written anew."""
         client, key = self._part(session_id, "log")
         log = self._log(session_id)
         facts = (entry.turn, round(entry.created_at * 1_000_000), entry.checksum)
-        log[seq] = entry.kind.encode(), b"%d %d %d %s" % (*facts, entry.body)
+        owner = log[seq][0].rpartition(b" ")[2]
+        log[seq] = entry.kind.encode() + b" " + owner, b"%d %d %d %s" % (*facts, entry.body)
         with client.pipeline(transaction=True) as pipe:
             pipe.delete(key)
             for number, (kind, value) in sorted(log.items()):
@@ -67,24 +77,45 @@ class RedisDoor:
         state = client.hget(key, "state").split(b" ")
         for index, name in enumerate(("head", "cleared", "floor", "messages")):
             state[index] = b"%d" % fields.pop(name, int(state[index]))
-        client.hset(key, mapping=fields | {"state": b" ".join(state)})
+        self._set_facts(session_id, **fields, state=b" ".join(state))
 
     def add_jump(self, session_id: str, seq: int, after: int) -> None:
+        """As the scripts would have written it, but for what it counts; and counted."""
+        client, key = self._part(session_id, "jumps")
+        client.zremrangebyscore(key, seq, seq)
+        client.zadd(key, {self._sealed(session_id, "jump", f"{seq} {after} 0 1 {after}"): seq})
+        meta, meta_key = self._part(session_id, "meta")
+        parts = meta.hget(meta_key, "parts").split(b" ")
+        parts[2] = b"%d" % client.zcard(key)
+        self._set_facts(session_id, parts=b" ".join(parts))
+
+    def _sealed(self, session_id: str, name: str, text: str) -> str:
         client, key = self._part(session_id, "meta")
-        pairs = (pair.split(b":") for pair in (client.hget(key, "jumps") or b"").split(b",") if pair)
-        jumps = {int(number): int(before) for number, before in pairs} | {seq: after}
-        client.hset(key, "jumps", "".join(f"{number}:{before}," for number, before in sorted(jumps.items())))
+        life = client.hget(key, "life").decode()
+        return f"{_digest(f'{life} {name} {text}'.encode())} {text}"
+
+    def _set_facts(self, session_id: str, **fields: bytes | str | int) -> None:
+        """Change fields of meta, and its check with them."""
+        client, key = self._part(session_id, "meta")
+        if fields:
+            client.hset(key, mapping=fields)
+        client.hset(key, "check", _digest(b"\n".join([key.encode(), *client.hmget(key, FACTS)])))
 
     def move_snapshots(self, session_id: str, head: int) -> None:
         client, key = self._part(session_id, "snapshots")
         for snapshot_id, value in client.hgetall(key).items():
-            version, time, _, rest = value.split(b" ", 3)
-            client.hset(key, snapshot_id, b"%s %s %d %s" % (version, time, head, rest))
+            _, version, time, _, rest = value.decode().split(" ", 4)
+            text = f"{version} {time} {head} {rest}"
+            client.hset(key, snapshot_id, self._sealed(session_id, snapshot_id.decode(), text))
 
     def move_undo_steps(self, session_id: str, head: int) -> None:
         client, key = self._part(session_id, "meta")
-        steps = (step.split(b" ", 5) for step in client.hget(key, "undo").split(b";"))
-        client.hset(key, "undo", b";".join(b" ".join([*step[:4], b"%d" % head, step[5]]) for step in steps))
+        steps = (step.split(" ", 5) for step in client.hget(key, "undo").decode()[9:].split(";"))
+        text = ";".join(" ".join([*step[:4], str(head), step[5]]) for step in steps)
+        undo = self._sealed(session_id, "undo", text)
+        parts = client.hget(key, "parts").split(b" ")
+        parts[4] = b"%d" % len(undo)
+        self._set_facts(session_id, undo=undo, parts=b" ".join(parts))
 
     def entries(self) -> int:
         return sum(client.xlen(key) for client in self._clients for key in client.scan_iter("*:log"))

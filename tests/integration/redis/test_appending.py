@@ -20,10 +20,13 @@ TURN = [user("1"), ChatMessage("assistant", "2")]
 def stored(client: Any, name: str) -> list[Any]:
     """All that is kept of a session, but for what differs between any two: its times, its life, its calls."""
     keys = [f"everturn:{{:{name}}}:{part}" for part in ("meta", "log", "changes")]
-    meta = {field: value for field, value in client.hgetall(keys[0]).items() if field != b"life"}
-    changes = [(number, list(fields.items())[:-1]) for number, fields in client.xrange(keys[2])]
+    meta = client.hgetall(keys[0])
+    life = meta.pop(b"life")
+    meta |= {b"check": b"", b"undo": meta[b"undo"][9:]}  # checks are made with the life and the name
+    changes = [(number, *next(iter(fields.items()))) for number, fields in client.xrange(keys[2])]
+    changes = [(number, kind, value[9:]) for number, kind, value in changes]
     everything = [sorted(meta.items()), client.xrange(keys[1]), changes, [client.ttl(key) > 0 for key in keys]]
-    return [re.sub(rb"\d{16}", b"TIME", repr(part).encode()) for part in everything]
+    return [re.sub(rb"\d{16}", b"TIME", repr(part).encode().replace(life, b"LIFE")) for part in everything]
 
 
 @pytest.mark.parametrize("ttl", [None, 1000.0])

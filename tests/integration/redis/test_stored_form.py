@@ -41,13 +41,15 @@ def full_session(store: Any, name: str = "a") -> None:
     """A session that has every kind of key."""
     store.append(name, [user("1"), ToolCall("f", {}), Summary("s", [1.0], (1, 1)), Record("r", {})], key="k")
     store.save_snapshot(name, "label")
+    say(store, name, "dropped")
+    store.replace(name, [Record("r", {})], after=4)
 
 
 def test_every_key_expires_at_the_same_time(store: Any, client: Any) -> None:
     full_session(store)
     assert {client.ttl(key) for key in client.keys("*")} == {-1}
     store.set_ttl("a", 100)
-    assert len(client.keys("*")) == 5
+    assert len(client.keys("*")) == 6
     assert len({client.pexpiretime(key) for key in client.keys("*")}) == 1
     assert 90_000 < client.pttl("everturn:{:a}:meta") <= 100_001
     store.set_ttl("a", None)
@@ -71,7 +73,7 @@ def test_a_fork_of_a_session_that_expires_expires_as_a_whole(store: Any, client:
     full_session(store)
     brief.fork("a", "b")
     keys = client.keys("everturn:{:b}:*")
-    assert sorted(key.rpartition(b":")[2] for key in keys) == [b"changes", b"log", b"meta", b"others"]
+    assert sorted(key.rpartition(b":")[2] for key in keys) == [b"changes", b"jumps", b"log", b"meta", b"others"]
     assert len({client.pexpiretime(key) for key in keys}) == 1
 
 
@@ -99,8 +101,7 @@ def test_what_is_remembered_of_changes_is_bounded(store: Any, client: Any) -> No
     for number in range(2500):
         say(store, "a", "x", key=f"k{number}")
     assert 1024 <= client.xlen("everturn:{:a}:changes") < 1024 + 64
-    assert client.hlen("everturn:{:a}:meta") < 2 * (1024 + 64) + 20
-    assert say(store, "a", "x", key="k1477").replayed
+    assert say(store, "a", "x", key="k7").replayed  # for as long as its turn is there
     assert len(store.changes("a", limit=2000)) >= 1024
 
 
@@ -179,7 +180,7 @@ def test_a_damaged_fact_is_corruption_or_harmless(store: Any, client: Any, field
 def test_a_session_can_be_erased_whatever_is_damaged(store: Any, client: Any, field: str, value: str | None) -> None:
     meta_with(store, client, field, value)
     assert store.erase("a").entries == 2
-    assert client.keys("everturn:*") == []
+    assert [client.hkeys(key) for key in client.keys("everturn:*")] == [[b"fence"]]  # the tombstone
 
 
 def test_a_missing_entry_is_named(store: Any, client: Any) -> None:

@@ -5,11 +5,14 @@ What an operation does is in the modules beside this one; how commands travel is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.findings import Examination, Finding
 from everturn.backends.redis import changes, checks, examination, forks, listing, moves, reads, upkeep, verify
+from everturn.backends.redis.changes import headless
+from everturn.backends.redis.faults import Damaged
 from everturn.backends.redis.lines import Lines
 from everturn.backends.redis.looks import look
 from everturn.backends.redis.names import Names
@@ -19,6 +22,15 @@ from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
 from everturn.model import Change, Compaction, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
+
+
+@contextmanager
+def naming(session_id: str) -> Iterator[None]:
+    """Make damage that was found by a script, or behind it, the error of this session."""
+    try:
+        yield
+    except Damaged as exc:
+        raise headless(session_id, exc.part) from exc
 
 
 class RedisBackend:
@@ -52,18 +64,25 @@ class RedisBackend:
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         now = "" if self._clock is None else self._now()
         script, args = changes.call_for(request, now, waits=self._sender.replicas > 0)
-        reply = await self._sender.change(script, self._names.keys(request.session_id), args, now, deadline)
+        try:
+            reply = await self._sender.change(script, self._names.keys(request.session_id), args, now, deadline)
+        except Damaged as exc:
+            raise headless(request.session_id, exc.part) from exc
         return changes.outcome_of(reply, request.session_id, request.effect)
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
         keys = self._names.keys(query.session_id)
-        return await reads.read(self._sender, keys, query, take, self._now(), deadline)
+        with naming(query.session_id):
+            return await reads.read(self._sender, keys, query, take, self._now(), deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         keys = self._names.keys(session_id)
         more = [reads.latest_changes(keys, limit)]
-        seen, (rows,) = await look(self._sender, keys, session_id, self._now(), deadline, more=more)
-        return [] if seen.session is None or not limit else [change_of(row).change for row in rows]
+        with naming(session_id):
+            seen, (rows,) = await look(self._sender, keys, session_id, self._now(), deadline, more=more)
+            if seen.session is None or not limit:
+                return []
+            return [change_of(row, seen.session.info.life).change for row in rows]
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
         return await listing.sessions(self._sender, self._names, prefix, limit, page, order, self._now(), deadline)
@@ -71,23 +90,28 @@ class RedisBackend:
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        await listing.find(self._sender, self._names, text, session_id, take, self._now(), deadline)
+        with naming(session_id or ""):
+            await listing.find(self._sender, self._names, text, session_id, take, self._now(), deadline)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        return await forks.fork(self._sender, self._names, request, self._now(), deadline)
+        with naming(request.source):
+            return await forks.fork(self._sender, self._names, request, self._now(), deadline)
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        return await moves.outline(self._sender, self._names.keys(session_id), session_id, self._now(), deadline)
+        with naming(session_id):
+            return await moves.outline(self._sender, self._names.keys(session_id), session_id, self._now(), deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
         keys = self._names.keys(request.session_id)
-        return await moves.portion(self._sender, keys, request, self._now(), deadline)
+        with naming(request.session_id):
+            return await moves.portion(self._sender, keys, request, self._now(), deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
         return await moves.stage(self._sender, self._names, request, deadline)
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
-        return await moves.restore(self._sender, self._names, arrival, self._now(), deadline)
+        with naming(arrival.outline.session_id):
+            return await moves.restore(self._sender, self._names, arrival, self._now(), deadline)
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         keys = self._names.keys(session_id)
@@ -96,13 +120,18 @@ class RedisBackend:
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is None:
             return upkeep.NOTHING  # what expired is gone: Redis sees to that
-        return await upkeep.compact(self._sender, self._names.keys(session_id), session_id, self._now(), deadline)
+        with naming(session_id):
+            return await upkeep.compact(self._sender, self._names.keys(session_id), session_id, self._now(), deadline)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
             return await verify.verify_rest(self._sender, self._names, deadline)
         keys = self._names.keys(session_id)
         return await verify.verify_session(self._sender, keys, session_id, self._now(), deadline)
+
+    async def surviving_sessions(self, deadline: float) -> list[str]:
+        """The names of all sessions, of damaged ones too, for `verify` and copies to go on with."""
+        return await verify.surviving_sessions(self._sender, self._names, deadline)
 
     async def close(self) -> None:
         for lines in (self._sender.lines, *self._also_close):

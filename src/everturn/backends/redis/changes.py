@@ -153,11 +153,11 @@ def outcome_of(reply: bytes, session_id: str, effect: Effect) -> ChangeOutcome:
     return ChangeOutcome(status, life, version, int(first), int(count), snapshot)
 
 
-def headless(session_id: str) -> CorruptEntry:
-    """The error for a session whose meta is gone or damaged while other parts are there: evicted, or deleted."""
+def headless(session_id: str, part: str = "meta") -> CorruptEntry:
+    """The error for a session one of whose parts is gone or damaged while others are there: evicted, or deleted."""
     return CorruptEntry(
-        f"session {session_id!r}: its meta key is gone or unreadable, but other parts are there. Was it evicted (see "
-        "maxmemory-policy) or changed by hand? Nothing was changed now; restore it, or erase the session",
+        f"session {session_id!r}: its part {part!r} is gone or not what was written, but others are there. Was it "
+        "evicted (see maxmemory-policy) or changed by hand? Nothing was changed now; restore it, or erase the session",
         session_id=session_id,
         seq=0,
     )

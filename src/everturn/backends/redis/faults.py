@@ -60,6 +60,15 @@ _TLS = {
 """What a handshake that failed is told apart by: words of OpenSSL, in whatever error they arrive. None of it passes."""
 
 
+class Damaged(MemoryStoreBackendError):
+    """A part of a session is not what was written to it. Whoever knows the session makes it a CorruptEntry."""
+
+    def __init__(self, part: str, text: str = "") -> None:
+        super().__init__(text or f"the part {part!r} of a session is damaged", outcome="unknown")
+        self.part = part
+
+
+_DAMAGED = re.compile(r"DAMAGED (\w+)\.")  # as lua/state.lua says it
 _ANSWERS = {"ResponseError", "BusyLoadingError", "AuthenticationError"}  # the latter two are no ResponseErrors
 _WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
 
@@ -137,8 +146,17 @@ def refusal_in(text: str) -> Refusal:
     return Refusal(within[1] if within else text.partition(" ")[0], text)
 
 
+def damaged_part(answer: Refusal) -> str | None:
+    """The part of a session that a script found damaged; None if it was refused for something else."""
+    named = _DAMAGED.search(answer.text)
+    return named[1] if named else "type" if "WRONGTYPE" in answer.text else None
+
+
 def refused(answer: Refusal, where: str) -> MemoryStoreBackendError:
     """The error for a request that the server refused to run."""
+    part = damaged_part(answer)
+    if part is not None:
+        return Damaged(part, f"{where}: {answer.text}")
     advice = _ADVICE.get(answer.code)
     text = f"{where}: {answer.code}: {advice} ({answer.text})" if advice else f"{where}: {answer.text}"
     # The codes we know are given before a script writes anything; of others nothing is known.

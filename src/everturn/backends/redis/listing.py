@@ -10,14 +10,15 @@ import msgspec
 from everturn.backend import Order, Query
 from everturn.backends import listings
 from everturn.backends.redis import faults, scripts
+from everturn.backends.redis.changes import headless
 from everturn.backends.redis.faults import Refusal
 from everturn.backends.redis.lines import where
-from everturn.backends.redis.looks import seen_in
-from everturn.backends.redis.names import Names
-from everturn.backends.redis.reads import collect, entry_rows, present
+from everturn.backends.redis.looks import GLANCE, seen_in
+from everturn.backends.redis.names import STAGED, Names
+from everturn.backends.redis.reads import collect, entry_rows
 from everturn.backends.redis.sending import Sender
-from everturn.codec import EntryRow
-from everturn.errors import CorruptEntry, InvalidInput, Unsupported
+from everturn.codec import EntryRow, missing
+from everturn.errors import InvalidInput, Unsupported
 from everturn.model import Page, SessionInfo
 from everturn.rules import fold
 
@@ -101,11 +102,12 @@ async def _scan(sender: Sender, names: Names, prefix: str, token: _Token, deadli
         return _Token(master=DONE), []
     (number, node), *later = following
     cursor = token.cursor if number == token.master else "0"
-    command = ("SCAN", cursor, "MATCH", names.pattern(prefix, "meta"), "COUNT", SCANNED)
+    # Every part, and not meta alone: a session that has lost its meta is damaged, and not gone.
+    command = ("SCAN", cursor, "MATCH", names.pattern(prefix, "*"), "COUNT", SCANNED)
     (reply,) = await sender.lines.exchange(node, [command], deadline)
     if isinstance(reply, Refusal):
         raise faults.refused(reply, where(node))
-    ids = [names.session_of(key) for key in reply[1]]
+    ids = [names.session_of(key) for key in reply[1] if STAGED not in key]
     if reply[0] != b"0":
         return _Token(master=number, cursor=reply[0].decode()), ids
     return _Token(master=later[0][0] if later else DONE), ids
@@ -114,14 +116,14 @@ async def _scan(sender: Sender, names: Names, prefix: str, token: _Token, deadli
 async def _infos(
     sender: Sender, names: Names, ids: Sequence[str], now: str, deadline: float
 ) -> tuple[SessionInfo, ...]:
-    """The facts of sessions, one round trip a node; those that have gone are left out."""
+    """The facts of sessions, one round trip a node; those that have gone are left out. Raises CorruptEntry for one that
+    is damaged: to leave it out would be to hide it."""
     found: list[SessionInfo] = []
-    requests = [(names.keys(session_id), (now, "", "", "", "")) for session_id in ids]
+    requests = [(names.keys(session_id), (now, *GLANCE)) for session_id in ids]
     for session_id, reply in zip(ids, await sender.look_at_many(scripts.LOOK, requests, deadline), strict=True):
-        try:
-            seen = seen_in(session_id, reply)
-        except CorruptEntry:
-            continue  # it went while we looked, or verify will tell
+        if isinstance(reply, Refusal):
+            raise headless(session_id, faults.damaged_part(reply) or "meta")
+        seen = seen_in(session_id, reply)
         if seen.session is not None:
             found.append(seen.session.info)
     return tuple(found)
@@ -144,6 +146,8 @@ async def find(
         )
     needle = fold(listings.spelled(text)).encode()
     found = await collect(sender, names.keys(session_id), Query(session_id), now, deadline)
-    for row in entry_rows(found.log, reversed(present(found))):
+    if found.first_missing:
+        raise missing(session_id, found.first_missing)
+    for row in entry_rows(found.log, reversed(found.seqs)):
         if needle in row[3].lower() and not take(session_id, row):
             return

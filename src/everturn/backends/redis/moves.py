@@ -14,15 +14,18 @@ import msgspec
 from everturn.backend import ChangeOutcome, Fork
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import outcome_of
-from everturn.backends.redis.looks import look
+from everturn.backends.redis.faults import Damaged
+from everturn.backends.redis.looks import look_at_all
 from everturn.backends.redis.names import Keys, Names
 from everturn.backends.redis.reads import latest_changes
 from everturn.backends.redis.records import (
+    CHECK,
     MICROSECONDS,
     StoredSnapshot,
     change_of,
     entry_row,
-    jumps_text,
+    is_sealed,
+    kind_in,
     ranges_of,
     ranges_text,
     seq_of,
@@ -30,10 +33,10 @@ from everturn.backends.redis.records import (
     undo_text,
 )
 from everturn.backends.redis.sending import Sender
-from everturn.backends.redis.staging import STEP, ChangeArgs, EntryArgs, put, rows_args
+from everturn.backends.redis.staging import STEP, ChangeArgs, EntryArgs, Rows, put
 from everturn.dossier import ChangePart, EntryPart, Outline, Portion, SnapshotPart
 from everturn.portable import Arrival, PortionRequest, Staging
-from everturn.rules import Range, contains, merge
+from everturn.rules import Jump, Range, contains, merge
 
 MOST = 300  # entries handed over by one script: a millisecond or so
 REMEMBERED = 1024  # changes kept of those that a session brings, as of those that it makes
@@ -46,7 +49,8 @@ async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
     """All of the session's present life but its log and its changes. See Portable.outline."""
     while True:
         more = [latest_changes(keys, 1), ("TIME",)]
-        seen, (latest, time) = await look(sender, keys, session_id, now, deadline, snapshots=True, more=more)
+        whole, (latest, time) = await look_at_all(sender, keys, session_id, now, deadline, more=more)
+        seen = whole.seen
         if seen.session is None:
             return None
         info = seen.session.info
@@ -67,7 +71,7 @@ async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
         info.expires_at,
         seen.session.dimension,
         info.forked_from,
-        tuple(reversed(seen.session.jumps)),
+        tuple(reversed(whole.jumps)),
         tuple(map(_snapshot_part, seen.snapshots)),
         seen.session.undo,
     )
@@ -99,7 +103,12 @@ async def portion(sender: Sender, keys: Keys, request: PortionRequest, now: str,
     life, expires_at, forgotten_text = found
     if life != request.life.encode() or (now and expires_at and int(expires_at) <= int(now)):
         return None
-    entries = tuple(EntryPart.of(entry_row(seq_of(name), *fields[:2])) for name, fields in rows)
+    kinds = [kind_in(fields[0], request.life) for _, fields in rows]
+    entries = tuple(
+        EntryPart.of(entry_row(seq_of(name), kind, fields[1]))
+        for kind, (name, fields) in zip(kinds, rows, strict=True)
+        if kind is not None  # else it is not of this life, and will be missed
+    )
     if not is_all:
         return Portion(entries, is_last=False)
     if not rest:  # fewer entries than seqs: some were reclaimed
@@ -107,13 +116,15 @@ async def portion(sender: Sender, keys: Keys, request: PortionRequest, now: str,
             sender, keys, msgspec.structs.replace(request, after_seq=request.last_seq), now, deadline
         )
         return behind and Portion(entries, behind.changes, behind.is_last)
-    forgotten = ranges_of(forgotten_text or b"")
-    remembered = tuple(_change_part(row, forgotten) for row in rest[0])
+    if forgotten_text and not is_sealed(request.life, "forgotten", forgotten_text):
+        raise Damaged("forgotten")
+    forgotten = ranges_of((forgotten_text or b"")[CHECK:])
+    remembered = tuple(_change_part(row, request.life, forgotten) for row in rest[0])
     return Portion(entries, remembered, is_last=len(remembered) < request.changes)
 
 
-def _change_part(row: Sequence[Any], forgotten: Sequence[Range]) -> ChangePart:
-    stored = change_of(row)
+def _change_part(row: Sequence[Any], life: str, forgotten: Sequence[Range]) -> ChangePart:
+    stored = change_of(row, life)
     change, named = stored.change, _named(row)
     return ChangePart(
         change.version,
@@ -149,36 +160,54 @@ async def stage(sender: Sender, names: Names, request: Staging, deadline: float)
     """Put rows where nobody sees them. See Portable.stage; that they have gone shows when they are to be restored."""
     handle = _Handle(urandom(8)) if request.handle is None else _decode_handle(request.handle)
     keys = names.staged(request.session_id, handle.token)
-    entries, changes = _entry_args(request.portion), _change_args(request.portion, request.version)
-    await put(sender, keys, entries, changes, deadline, forgotten=_forgotten(request.portion))
-    staged = _Handle(handle.token, handle.entries + len(entries), handle.changes + len(changes))
+    rows = _rows(request.portion, request.version)
+    await put(sender, keys, request.life, rows, deadline, forgotten=_forgotten(request.portion))
+    staged = _Handle(handle.token, handle.entries + len(rows.entries), handle.changes + len(rows.changes))
     return msgspec.json.encode(staged).decode()
 
 
 async def restore(sender: Sender, names: Names, arrival: Arrival, now: str, deadline: float) -> ChangeOutcome:
     """Make the session visible in one step. See Portable.restore."""
-    outline, handle, portion = arrival.outline, arrival.handle, arrival.portion
-    rows = len(portion.entries) + len(portion.changes)
-    if rows > STEP and (arrival.onto is None or handle is not None):  # what is added in place is never much
-        handle = await stage(sender, names, Staging(outline.session_id, outline.version, portion, handle), deadline)
-        portion = Portion()
+    outline, onto, portion = arrival.outline, arrival.onto, arrival.portion
+    handle = None if arrival.handle is None else _decode_handle(arrival.handle)
+    adds = onto is not None and handle is None  # to what is there; that is never much
+    jumps = _new_jumps(arrival) if adds else outline.jumps
+    brought = _rows(portion, outline.version)
+    rows = Rows(brought.entries, brought.changes, jumps, _snapshots(outline))
+    forgotten = _forgotten(portion)
+    staged: tuple[Any, Any, Any, Any] = ("", "", "", "")
+    if handle is not None or len(rows) > STEP:
+        handle = handle or _Handle(urandom(8))
+        beside = names.staged(outline.session_id, handle.token)
+        if adds:
+            await put(sender, beside, outline.life, Rows(snapshots=rows.snapshots), deadline)
+            staged, rows = ("", "", "", len(rows.snapshots) or ""), Rows(rows.entries, rows.changes, rows.jumps)
+        else:
+            await put(sender, beside, outline.life, rows, deadline, forgotten=forgotten)
+            entries, changes = handle.entries + len(rows.entries), handle.changes + len(rows.changes)
+            staged = entries, changes, len(rows.jumps), len(rows.snapshots) or ""
+            rows, forgotten = Rows(), ""
     keys = names.keys(outline.session_id)
-    staged = None if handle is None else _decode_handle(handle)
-    if staged is not None:
-        keys += names.staged(outline.session_id, staged.token)
-    fields, snapshots = _fields(outline), _snapshots(outline)
+    if handle is not None:
+        keys += names.staged(outline.session_id, handle.token)
+    fields = _fields(outline)
     args = [
         "1" if sender.replicas else "",
-        *(("", "", "") if arrival.onto is None else (arrival.onto.life, arrival.onto.version, arrival.onto.call)),
-        *(("", "") if staged is None else (staged.entries, staged.changes)),
+        *(("", "", "") if onto is None else (onto.life, onto.version, onto.call)),
+        *staged,
         "" if arrival.expires_in is None else round(arrival.expires_in * MICROSECONDS),
-        jumps_text(outline.jumps[::-1]),
-        _forgotten(portion),
+        forgotten,
+        undo_text(outline.undo_steps),
         *(len(fields), *fields),
-        *(len(snapshots), *snapshots),
-        *rows_args(_entry_args(portion), _change_args(portion, outline.version)),
+        *rows.args,
     ]
     return outcome_of(await sender.change(scripts.RESTORE, keys, args, now, deadline), outline.session_id, Fork())
+
+
+def _new_jumps(arrival: Arrival) -> list[Jump]:
+    """The jumps among what is added: a jump is made together with the entry that it leads to."""
+    first = min((change.first_seq for change in arrival.portion.changes if change.count), default=None)
+    return [jump for jump in arrival.outline.jumps if first is not None and jump[0] >= first]
 
 
 def _micros(seconds: float) -> int:
@@ -196,36 +225,31 @@ def _fields(outline: Outline) -> list[Any]:
         "created_at": _micros(outline.created_at),
         "dimension": "" if outline.dimension is None else outline.dimension,
         "ttl": "" if outline.ttl is None else repr(outline.ttl),
+        "forked_from": outline.forked_from or "",
     }
-    if outline.forked_from is not None:
-        fields["forked_from"] = outline.forked_from
-    if outline.undo_steps:
-        fields["undo"] = undo_text(outline.undo_steps)
     return [part for pair in fields.items() for part in pair]
 
 
-def _snapshots(outline: Outline) -> list[str]:
-    parts: list[str] = []
+def _snapshots(outline: Outline) -> list[tuple[str, str]]:
+    parts: list[tuple[str, str]] = []
     for snapshot in outline.snapshots:
         text = f"{snapshot.version} {_micros(snapshot.created_at)} {state_text(snapshot.state)}"
-        parts += (snapshot.id, text if snapshot.label is None else f"{text}\n{snapshot.label}")
+        parts.append((snapshot.id, text if snapshot.label is None else f"{text}\n{snapshot.label}"))
     return parts
 
 
-def _entry_args(portion: Portion) -> list[EntryArgs]:
-    return [
+def _rows(portion: Portion, version: int) -> Rows:
+    """The entries, and the changes that a session at this version remembers."""
+    entries: list[EntryArgs] = [
         (entry.seq, entry.kind, b"%d %d %d %b" % (entry.turn, _micros(entry.created_at), entry.checksum, entry.body))
         for entry in portion.entries
     ]
+    remembered = [change for change in portion.changes if change.version > version - REMEMBERED]
+    return Rows(entries, [_change_fields(change) for change in remembered])
 
 
 def _forgotten(portion: Portion) -> str:
     return ranges_text(merge([(change.version, change.version) for change in portion.changes if not change.readable]))
-
-
-def _change_args(portion: Portion, version: int) -> list[ChangeArgs]:
-    """The changes that a session at this version remembers."""
-    return [_change_fields(change) for change in portion.changes if change.version > version - REMEMBERED]
 
 
 def _change_fields(change: ChangePart) -> ChangeArgs:

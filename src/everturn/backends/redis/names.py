@@ -10,6 +10,7 @@ _GLOB = {ord(char): f"\\{char}" for char in "*?[]\\^"}
 
 KNOWN = 256  # sessions whose keys are kept at hand: most calls are about a few
 STAGED = b":staged:"  # in the keys of what is not yet visible, and in no others
+PARTS = ("meta", "log", "others", "changes", "snapshots", "jumps")  # of a session, in the order of KEYS in every script
 
 Keys = tuple[bytes, ...]
 
@@ -34,16 +35,16 @@ class Names:
     def __init__(self, namespace: str) -> None:
         self._prefix = f"everturn:{{{escape(namespace)}:"
         self.keys = lru_cache(KNOWN)(self._keys)
-        """A session's five keys, in the order of KEYS in every script."""
+        """A session's six keys, in the order of KEYS in every script."""
 
     def _keys(self, session_id: str) -> Keys:
-        base = f"{self._prefix}{session_id.translate(_ESCAPES)}}}:".encode()
-        return base + b"meta", base + b"log", base + b"others", base + b"changes", base + b"snapshots"
+        base = f"{self._prefix}{session_id.translate(_ESCAPES)}}}:"
+        return tuple([f"{base}{part}".encode() for part in PARTS])
 
     def staged(self, session_id: str, token: bytes) -> Keys:
         """The keys of what will be a session, and is not yet visible, in the same order and slot."""
-        base = f"{self._prefix}{escape(session_id)}}}{STAGED.decode()}{token.hex()}:".encode()
-        return base + b"meta", base + b"log", base + b"others", base + b"changes", base + b"snapshots"
+        base = f"{self._prefix}{escape(session_id)}}}{STAGED.decode()}{token.hex()}:"
+        return tuple([f"{base}{part}".encode() for part in PARTS])
 
     def pattern(self, prefix: str, part: str) -> str:
         """What SCAN matches: this part of the sessions whose id begins with `prefix`."""

@@ -1,4 +1,4 @@
-"""Reads of one session: its facts and state by one script, its entries by plain XRANGE.
+"""Reads of one session: its facts, its state and where its entries stand by one script, its entries by plain XRANGE.
 
 Entries never change, so those of a state can be fetched after it, page by page. What is missing then was reclaimed
 since, or is lost: a second look tells which.
@@ -13,31 +13,33 @@ from typing import Any
 import msgspec
 
 from everturn.backend import Query, Reading, Status, Take
-from everturn.backends.redis.looks import NEVER, Seen, look
+from everturn.backends.redis.looks import NEVER, Seen, Window, look, walk
 from everturn.backends.redis.names import Keys
 from everturn.backends.redis.records import StoredChange, change_of, entry_row, message_columns, seq_of, seqs_of
 from everturn.backends.redis.sending import Sender
 from everturn.backends.redis.wire import Command
 from everturn.codec import EntryRow, checksum
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL
-from everturn.rules import Range, State, clip, contains, minus, path
+from everturn.rules import Range, clip, minus
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache
 PAGE = 1000  # entries in one reply
 PAGES = 8  # replies in one round trip
+NEAR = 4  # entries between two ranges that are read along: a command of its own takes the server longer
 MORE_THAN_LIMIT = 16  # a few other entries may stand among the messages asked for
-_CLASSES = {SUMMARY: b"s", TOOL_CALL: b"t"}
+_CLASSES = {SUMMARY: "s", TOOL_CALL: "t"}
 
 
 class Log:
-    """The entries of one session that have been fetched so far, by seq: their values, and the kinds of those that are
-    no messages."""
+    """The entries of one life of a session that have been fetched so far, by seq: their values, and the kinds of those
+    that are no messages. What is of another life is as good as missing."""
 
-    def __init__(self, sender: Sender, key: bytes, deadline: float) -> None:
+    def __init__(self, sender: Sender, key: bytes, deadline: float, life: str = "") -> None:
         self._sender = sender
         self._key = key
         self._deadline = deadline
         self._covered: list[Range] = []
+        self.life = life
         self.values: dict[int, bytes] = {}
         self.other_kinds: dict[int, bytes] = {}
 
@@ -61,16 +63,22 @@ class Log:
             kinds.append(fields[0])
             values.append(fields[1])
         seqs = seqs_of(names)
-        self.values.update(zip(seqs, values, strict=True))
-        if kinds.count(b"message") < len(kinds):
-            self.other_kinds.update({seq: kind for seq, kind in zip(seqs, kinds, strict=True) if kind != b"message"})
+        owner = f" {self.life}".encode()
+        if kinds.count(b"message" + owner) == len(kinds):
+            self.values.update(zip(seqs, values, strict=True))
+            return
+        for seq, kind, value in zip(seqs, kinds, values, strict=True):
+            if kind.endswith(owner):
+                self.values[seq] = value
+                if kind != b"message" + owner:
+                    self.other_kinds[seq] = kind[: -len(owner)]
 
     async def fetch(self, ranges: Iterable[Range]) -> None:
         """Have all entries of the ranges that there are, in as many round trips as keep each to a few thousand."""
         wanted = minus(ranges, self._covered)
         commands: list[Command] = []
         size = 0
-        for first, last in wanted:
+        for first, last in _joined(wanted):
             for low in range(first, last + 1, PAGE):
                 high = min(low + PAGE - 1, last)
                 commands.append(("XRANGE", self._key, low, high))
@@ -85,6 +93,17 @@ class Log:
     async def _trip(self, commands: Sequence[Command]) -> None:
         for rows in await self._sender.send(self._key, commands, self._deadline):
             self._put(rows)
+
+
+def _joined(ranges: Iterable[Range]) -> list[Range]:
+    """Ranges in order, those together between which there is little."""
+    joined: list[Range] = []
+    for first, last in ranges:
+        if joined and first - joined[-1][1] <= NEAR + 1:
+            joined[-1] = (joined[-1][0], last)
+        else:
+            joined.append((first, last))
+    return joined
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):
@@ -111,8 +130,11 @@ async def collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: 
 
 async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: float) -> Found:
     log = Log(sender, keys[1], deadline)
-    plain = query.kind in (None, MESSAGE) and query.limit != 0 and query.at is None
+    listed = query.kind in (None, MESSAGE)
+    plain = listed and query.limit != 0 and query.at is None
     count = PAGE if query.limit is None else min(query.limit + MORE_THAN_LIMIT, PAGE)
+    window = _window_of(query)
+    ranges = query.limit != 0 and (listed or query.limit is not None)
     seen, rest = await look(
         sender,
         keys,
@@ -121,26 +143,39 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
         deadline,
         at=query.at,
         snapshots=query.snapshots,
-        others=query.kind not in (None, MESSAGE),
+        others="" if query.limit == 0 else _others_for(query.kind),
+        window=window,
+        ranges=ranges,
         more=[log.newest(count, query.before)] if plain and query.before != 0 else [],
     )
     if seen.status is not Status.FOUND or seen.session is None or query.limit == 0:
         return Found(seen, log, [])
+    log.life = seen.session.info.life
     if rest:
         log.put_newest(rest[0], count, query.before)
     state = seen.state
-    last = state.head if query.before is None else min(query.before - 1, state.head)
-    window = clip(path(state.head, seen.session.jumps), query.after + 1, last)
-    cut = False
+    low, cut = query.after + 1, False
+    if ranges:
+        seen = await walk(sender, keys, seen, window, deadline)
     if query.limit is not None:
-        start = await _window_start(log, _must_be_there(window, state), query.limit)
+        start = await _window_start(log, _must_be_there(seen, query, low), query.limit)
         if start is not None:
-            window, cut = clip(window, start, state.head), True
-    shown = _shown(window, seen, query.kind)
+            low, cut = start, True
+    shown = shown_in(seen, query, low)
     await log.fetch(shown)
     seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
-    whole = query.kind in (None, MESSAGE) and query.after == 0 and query.before is None and query.limit is None
+    whole = listed and query.after == 0 and query.before is None and query.limit is None
     return Found(seen, log, seqs, _first_wrong(log, seqs, query.kind, state.messages if whole else None), cut)
+
+
+def _window_of(query: Query) -> Window:
+    last = None if query.before is None else max(query.before - 1, 0)
+    return Window(last, query.after + 1, None if query.limit is None else query.limit + 1)
+
+
+def _others_for(kind: str | None) -> str:
+    """Which entries that are no messages to ask look.lua for: of all kinds, those above the floor are in the ranges."""
+    return "b" if kind is None else "" if kind == MESSAGE else _CLASSES.get(kind, "r")
 
 
 def _first_wrong(log: Log, seqs: Sequence[int], kind: str | None, messages: int | None) -> int:
@@ -162,13 +197,11 @@ def _is_sound(seq: int, kind: bytes, value: bytes) -> bool:
     return checksum(row[4], row[3]) == row[2]
 
 
-def _must_be_there(window: Sequence[Range], state: State) -> list[Range]:
-    """The seqs in the window that are visible whatever their kind: kept ones, and all above the floor."""
-    above = clip(window, state.floor + 1, state.head)
-    if not state.kept:
-        return above
-    below = clip(window, state.cleared + 1, state.floor)
-    return [(seq, seq) for seq in state.kept if contains(below, seq)] + above
+def _must_be_there(seen: Seen, query: Query, low: int) -> list[Range]:
+    """The seqs from `low` on that are visible whatever their kind: kept ones, and all above the floor."""
+    above = clip(seen.ranges, low, NEVER)
+    before = NEVER if query.before is None else query.before
+    return [(seq, seq) for seq in seen.state.kept if low <= seq < before] + above
 
 
 async def _window_start(log: Log, shown: Sequence[Range], limit: int) -> int | None:
@@ -188,20 +221,13 @@ async def _window_start(log: Log, shown: Sequence[Range], limit: int) -> int | N
     return None
 
 
-def _shown(window: Sequence[Range], seen: Seen, kind: str | None) -> list[Range]:
-    """Which entries to hand over, in order."""
-    state = seen.state
-    if kind == MESSAGE:
-        return _must_be_there(window, state)
-    below = clip(window, state.cleared + 1, state.floor)
-    summaries = [(seq, seq) for letter, seq in seen.others if letter == b"s" and contains(below, seq)]
-    if kind is None:
-        must = _must_be_there(window, state)
-        return sorted(summaries + must) if summaries else must
-    letter = _CLASSES.get(kind, b"r")
-    above = clip(window, state.floor + 1, state.head)
-    shown = [(seq, seq) for found, seq in seen.others if found == letter and contains(above, seq)]
-    return summaries + shown if kind == SUMMARY else shown
+def shown_in(seen: Seen, query: Query, low: int) -> list[Range]:
+    """Which entries to hand over, from `low` on, in order."""
+    others = [(seq, seq) for seq in seen.others if seq >= low]
+    if query.kind not in (None, MESSAGE):
+        return others
+    must = _must_be_there(seen, query, low)
+    return sorted(others + must) if others else must
 
 
 async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, deadline: float) -> Reading:
@@ -246,7 +272,7 @@ def latest_changes(keys: Keys, limit: int | None) -> Command:
     return ("XREVRANGE", keys[3], "+", "-", *(() if limit is None else ("COUNT", max(1, limit))))
 
 
-async def changes(sender: Sender, keys: Keys, deadline: float) -> list[StoredChange]:
+async def changes(sender: Sender, keys: Keys, life: str, deadline: float) -> list[StoredChange]:
     """All changes of a session that are remembered, newest first."""
     (rows,) = await sender.send(keys[3], [latest_changes(keys, None)], deadline)
-    return [change_of(row) for row in rows]
+    return [change_of(row, life) for row in rows]

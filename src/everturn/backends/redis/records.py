@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from everturn.backends.redis.faults import Damaged
 from everturn.batches import Columns
 from everturn.codec import EntryRow, MessageRow
 from everturn.dossier import UndoPart
@@ -35,31 +37,43 @@ def state_text(state: State) -> str:
     return f"{text} {kept_text(state.kept)}" if state.kept else text
 
 
+CHECK = 9  # characters that a sealed text begins with: eight digits and a blank
+
+
+def is_sealed(life: str, name: str, kept: bytes) -> bool:
+    """Whether a text still has the check that it was written with. See `sealed` in lua/state.lua."""
+    return kept.startswith(_digest(f"{life} {name} ".encode() + kept[CHECK:]))
+
+
+def _digest(text: bytes) -> bytes:
+    """As in lua/check.lua, with the blank behind it."""
+    return hashlib.sha1(text, usedforsecurity=False).hexdigest()[: CHECK - 1].encode() + b" "
+
+
 class Session(msgspec.Struct, frozen=True, gc=False):
-    """The fields of meta, as `look` gives them."""
+    """The fields of meta, as `look` gives them. `parts` says how many there are of what stands beside the log."""
 
     info: SessionInfo
     dimension: int | None
-    jumps_text: bytes
     undo: tuple[UndoPart, ...]
     forgotten_text: bytes
-
-    @property
-    def jumps(self) -> list[Jump]:
-        """Newest first, as rules.path wants them."""
-        return jumps_of(self.jumps_text)
+    parts: bytes = b""
 
 
-def jumps_of(text: bytes) -> list[Jump]:
-    """The jumps in "seq:after,seq:after,", newest first."""
-    pairs = (pair.split(b":") for pair in text.split(b",") if pair)
-    jumps = [(int(seq), int(after)) for seq, after in pairs]
-    jumps.reverse()
-    return jumps
+def jump_of(life: str, member: bytes, score: bytes) -> Jump:
+    """A jump from its member "check seq after skip depth messages". Raises Damaged if it is not as it was written."""
+    if not is_sealed(life, "jump", member) or member[CHECK:].partition(b" ")[0] != score:
+        raise Damaged("jumps")
+    seq, after, *_ = map(int, member[CHECK:].split(b" "))
+    return seq, after
 
 
-def jumps_text(jumps: Sequence[Jump]) -> str:
-    return "".join(f"{seq}:{after}," for seq, after in reversed(jumps))
+def other_of(life: str, member: bytes, score: bytes) -> tuple[str, int]:
+    """Class and seq of an entry that is no message. Raises Damaged if it is not as it was written."""
+    text = member[CHECK:]
+    if text[1:] != score or not is_sealed(life, "other", member):
+        raise Damaged("others")
+    return text[:1].decode(), int(score)
 
 
 def ranges_of(text: bytes) -> list[Range]:
@@ -72,10 +86,11 @@ def ranges_text(ranges: Sequence[Range]) -> str:
     return ",".join(f"{first}-{last}" for first, last in ranges)
 
 
-def session_of(session_id: str, facts: Sequence[Any], snapshots: int, messages: int) -> Session:
+def session_of(
+    session_id: str, facts: Sequence[Any], undo: bytes, forgotten: bytes, snapshots: int, messages: int
+) -> Session:
     """A session from the fields that look.lua asks meta for. `messages` are those of its present state."""
-    life, version, last_seq, _, size, dimension, ttl, expires_at, *rest = facts
-    created_at, changed_at, origin, jumps, undo, forgotten = rest
+    life, version, last_seq, _, size, dimension, ttl, expires_at, created_at, changed_at, origin, parts, *_ = facts
     steps = tuple(map(_undo_step, undo.split(b";"))) if undo else ()
     info = SessionInfo(
         session_id,
@@ -90,9 +105,9 @@ def session_of(session_id: str, facts: Sequence[Any], snapshots: int, messages: 
         int(changed_at) / MICROSECONDS,
         float(ttl) if ttl else None,
         float(expires_at) / MICROSECONDS if expires_at else None,
-        None if origin is None else origin.decode(),
+        origin.decode() or None,
     )
-    return Session(info, int(dimension) if dimension else None, jumps or b"", steps, forgotten or b"")
+    return Session(info, int(dimension) if dimension else None, steps, forgotten, parts)
 
 
 def _undo_step(text: bytes) -> UndoPart:
@@ -115,10 +130,13 @@ class StoredSnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 def snapshots_of(info: SessionInfo, pairs: Sequence[bytes]) -> list[StoredSnapshot]:
-    """Snapshots in the order they were taken, from ids and "version time state", a newline and a label in turn."""
+    """Snapshots in the order they were taken, from ids and "check version time state", a newline and a label in turn.
+    Raises Damaged if one is not as it was written."""
     found = []
     for name, text in zip(pairs[::2], pairs[1::2], strict=True):
-        facts, newline, label = text.partition(b"\n")
+        if not is_sealed(info.life, name.decode(errors="replace"), text):
+            raise Damaged("snapshots")
+        facts, newline, label = text[CHECK:].partition(b"\n")
         version, at, state_bytes = facts.split(b" ", 2)
         state = state_of(state_bytes)
         snapshot = Snapshot(
@@ -141,21 +159,35 @@ class StoredChange(msgspec.Struct, frozen=True, gc=False):
     state: State
 
 
-def change_of(row: Sequence[Any]) -> StoredChange:
-    """A change from its entry in the stream: kind and "first count time state", then named fields."""
+def change_of(row: Sequence[Any], life: str) -> StoredChange:
+    """A change from its entry in the stream: kind with life and "check first count time state", then named fields.
+    Raises Damaged if it is not as it was written, or of another life."""
     name, fields = row
-    first, count, at, state = fields[1].split(b" ", 3)
-    named = dict(zip(fields[2::2], fields[3::2], strict=True))
-    snapshot, label = named.get(b"snapshot"), named.get(b"label")
-    change = Change(
-        seq_of(name),
-        fields[0].decode(),
-        tuple(range(int(first), int(first) + int(count))),
-        int(at) / MICROSECONDS,
-        None if snapshot is None else snapshot.decode(),
-        None if label is None else label.decode(),
-    )
-    return StoredChange(change, state_of(state))
+    kind = kind_in(fields[0], life)
+    over = b" ".join([b"%d" % seq_of(name), fields[0], fields[1][CHECK:], *fields[2:]])
+    if kind is None or not fields[1].startswith(_digest(over)):
+        raise Damaged("changes")
+    try:
+        first, count, at, state = fields[1][CHECK:].split(b" ", 3)
+        named = dict(zip(fields[2::2], fields[3::2], strict=True))
+        snapshot, label = named.get(b"snapshot"), named.get(b"label")
+        change = Change(
+            seq_of(name),
+            kind.decode(),
+            tuple(range(int(first), int(first) + int(count))),
+            int(at) / MICROSECONDS,
+            None if snapshot is None else snapshot.decode(),
+            None if label is None else label.decode(),
+        )
+        return StoredChange(change, state_of(state))
+    except (ValueError, IndexError) as exc:
+        raise Damaged("changes") from exc
+
+
+def kind_in(field: bytes, life: str) -> bytes | None:
+    """The kind of an entry or a change, from the field "kind life" that it is kept under; None if of another life."""
+    kind, _, owner = field.rpartition(b" ")
+    return kind if owner == life.encode() else None
 
 
 def seq_of(entry_id: bytes) -> int:

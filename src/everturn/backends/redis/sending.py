@@ -119,7 +119,7 @@ class Sender:
             for number, reply in zip(numbers, await self._exchange(node, calls, deadline, change=False), strict=True):
                 replies[number] = reply
         for number, (keys, args) in enumerate(requests):
-            if isinstance(replies[number], Refusal):
+            if isinstance(replies[number], Refusal) and faults.damaged_part(replies[number]) is None:
                 (replies[number],) = await self.look(script, keys, args, (), deadline)
         return replies
 

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
+import msgspec
+
 from everturn.backends.redis import scripts
 from everturn.backends.redis.names import Keys, session_meta
 from everturn.backends.redis.sending import Sender
 from everturn.portable import STAGED_FOR
+from everturn.rules import Jump
 
 EntryArgs: TypeAlias = tuple[int, bytes | str, bytes]  # seq, kind, value
 ChangeArgs: TypeAlias = tuple[Any, ...]  # version, key, how many fields, and these
@@ -22,31 +25,45 @@ STEP_BYTES = 2**20  # of their values, about
 FORGOTTEN = round(STAGED_FOR * 1000)  # milliseconds after which what was never made visible goes
 
 
-def rows_args(entries: Sequence[EntryArgs], changes: Sequence[ChangeArgs]) -> list[Any]:
-    """Rows as arguments."""
-    return [len(entries), *chain.from_iterable(entries), len(changes), *chain.from_iterable(changes)]
+class Rows(msgspec.Struct, frozen=True, gc=False):
+    """Rows as lua/rows.lua takes them. Jumps are oldest first; a snapshot is its id and its text."""
+
+    entries: Sequence[EntryArgs] = ()
+    changes: Sequence[ChangeArgs] = ()
+    jumps: Sequence[Jump] = ()
+    snapshots: Sequence[tuple[str, str]] = ()
+
+    def __len__(self) -> int:
+        return len(self.entries) + len(self.changes) + len(self.jumps) + len(self.snapshots)
+
+    @property
+    def args(self) -> list[Any]:
+        """Rows as arguments."""
+        parts = (self.entries, self.changes, self.jumps, self.snapshots)
+        return [arg for part in parts for arg in (len(part), *chain.from_iterable(part))]
 
 
-async def put(
-    sender: Sender,
-    staged: Keys,
-    entries: Iterable[EntryArgs],
-    changes: Sequence[ChangeArgs],
-    deadline: float,
-    *,
-    forgotten: str = "",
-) -> None:
+async def put(sender: Sender, staged: Keys, life: str, rows: Rows, deadline: float, *, forgotten: str = "") -> None:
     """Write rows behind those that are staged; those that are there are left as they are. `forgotten` says which of the
     changes made versions that cannot be read any more."""
     keys = (*staged, session_meta(staged))
-    for step in _steps(entries):
-        await sender.change(scripts.STAGE, keys, [FORGOTTEN, "", *rows_args(step, ())], "", deadline)
-    for start in range(0, len(changes), STEP):
-        rows = rows_args((), changes[start : start + STEP])
-        await sender.change(scripts.STAGE, keys, [FORGOTTEN, "" if start else forgotten, *rows], "", deadline)
+    for step in _steps(rows):
+        await sender.change(scripts.STAGE, keys, [FORGOTTEN, life, forgotten, *step.args], "", deadline)
+        forgotten = ""
 
 
-def _steps(entries: Iterable[EntryArgs]) -> Iterator[list[EntryArgs]]:
+def _steps(rows: Rows) -> Iterator[Rows]:
+    for entries in _portions(rows.entries):
+        yield Rows(entries)
+    for start in range(0, len(rows.changes), STEP):
+        yield Rows(changes=rows.changes[start : start + STEP])
+    for start in range(0, len(rows.jumps), STEP):
+        yield Rows(jumps=rows.jumps[start : start + STEP])
+    for start in range(0, len(rows.snapshots), STEP):
+        yield Rows(snapshots=rows.snapshots[start : start + STEP])
+
+
+def _portions(entries: Iterable[EntryArgs]) -> Iterator[list[EntryArgs]]:
     step: list[EntryArgs] = []
     size = 0
     for entry in entries:

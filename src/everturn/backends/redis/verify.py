@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from everturn.backend import Status
-from everturn.backends.redis.faults import Refusal
-from everturn.backends.redis.looks import Seen, look
+from everturn.backends.redis.changes import headless
+from everturn.backends.redis.faults import Damaged, Refusal
+from everturn.backends.redis.looks import Whole, look, look_at_all
 from everturn.backends.redis.names import STAGED, Keys, Names
 from everturn.backends.redis.reads import Log, changes
 from everturn.backends.redis.records import entry_row, ranges_of
@@ -14,10 +15,12 @@ from everturn.backends.redis.roots import roots
 from everturn.backends.redis.sending import Sender
 from everturn.backends.soundness import Stored, examine
 from everturn.errors import CorruptEntry
-from everturn.model import MESSAGE, Problem
+from everturn.model import MESSAGE, SUMMARY, TOOL_CALL, Problem
 from everturn.rules import contains
 
 SCANNED = 1000  # keys looked at by one SCAN
+TOGETHER = 2000  # milliseconds that may pass while the parts of a session are asked when they expire
+ABSENT = -2  # of PTTL
 
 
 async def verify_session(
@@ -26,54 +29,85 @@ async def verify_session(
     """How many entries the session has stored, and what is wrong: bad checksums, gaps, pointers that point nowhere."""
     while True:
         try:
-            seen, _ = await look(sender, keys, session_id, now, deadline, snapshots=True, others=True)
+            whole, _ = await look_at_all(sender, keys, session_id, now, deadline)
+            if whole.seen.status is not Status.FOUND or whole.seen.session is None:
+                return 0, []
+            count, problems = await _verified(sender, keys, whole, deadline)
+            if not problems:
+                return count, []
+            again, _ = await look(sender, keys, session_id, now, deadline)
+        except Damaged as exc:
+            return 0, [Problem(session_id, None, str(headless(session_id, exc.part)))]
         except CorruptEntry as exc:
             return 0, [Problem(session_id, None, str(exc))]
-        if seen.status is not Status.FOUND or seen.session is None:
-            return 0, []
-        count, problems = await _verified(sender, keys, seen, deadline)
-        if not problems:
-            return count, []
-        again, _ = await look(sender, keys, session_id, now, deadline, snapshots=True, others=True)
-        if again == seen:  # else it changed while it was looked at
+        if again.session == whole.seen.session:  # else it changed while it was looked at
             return count, problems
 
 
-async def _verified(sender: Sender, keys: Keys, seen: Seen, deadline: float) -> tuple[int, list[Problem]]:
-    session = seen.session
+async def _verified(sender: Sender, keys: Keys, whole: Whole, deadline: float) -> tuple[int, list[Problem]]:
+    seen, session = whole.seen, whole.seen.session
     if session is None:
         return 0, []
-    log = Log(sender, keys[1], deadline)
+    log = Log(sender, keys[1], deadline, session.info.life)
     await log.fetch([(1, session.info.last_seq)] if session.info.last_seq else [])
-    remembered = list(reversed(await changes(sender, keys, deadline)))
+    made = await changes(sender, keys, session.info.life, deadline)
+    remembered = [change for change in reversed(made) if change.change.version <= session.info.version]
     forgotten = ranges_of(session.forgotten_text)
     stored = Stored(
         session.info.session_id,
         session.info.version,
         session.info.last_seq,
-        session.jumps,
+        whole.jumps,
         list(roots(seen)),
         [made.state for made in remembered if not contains(forgotten, made.change.version)],
         [made.change.version for made in remembered],
     )
     rows = (entry_row(seq, log.kind_of(seq), value) for seq, value in sorted(log.values.items()))
     kinds, problems = examine(stored, rows)
-    return len(kinds), [*problems, *_unlisted(seen, kinds)]
+    problems += _unlisted(session.info.session_id, whole, kinds)
+    lives = await sender.send(keys[0], [("PTTL", key) for key in keys], deadline)
+    return len(kinds), [*problems, *_ill_fated(session.info.session_id, lives)]
 
 
-def _unlisted(seen: Seen, kinds: dict[int, str]) -> Iterator[Problem]:
+def _unlisted(session_id: str, whole: Whole, kinds: dict[int, str]) -> Iterator[Problem]:
     """Entries that are no messages are listed beside the log; both must agree."""
-    session = seen.session
-    if session is None:
-        return
-    listed = {seq for _, seq in seen.others}
-    there = {seq for seq, kind in kinds.items() if kind != MESSAGE and seen.state.cleared < seq <= seen.state.head}
-    for seq in sorted(listed ^ there):
-        yield Problem(session.info.session_id, seq, "the log and the list of entries that are no messages disagree")
+    classes = {SUMMARY: "s", TOOL_CALL: "t"}
+    there = {(classes.get(kind, "r"), seq) for seq, kind in kinds.items() if kind != MESSAGE}
+    for seq in sorted({seq for _, seq in there ^ set(whole.others)}):
+        yield Problem(session_id, seq, "the log and the list of entries that are no messages disagree")
+
+
+def _ill_fated(session_id: str, lives: Sequence[int]) -> Iterator[Problem]:
+    """All parts of a session expire together. `lives` are milliseconds; -1 for one that never expires, -2 for none."""
+    there = [life for life in lives if life != ABSENT]
+    if max(there, default=0) - min(there, default=0) > TOGETHER:
+        yield Problem(session_id, None, "its parts do not expire at the same time: some of them will be missed")
 
 
 async def verify_rest(sender: Sender, names: Names, deadline: float) -> tuple[int, list[Problem]]:
     """Parts of sessions that have no meta: evicted, or deleted by hand."""
+    try:
+        heads, parts = await _scanned(sender, names, deadline)
+    except _Unlisted as exc:
+        return 0, [Problem(None, None, f"the keys cannot be listed: {exc}")]
+    return 0, [Problem(name, None, "its meta key is gone, but other parts are there") for name in sorted(parts - heads)]
+
+
+async def surviving_sessions(sender: Sender, names: Names, deadline: float) -> list[str]:
+    """The names of all sessions of which there is any part."""
+    try:
+        heads, parts = await _scanned(sender, names, deadline)
+    except _Unlisted:
+        return []
+    return sorted(heads | parts)
+
+
+class _Unlisted(Exception):
+    """The server does not tell its keys."""
+
+
+async def _scanned(sender: Sender, names: Names, deadline: float) -> tuple[set[str], set[str]]:
+    """The sessions that have a meta key, and those that have other parts."""
     pattern = names.pattern("", "*")
     heads: set[str] = set()
     parts: set[str] = set()
@@ -83,11 +117,11 @@ async def verify_rest(sender: Sender, names: Names, deadline: float) -> tuple[in
             command = ("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED)
             (reply,) = await sender.lines.exchange(node, [command], deadline)
             if isinstance(reply, Refusal):
-                return 0, [Problem(None, None, f"the keys cannot be listed: {reply.text}")]
+                raise _Unlisted(reply.text)
             cursor, found = reply
             for key in found:
                 if STAGED not in key:
                     (heads if key.endswith(b"}:meta") else parts).add(names.session_of(key))
             if cursor == b"0":
                 break
-    return 0, [Problem(name, None, "its meta key is gone, but other parts are there") for name in sorted(parts - heads)]
+    return heads, parts

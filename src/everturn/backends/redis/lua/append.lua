@@ -11,13 +11,7 @@ if moved then
   for seq in string.gmatch(kept, '%d+') do
     if tonumber(seq) <= after then left[#left + 1] = seq else dropped = dropped + 1 end
   end
-  local low = math.max(after, floor) + 1
-  for _, range in ipairs(path_to(head)) do
-    local first = math.max(range[1], low)
-    if first <= range[2] then
-      dropped = dropped + range[2] - first + 1 - call('ZCOUNT', OTHERS, first, range[2])
-    end
-  end
+  dropped = dropped + messages_behind(head, math.max(after, floor))
   -- What is hidden never lies past the head: else it would hide what is appended there in a fork.
   head, cleared, floor = after, math.min(after, cleared), math.min(after, floor)
   messages, kept = messages - dropped, table.concat(left, ',')
@@ -29,16 +23,20 @@ local plan = {count = count, undoable = ARGV[10] ~= '', moves_back = moved}
 if count > 0 then
   plan.first, plan.size = last_seq + 1, tonumber(ARGV[13])
   if ARGV[11] ~= '' then plan.dimension = ARGV[11] end
-  if head ~= last_seq then plan.jumps = (call('HGET', META, 'jumps') or '') .. plan.first .. ':' .. head .. ',' end
+  local follows = head ~= last_seq and head
   head, messages = last_seq + count, messages + tonumber(ARGV[12])
   plan.write = function(seq)
     local mark = seq .. ' ' .. at .. ' '
+    if follows then
+      put_jump(seq, follows)
+      parts[3] = parts[3] + 1
+    end
     for i = 14, #ARGV, 2 do
       local kind = ARGV[i]
-      call('XADD', LOG, seq .. '-0', kind, mark .. ARGV[i + 1])
+      call('XADD', LOG, seq .. '-0', kind .. ' ' .. life, mark .. ARGV[i + 1])
       if kind ~= 'message' then
-        local class = kind == 'summary' and 's' or kind == 'tool_call' and 't' or 'r'
-        call('ZADD', OTHERS, seq, class .. seq)
+        put_other(seq, kind)
+        parts[1] = parts[1] + 1
       end
       seq = seq + 1
     end

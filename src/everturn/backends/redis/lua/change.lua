@@ -3,33 +3,28 @@
 -- What the effect needs follows from 10 on, and in a file of its own, which ends in `commit` or `refused`.
 -- Nothing is written here but the fence of a retry that is refused: its first attempt must not be applied later.
 -- The answer is one line, "time status life version first count ...": the server takes far longer to send a table.
-local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at',
-                   'changed_at', 'fence')
-local life, ended, fence = facts[1], false, tonumber(facts[10])
+local facts = call('HMGET', META, unpack(FACTS))
+local life, ended, fence = facts[1], false, tonumber(facts[14])
 local HEADLESS = at .. ' headless - 0 0 0'
 local is_retry, waits = ARGV[8] ~= '', ARGV[9] ~= ''
 
 if is_behind(fence) then return at .. LATE end
-if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return HEADLESS end
-if life and facts[8] ~= '' then
-  local ends = whole(facts[8])
-  if not ends then return HEADLESS end
-  if ends <= now then life, ended = false, true end
-end
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return HEADLESS end
+if life and not sound(facts) then return HEADLESS end
+if life and facts[8] ~= '' and whole(facts[8]) <= now then life, ended = false, true end
 
 local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], ''
+local parts = {0, 0, 0, 1, 0, 0}
 if life then
   version, last_seq, state = whole(facts[2]), whole(facts[3]), facts[4]
   size, dimension, ttl = whole(facts[5]), facts[6], facts[7]
-  if not (version and last_seq and size and state and unpacked(state) and (ttl == '' or tonumber(ttl))) then
-    return HEADLESS
-  end
+  LIFE, parts = life, parts_in(facts[12])
 end
 
 local function refused(status)
   if is_retry then
     if not life then
-      if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS) end
+      if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
       call('HSET', META, 'fence', at)
       call('PEXPIRE', META, REQUEST_LIFE)
     else
@@ -44,7 +39,7 @@ local function change_in(row)
   if not row then return nil end
   local number = tonumber(string.match(row[1], '^%d+'))
   local fields, others = row[2], {}
-  local first, count, made, after = string.match(fields[2], '^(%d+) (%d+) (%d+) (.*)$')
+  local first, count, made, after = string.match(fields[2], '^%x+ (%d+) (%d+) (%d+) (.*)$')
   for i = 3, #fields, 2 do others[fields[i]] = fields[i + 1] end
   return {version = number, first = tonumber(first), count = tonumber(count), at = made, state = after, others = others}
 end
@@ -70,7 +65,7 @@ local function made_by_this_call()
     local rows = call('XREVRANGE', CHANGES, last, '-', 'COUNT', step)
     for _, row in ipairs(rows) do
       if row[2][4] == ARGV[1] then return change_in(row) end
-      if not is_retry and (tonumber(string.match(row[2][2], '^%d+ %d+ (%d+)')) or 0) < issued then return nil end
+      if not is_retry and (tonumber(string.match(row[2][2], '^%x+ %d+ %d+ (%d+)')) or 0) < issued then return nil end
     end
     if #rows < step then return nil end
     last, step = string.match(rows[step][1], '^%d+') - 1 .. '-0', 128
@@ -79,8 +74,7 @@ end
 
 local keyed = ''
 if life then
-  local changed_at = tonumber(facts[9])
-  if is_retry or not changed_at or changed_at >= issued then
+  if is_retry or tonumber(facts[10]) >= issued then
     local made = made_by_this_call()
     if made then return replayed(made) end
   end
@@ -115,7 +109,7 @@ end
 
 local function with_undo_step(kind, after)
   local steps = {}
-  for step in string.gmatch(call('HGET', META, 'undo') or '', '[^;]+') do steps[#steps + 1] = step end
+  for step in string.gmatch(field('undo', parts[5]), '[^;]+') do steps[#steps + 1] = step end
   local head, _, _, messages = unpacked(after)
   local _, _, _, before = unpacked(state)
   steps[#steps + 1] = version .. ' ' .. kind .. ' ' .. head .. ' ' .. (before - messages) .. ' ' .. state
@@ -126,14 +120,17 @@ end
 local function commit(kind, after, plan)
   local fresh = not life
   if fresh then
-    if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS) end
+    if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
     if fence then call('PERSIST', META) end  -- a tombstone: it becomes a session
     life = ARGV[2]
+    LIFE = life
   end
   version = version + 1
+  -- Before the first write, for it looks at what is there.
+  local undo = plan.undo or plan.undoable and with_undo_step(kind, after)
   local first, count = plan.first or 0, plan.count or 0
   if plan.write then plan.write(first) end
-  local row = {kind, first .. ' ' .. count .. ' ' .. at .. ' ' .. after, 'call', ARGV[1]}
+  local row = {kind .. ' ' .. life, first .. ' ' .. count .. ' ' .. at .. ' ' .. after, 'call', ARGV[1]}
   if ARGV[4] ~= '' then
     row[5], row[6], row[7], row[8] = 'key', ARGV[4], 'content', ARGV[5]
   end
@@ -145,14 +142,21 @@ local function commit(kind, after, plan)
     row[#row + 1] = 'label'
     row[#row + 1] = plan.label
   end
+  row[2] = change_check(version, row) .. row[2]
   call('XADD', CHANGES, version .. '-0', unpack(row))
   if plan.ttl then ttl = plan.ttl end
-  local fields = {'version', version, 'last_seq', last_seq + count, 'state', after, 'bytes', size + (plan.size or 0),
-                  'changed_at', at}
+  local fields, places = {}, {}
+  for i, name in ipairs(FACTS) do places[name] = i end
   local function set(name, value)
     fields[#fields + 1] = name
     fields[#fields + 1] = value
+    if places[name] then facts[places[name]] = value end
   end
+  set('version', version)
+  set('last_seq', last_seq + count)
+  set('state', after)
+  set('bytes', size + (plan.size or 0))
+  set('changed_at', at)
   if plan.moves_back then fence = now end
   if fence and (fresh or plan.moves_back) then set('fence', string.format('%.0f', fence)) end
   if fresh then
@@ -162,11 +166,14 @@ local function commit(kind, after, plan)
     set('dimension', '')
     set('ttl', ttl)
     set('expires_at', '')
-    if plan.origin then set('forked_from', plan.origin) end
+    set('forked_from', plan.origin or '')
   end
   if plan.dimension and dimension == '' then set('dimension', plan.dimension) end
-  if plan.jumps then set('jumps', plan.jumps) end
-  if plan.undo then set('undo', plan.undo) elseif plan.undoable then set('undo', with_undo_step(kind, after)) end
+  if undo then
+    undo = sealed('undo', undo)
+    parts[5] = #undo
+    set('undo', undo)
+  end
   if plan.ttl then set('ttl', ttl) end
   if ARGV[4] ~= '' then
     set('k' .. ARGV[4], keyed .. version .. ' ' .. first .. ' ' .. count .. ' ' .. ARGV[5])
@@ -177,15 +184,19 @@ local function commit(kind, after, plan)
   elseif plan.ttl then
     set('expires_at', '')
   end
+  local forgets = version % PRUNED == 0 and version > REMEMBERED
+  if forgets then parts[4] = math.max(parts[4], version - REMEMBERED + 1) end
+  set('parts', table.concat(parts, ' '))
+  set('check', check_of(facts))
   call('HSET', META, unpack(fields))
-  if version % PRUNED == 0 and version > REMEMBERED then forget_old_changes() end
+  if forgets then forget_old_changes() end
   if ttl ~= '' and tonumber(ttl) < 1e10 then
     -- One absolute time for all: the parts of a session expire together. By the server's clock, for that sees to it.
     local clock = not_after == '' and server_time() or now
     local expiry = string.format('%.0f', math.floor((clock + tonumber(ttl) * 1000000) / 1000) + 1)
-    for i = 1, 5 do call('PEXPIREAT', KEYS[i], expiry) end
+    for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
   elseif plan.ttl then
-    for i = 1, 5 do call('PERSIST', KEYS[i]) end
+    for i = 1, 6 do call('PERSIST', KEYS[i]) end
   end
   local receipt = at .. ' applied ' .. life .. ' ' .. version .. ' ' .. first .. ' ' .. count
   if not plan.snapshot then return receipt end

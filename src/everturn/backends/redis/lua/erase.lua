@@ -14,7 +14,7 @@ if life and ARGV[2] ~= '-' and life ~= ARGV[2] then
 end
 local entries, held = call('XLEN', LOG), call('HLEN', SNAPSHOTS)
 local size = string.match(call('HGET', META, 'bytes') or '', '^%d+$') or '0'
-call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS)
+call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS)
 call('HSET', META, 'fence', at)
 call('PEXPIRE', META, REQUEST_LIFE)
 return at .. ' erased ' .. entries .. ' ' .. held .. ' ' .. size

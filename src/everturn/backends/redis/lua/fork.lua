@@ -1,19 +1,22 @@
--- Make a staged copy visible, as version 1 of a new session. KEYS from 6: the staged parts.
--- ARGV from 10: state, last seq, dimension, jumps, origin, how many entries were staged; '' as the state only asks whether
--- there is such a session.
+-- Make a staged copy visible, as version 1 of a new session. KEYS from 7: the staged parts.
+-- ARGV from 10: state, last seq, dimension, origin, how many entries, others and jumps were staged; '' as the state only asks
+-- whether there is such a session.
 if life then return refused('exists') end
 if ARGV[10] == '' then return refused('unchanged') end
-if call('XLEN', KEYS[7]) ~= tonumber(ARGV[15]) then return refused('moved') end
+local staged = {tonumber(ARGV[14]), tonumber(ARGV[15]), tonumber(ARGV[16])}
+if call('XLEN', KEYS[8]) ~= staged[1] or call('ZCARD', KEYS[9]) ~= staged[2] or call('ZCARD', KEYS[12]) ~= staged[3] then
+  return refused('moved')
+end
 last_seq = tonumber(ARGV[11])
-local staged = tonumber(call('HGET', KEYS[6], 'bytes') or 0)
-return commit('fork', ARGV[10], {size = staged, dimension = ARGV[12] ~= '' and ARGV[12],
-  jumps = ARGV[13] ~= '' and ARGV[13], origin = ARGV[14], write = function()
+local bytes = tonumber(call('HGET', KEYS[7], 'bytes') or 0)
+return commit('fork', ARGV[10], {size = bytes, dimension = ARGV[12] ~= '' and ARGV[12], origin = ARGV[13], write = function()
   -- A staged copy expires by itself, should its writer vanish; this one is to stay.
-  for i = 2, 3 do
-    if call('EXISTS', KEYS[5 + i]) == 1 then
-      call('RENAME', KEYS[5 + i], KEYS[i])
+  for _, i in ipairs({2, 3, 6}) do
+    if call('EXISTS', KEYS[6 + i]) == 1 then
+      call('RENAME', KEYS[6 + i], KEYS[i])
       call('PERSIST', KEYS[i])
     end
   end
-  call('UNLINK', KEYS[6])
+  call('UNLINK', KEYS[7])
+  parts[1], parts[3] = staged[2], staged[3]
 end})

@@ -1,15 +1,17 @@
--- The facts of a session, and the state it is or was in. Reads only.
--- ARGV: now ('': by the server's clock), a snapshot's id, a version, whether to list the snapshots, whether to list
--- all others. The answer: status; the fields of meta; how many snapshots; the state asked for; the snapshots; the
--- others that are not cleared, up to the floor or to the head.
-local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at',
-                   'created_at', 'changed_at', 'forked_from', 'jumps', 'undo', 'forgotten')
+-- The facts of a session, and the state it is or was in, and where its entries stand. Reads only.
+-- ARGV: now ('': by the server's clock), a snapshot's id, a version, whether to list the snapshots, which others ('':
+-- none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all of that class that show). These, and the ranges of
+-- the path, from this seq ('': the head) down to that (0: ranges also of what is hidden); ranges until so many messages stand
+-- in them ('': all; '-': no ranges).
+-- The answer: status; the facts; undo; forgotten; how many snapshots; the state asked for; the snapshots; the others; the
+-- ranges, the last one first; the head to go on from, or 0. Parts that are not as the facts say end the script.
+local facts = call('HMGET', META, unpack(FACTS))
 if not facts[1] then
-  if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return {'headless'} end
+  if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return {'headless'} end
   return {'no_session'}
 end
+if not sound(facts) then return {'headless'} end
 local now, ends = tonumber(ARGV[1]), whole(facts[8])
-if not ends and facts[8] ~= '' then return {'headless'} end
 if ends then
   if not now then
     local time = call('TIME')
@@ -17,23 +19,53 @@ if ends then
   end
   if ends <= now then return {'no_session'} end
 end
-local held, state, status = call('HLEN', SNAPSHOTS), facts[4], 'found'
+LIFE = facts[1]
+local parts, version = parts_in(facts[12]), tonumber(facts[2])
+if call('ZCARD', OTHERS) ~= parts[1] then damaged('others') end
+if call('HLEN', SNAPSHOTS) ~= parts[2] then damaged('snapshots') end
+if call('ZCARD', JUMPS) ~= parts[3] then damaged('jumps') end
+if call('XLEN', CHANGES) ~= version - parts[4] + 1 then damaged('changes') end
+local undo, forgotten = field('undo', parts[5]), field('forgotten', parts[6])
+
+local state, status = facts[4], 'found'
 if ARGV[2] ~= '' then
-  state = string.match(call('HGET', SNAPSHOTS, ARGV[2]) or '', '^%d+ %d+ ([%d ,]+)')
+  state = snapshot_in(ARGV[2], parts[2])
   if not state then status = 'no_snapshot' end
 elseif ARGV[3] == '0' then
   state = NOTHING
 elseif ARGV[3] ~= '' then
+  local asked = tonumber(ARGV[3])
   local row = call('XRANGE', CHANGES, ARGV[3] .. '-0', ARGV[3] .. '-0')[1]
-  state = row and string.match(row[2][2], '^%d+ %d+ %d+ (.*)$')
-  for first, last in string.gmatch(facts[14] or '', '(%d+)-(%d+)') do
-    if tonumber(first) <= tonumber(ARGV[3]) and tonumber(ARGV[3]) <= tonumber(last) then state = nil end
+  if row then
+    local fields = row[2]
+    local check, text = string.sub(fields[2], 1, 9), string.sub(fields[2], 10)
+    fields[2] = text
+    if check ~= change_check(asked, fields) or string.sub(fields[1], -#LIFE) ~= LIFE then damaged('changes') end
+    state = string.match(text, '^%d+ %d+ %d+ (.*)$')
+  elseif asked >= parts[4] and asked <= version then
+    damaged('changes')
+  else
+    state = nil
+  end
+  for first, last in string.gmatch(forgotten, '(%d+)-(%d+)') do
+    if tonumber(first) <= asked and asked <= tonumber(last) then state = nil end
   end
   if not state then status = 'no_version' end
 end
-if not state then return {status, facts, held} end
+if not state then return {status, facts, undo, forgotten, parts[2]} end
 local head, cleared, floor = unpacked(state)
-if not head then return {'headless'} end
-local last = ARGV[5] ~= '' and head or floor
-local others = cleared < last and call('ZRANGEBYSCORE', OTHERS, cleared + 1, last) or {}
-return {status, facts, held, state, ARGV[4] ~= '' and call('HGETALL', SNAPSHOTS) or {}, others}
+if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
+
+local others, ranges, rest = {}, {}, 0
+local low, high = tonumber(ARGV[7]), math.min(tonumber(ARGV[6]) or head, head)
+if ARGV[5] ~= '' and ARGV[5] ~= 'b' then
+  others_down(head, high, math.max(low, floor + 1), ARGV[5], others)
+end
+if (ARGV[5] == 'b' or ARGV[5] == 's') and cleared < floor then
+  others_down(head, math.min(high, floor), math.max(low, cleared + 1), 's', others)
+end
+if ARGV[8] ~= '-' then
+  ranges, rest = ranges_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]))
+end
+return {status, facts, undo, forgotten, parts[2], state, ARGV[4] ~= '' and call('HGETALL', SNAPSHOTS) or {},
+        table.concat(others, ','), table.concat(ranges, ','), rest}

@@ -1,17 +1,27 @@
--- Delete entries that nothing can reach, and say which versions can no longer be read. ARGV: the life, the forgotten
--- versions ("first-last,...") as they were seen and as they are to be; then seq and bytes of each entry. What no head,
--- snapshot or undo step reaches stays out of reach while the life lasts, so nothing else needs to be as it was seen.
--- Every jump is kept: without it, a path would take what was never on it.
-local seen = call('HMGET', META, 'life', 'forgotten')
-if seen[1] ~= ARGV[1] or (seen[2] or '') ~= ARGV[2] then return {0, 0} end
-if ARGV[3] ~= ARGV[2] then call('HSET', META, 'forgotten', ARGV[3]) end
-local count, size, others = 0, 0, call('EXISTS', OTHERS) == 1
-for i = 4, #ARGV, 2 do
+-- Delete entries and jumps that nothing can reach, and say which versions can no longer be read. ARGV: the life; the
+-- forgotten versions ("first-last,...") as they were seen and as they are to be; how many jumps, and the seq of each; then seq
+-- and bytes of each entry. What no head, snapshot or undo step reaches stays out of reach while the life lasts, so nothing else
+-- needs to be as it was seen. A jump that is on a path to any of them is kept, whatever became of its entries: without it, the
+-- path would take what was never on it.
+local facts = call('HMGET', META, unpack(FACTS))
+if facts[1] ~= ARGV[1] or not sound(facts) then return {0, 0} end
+LIFE = facts[1]
+local parts = parts_in(facts[12])
+if field('forgotten', parts[6]) ~= ARGV[2] then return {0, 0} end
+local count, size, jumps = 0, 0, tonumber(ARGV[4])
+for i = 5, 4 + jumps do parts[3] = parts[3] - call('ZREMRANGEBYSCORE', JUMPS, ARGV[i], ARGV[i]) end
+for i = 5 + jumps, #ARGV, 2 do
   if call('XDEL', LOG, ARGV[i] .. '-0') == 1 then
     count, size = count + 1, size + tonumber(ARGV[i + 1])
-    if others then call('ZREMRANGEBYSCORE', OTHERS, ARGV[i], ARGV[i]) end
+    if parts[1] > 0 then parts[1] = parts[1] - call('ZREMRANGEBYSCORE', OTHERS, ARGV[i], ARGV[i]) end
   end
 end
-for i = 4, #ARGV, 2 do forget_key_of(ARGV[i]) end
-if size > 0 then call('HINCRBY', META, 'bytes', -size) end
+if ARGV[3] ~= ARGV[2] then
+  local forgotten = sealed('forgotten', ARGV[3])
+  parts[6] = #forgotten
+  call('HSET', META, 'forgotten', forgotten)
+end
+facts[5], facts[12] = math.max(0, tonumber(facts[5]) - size), table.concat(parts, ' ')
+call('HSET', META, 'bytes', facts[5], 'parts', facts[12], 'check', check_of(facts))
+for i = 5 + jumps, #ARGV, 2 do forget_key_of(ARGV[i]) end
 return {count, size}

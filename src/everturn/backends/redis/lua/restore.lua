@@ -1,16 +1,16 @@
 -- Make a session visible that arrives. KEYS: its parts; behind them those of what is staged, if anything is.
--- ARGV: whether replicas are waited for; the life, version and call where it must stand ('': it must not be there);
--- how many entries and changes are staged ('': nothing is); microseconds until it expires ('': never); jumps; forgotten
--- versions; how many fields of meta, and these; how many parts of snapshots, and these; rows.
--- What is staged takes the place of what is there; rows without it are added to what is there.
-local facts = call('HMGET', META, 'life', 'version', 'last_seq', 'bytes', 'expires_at', 'jumps', 'forgotten', 'fence')
-local life, version, fence = facts[1], facts[2], facts[8]
+-- ARGV: whether replicas are waited for; the life, version and call where it must stand ('': it must not be there); how many
+-- entries, changes and jumps are staged ('': nothing is), and how many snapshots ('': they are among the rows); microseconds
+-- until it expires ('': never); forgotten versions; undo; how many fields of meta, and these; rows.
+-- What is staged takes the place of what is there; rows without it are added to what is there, but for snapshots, which are
+-- always all.
+local facts = call('HMGET', META, unpack(FACTS))
+local life, version, fence = facts[1], facts[2], facts[14]
 if is_behind(tonumber(fence)) then return at .. LATE end
-if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS) > 0 then return at .. ' headless - 0 0 0' end
-if life and not (whole(facts[3]) and whole(facts[4]) and (facts[5] == '' or whole(facts[5]))) then
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 or life and not sound(facts) then
   return at .. ' headless - 0 0 0'
 end
-if life and facts[5] ~= '' and tonumber(facts[5]) <= now then life = nil end
+if life and facts[8] ~= '' and tonumber(facts[8]) <= now then life = nil end
 
 if life then
   local latest = call('XRANGE', CHANGES, version .. '-0', version .. '-0')[1]
@@ -22,53 +22,62 @@ if life then
 elseif ARGV[2] ~= '' then
   return at .. ' exists - 0 0 0 '
 end
-local staged = ARGV[5] ~= ''
-if staged and not (call('XLEN', KEYS[7]) == tonumber(ARGV[5]) and call('XLEN', KEYS[9]) == tonumber(ARGV[6])
-                   and call('EXISTS', KEYS[6]) == 1) then
+local staged, adds = ARGV[5] ~= '', life and ARGV[5] == ''
+if staged and not (call('XLEN', KEYS[8]) == tonumber(ARGV[5]) and call('XLEN', KEYS[10]) == tonumber(ARGV[6])
+                   and call('ZCARD', KEYS[12]) == tonumber(ARGV[7]) and call('EXISTS', KEYS[7]) == 1)
+   or ARGV[8] ~= '' and call('HLEN', KEYS[11]) ~= tonumber(ARGV[8]) then
   return at .. ' moved - 0 0 0 '
+end
+local parts, forgotten, size, lost = {0, 0, 0, 0, 0, 0}, '', 0, {0, 0}
+if adds then
+  LIFE, parts, size = life, parts_in(facts[12]), tonumber(facts[5])
+  forgotten = field('forgotten', parts[6])
+  lost = {parts[1] - call('ZCARD', OTHERS), parts[3] - call('ZCARD', JUMPS)}  -- and is missed afterwards, too
 end
 
 -- Nothing was written up to here.
-local last_seq, size, jumps, forgotten = 0, 0, '', ''
-if life and not staged then
-  last_seq, size, jumps, forgotten = tonumber(facts[3]), tonumber(facts[4]), facts[6] or '', facts[7] or ''
+if adds then
   call('UNLINK', SNAPSHOTS)
 else
-  call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS)
+  call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS)
   if staged then
-    for i = 1, 4 do
-      if call('EXISTS', KEYS[5 + i]) == 1 then call('RENAME', KEYS[5 + i], KEYS[i]) end
+    for _, i in ipairs({1, 2, 3, 4, 6}) do
+      if call('EXISTS', KEYS[6 + i]) == 1 then call('RENAME', KEYS[6 + i], KEYS[i]) end
     end
     size, forgotten = tonumber(call('HGET', META, 'bytes')), call('HGET', META, 'forgotten') or ''
   else
-    put_front(META)
+    put_front()
   end
   if fence then call('HSET', META, 'fence', fence) end
 end
-for seq, after in string.gmatch(ARGV[8], '(%d+):(%d+)') do
-  if tonumber(seq) > last_seq then jumps = jumps .. seq .. ':' .. after .. ',' end
+if ARGV[8] ~= '' then call('RENAME', KEYS[11], SNAPSHOTS) end
+if ARGV[10] ~= '' then forgotten = forgotten == '' and ARGV[10] or forgotten .. ',' .. ARGV[10] end
+
+local fields = tonumber(ARGV[12])
+for i = 13, 12 + fields, 2 do call('HSET', META, ARGV[i], ARGV[i + 1]) end
+LIFE = call('HGET', META, 'life')
+size = size + put_rows(13 + fields)
+for i, name in pairs({[5] = 'undo', [6] = 'forgotten'}) do
+  local text = i == 5 and ARGV[11] or forgotten
+  local kept = text ~= '' and sealed(name, text) or ''
+  if kept ~= '' then call('HSET', META, name, kept) else call('HDEL', META, name) end
+  parts[i] = #kept
 end
-if ARGV[9] ~= '' then forgotten = forgotten == '' and ARGV[9] or forgotten .. ',' .. ARGV[9] end
 
-local fields = tonumber(ARGV[10])
-local place = 11 + fields
-local snapshots = tonumber(ARGV[place])
-call('HDEL', META, 'undo')
-for i = 11, place - 1, 2 do call('HSET', META, ARGV[i], ARGV[i + 1]) end
-for i = place + 1, place + snapshots, 2 do call('HSET', SNAPSHOTS, ARGV[i], ARGV[i + 1]) end
-size = size + put_rows(META, LOG, OTHERS, CHANGES, place + 1 + snapshots)
-call('HSET', META, 'bytes', size)
-if jumps ~= '' then call('HSET', META, 'jumps', jumps) end
-if forgotten ~= '' then call('HSET', META, 'forgotten', forgotten) end
-
-local left = tonumber(ARGV[7])
-if left then call('HSET', META, 'expires_at', string.format('%.0f', now + left)) else call('HSET', META, 'expires_at', '') end
+local left = tonumber(ARGV[9])
+local oldest = call('XRANGE', CHANGES, '-', '+', 'COUNT', 1)[1]
+parts[1], parts[2], parts[3] = call('ZCARD', OTHERS) + lost[1], call('HLEN', SNAPSHOTS), call('ZCARD', JUMPS) + lost[2]
+if not adds then parts[4] = oldest and string.match(oldest[1], '^%d+') or call('HGET', META, 'version') + 1 end
+call('HSET', META, 'bytes', size, 'expires_at', left and string.format('%.0f', now + left) or '',
+     'parts', table.concat(parts, ' '))
+facts = call('HMGET', META, unpack(FACTS))
+call('HSET', META, 'check', check_of(facts))
 if left and left < 1e16 then
+  -- By the server's clock, for that sees to it.
   local clock = not_after == '' and server_time() or now
   local expiry = string.format('%.0f', math.floor((clock + left) / 1000) + 1)
-  for i = 1, 5 do call('PEXPIREAT', KEYS[i], expiry) end
+  for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
 else
-  for i = 1, 5 do call('PERSIST', KEYS[i]) end
+  for i = 1, 6 do call('PERSIST', KEYS[i]) end
 end
-facts = call('HMGET', META, 'life', 'version')
 return at .. ' applied ' .. facts[1] .. ' ' .. facts[2] .. ' 0 0'

@@ -4,15 +4,14 @@
 -- ARGV: call, ttl, bytes of all bodies; then "checksum body" of each message.
 do
   local call = redis.call
-  local facts = call('HMGET', KEYS[1], 'life', 'version', 'last_seq', 'state', 'bytes', 'ttl', 'expires_at',
-                     'changed_at', 'fence')
+  local facts = call('HMGET', KEYS[1], unpack(FACTS))
   local head, hidden, messages, kept = string.match(facts[4] or '', '^(%d+) (%d+ %d+) (%d+)(.*)$')
   local version, size = string.match(facts[2] or '', '^%d+$'), string.match(facts[5] or '', '^%d+$')
-  local ttl, changed_at = facts[6], tonumber(facts[8])
+  local ttl, changed_at = facts[7], tonumber(facts[10])
   local plain = facts[1] and head and head == facts[3] and version and size and version % 64 ~= 63
-    and changed_at and changed_at < issued and (tonumber(facts[9]) or 0) <= issued
+    and changed_at and changed_at < issued and (tonumber(facts[14]) or 0) <= issued and sound(facts)
   if plain and ttl ~= '' then
-    local ends = tonumber(facts[7])
+    local ends = tonumber(facts[8])
     ttl = tonumber(ttl)
     plain = ends and ends > now and ttl and ttl < 1e10
   end
@@ -20,26 +19,29 @@ do
     -- Each number is made a text once: that is a good part of the time.
     local count = #ARGV - 3
     local first = head + 1 .. ''
-    local last, log = first, KEYS[2]
+    local last, log, message = first, KEYS[2], 'message ' .. facts[1]
     local mark = first .. ' ' .. at .. ' '
-    call('XADD', log, first .. '-0', 'message', mark .. ARGV[4])
+    call('XADD', log, first .. '-0', message, mark .. ARGV[4])
     for i = 2, count do
       last = head + i .. ''
-      call('XADD', log, last .. '-0', 'message', mark .. ARGV[i + 3])
+      call('XADD', log, last .. '-0', message, mark .. ARGV[i + 3])
     end
     local state = last .. ' ' .. hidden .. ' ' .. (messages + count) .. kept
     local written = first .. ' ' .. count
     version = version + 1 .. ''
-    call('XADD', KEYS[4], version .. '-0', 'append', written .. ' ' .. at .. ' ' .. state, 'call', ARGV[1])
+    local row = {'append ' .. facts[1], written .. ' ' .. at .. ' ' .. state, 'call', ARGV[1]}
+    call('XADD', KEYS[4], version .. '-0', row[1], change_check(version, row) .. row[2], 'call', ARGV[1])
+    facts[2], facts[3], facts[4], facts[5], facts[10] = version, last, state, size + ARGV[3], at
     if ttl == '' then
-      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[3],
-           'changed_at', at)
+      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', facts[5], 'changed_at', at,
+           'check', check_of(facts))
     else
       local ends = now + ttl * 1000000
-      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', size + ARGV[3],
-           'changed_at', at, 'expires_at', string.format('%.0f', ends))
+      facts[8] = string.format('%.0f', ends)
+      call('HSET', KEYS[1], 'version', version, 'last_seq', last, 'state', state, 'bytes', facts[5], 'changed_at', at,
+           'expires_at', facts[8], 'check', check_of(facts))
       local expiry = string.format('%.0f', math.floor(ends / 1000) + 1)
-      for i = 1, 5 do call('PEXPIREAT', KEYS[i], expiry) end
+      for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
     end
     return at .. ' applied ' .. facts[1] .. ' ' .. version .. ' ' .. written
   end

@@ -1,7 +1,7 @@
 -- Take back the latest undo step. ARGV from 10: whether turns that followed may be dropped.
 -- Undo steps are "version kind head hidden state", joined by ";", the latest last: `head` is where the change left it.
 if not life then return refused('no_session') end
-local steps = call('HGET', META, 'undo') or ''
+local steps = field('undo', parts[5])
 local older, step = string.match(steps, '^(.-);?([^;]+)$')
 if not step then return refused('nothing_to_undo') end
 local kind, moved_to, hidden, before = string.match(step, '^%d+ (%a+) (%d+) (-?%d+) (.*)$')

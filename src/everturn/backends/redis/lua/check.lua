@@ -1,0 +1,31 @@
+-- Shared by every script: the checks that make damage loud.
+-- Fields of meta that every session has, in the order in which its `check` covers them, together with the key's own name;
+-- and the fence, which may be there without a session.
+local FACTS = {'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at', 'created_at',
+               'changed_at', 'forked_from', 'parts', 'check', 'fence'}
+
+-- The one digest that a server computes in C for a script. fakeredis, which is no server, lacks it, but lends Python's.
+local sha1hex = redis.sha1hex
+  or rawget(_G, 'python').eval("lambda text: __import__('hashlib').sha1(text).hexdigest().encode()")
+
+-- Eight digits of it: against accidents, not forgers.
+local function digest(text)
+  return string.sub(sha1hex(text), 1, 8)
+end
+
+local function check_of(facts)
+  return digest(KEYS[1] .. '\n' .. table.concat(facts, '\n', 1, 12))
+end
+
+-- The check that a change begins with: over its version, and over its row as it was before that.
+local function change_check(version, row)
+  return digest(version .. ' ' .. table.concat(row, ' ')) .. ' '
+end
+
+-- Whether these are the facts that were written last, under this very key.
+local function sound(facts)
+  for i = 1, 12 do
+    if not facts[i] then return false end
+  end
+  return facts[13] == check_of(facts)
+end
