@@ -23,6 +23,7 @@ from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem, Se
 from everturn.rules import State
 
 T = TypeVar("T")
+REMEMBERED = 1024  # changes whose call id, key and state are known, at the least
 
 # --- changes ---------------------------------------------------------------------------------------------------------
 
@@ -248,7 +249,8 @@ class Backend(Protocol):
         while its turn is on the path; with other content it is KEY_REUSED); an unmet expectation is a CONFLICT; then
         whatever the effect needs. An absent or expired session has version 0; Append and TakeSnapshot begin a new
         life, Clear and SetFloor find nothing to do, the rest is NO_SESSION. Every APPLIED change adds one to the
-        version, refreshes the TTL and is remembered for at least the next 1,024 changes.
+        version, refreshes the TTL and is remembered for at least the next 1,024 changes; if it has a key, for as long as
+        the entries of its turn are stored.
 
         A request with `retry` may overtake the one that it repeats: a network keeps what was sent, and a server works
         on for a client that has gone. A backend where that can be carries two moments with every request, on the

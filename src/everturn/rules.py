@@ -5,6 +5,7 @@ No IO, no clock, no randomness; nothing here knows how or where entries are stor
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
@@ -12,10 +13,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from everturn import branches
+from everturn.branches import Branches
 from everturn.model import JSON, MESSAGE, SUMMARY, TOOL_CALL, ChatMessage, Entry, Record, Summary, ToolCall
 
-Range: TypeAlias = tuple[int, int]  # first and last seq, both included
-Jump: TypeAlias = tuple[int, int]  # (seq, after): the entry `seq` follows the entry `after`
+Range: TypeAlias = branches.Range
+Jump: TypeAlias = branches.Jump
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
@@ -96,21 +99,67 @@ def minus(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
 
 
 class Reach(msgspec.Struct, frozen=True, gc=False):
-    """What some states show: `whole` ranges of the log, and `summaries` in others."""
+    """What some states show: `whole` ranges of the log, and `summaries` in others; and the jumps on the way to them.
+
+    A path goes on below what is hidden: a jump is on the way though nothing that it leads to is shown.
+    """
 
     whole: list[Range]
     summaries: list[Range]
+    jumps: list[Jump]
 
 
-def reach(states: Iterable[State], jumps: Sequence[Jump]) -> Reach:
-    """All that any of these states shows."""
-    whole: list[Range] = []
-    summaries: list[Range] = []
+def reach(states: Iterable[State], jumps: Iterable[Jump]) -> Reach:
+    """All that any of these states shows. The work grows with states and jumps, and not with their product.
+
+    From the newest stretch of the log to the oldest: each collects up to where it is asked for, and what is hidden
+    there, by states that end in it and by stretches that follow it. All that it asks of the stretch before it is one
+    demand: those that go on there go on at the same entry, and where less is hidden, more is shown.
+    """
+    log = Branches(jumps)
+    demands: list[list[tuple[int, int, int]]] = [[] for _ in log.firsts]  # up to which seq, floor, cleared
+    kept: set[int] = set()
     for state in states:
-        ranges = path(state.head, jumps)
-        whole += [(seq, seq) for seq in state.kept] + clip(ranges, state.floor + 1, state.head)
-        summaries += clip(ranges, state.cleared + 1, state.floor)
-    return Reach(merge(whole), merge(summaries))
+        demands[log.stretch_of(state.head)].append((state.head, state.floor, state.cleared))
+        kept.update(state.kept)
+    whole = [(seq, seq) for seq in kept]
+    summaries: list[Range] = []
+    on_the_way: list[Jump] = []
+    for stretch in reversed(range(len(demands))):
+        if not demands[stretch]:
+            continue
+        first = max(1, log.firsts[stretch])
+        for head, floor, cleared in demands[stretch]:
+            whole += clip([(first, head)], floor + 1, head)
+            summaries += clip([(first, head)], cleared + 1, floor)
+        if stretch:
+            _, floors, cleareds = zip(*demands[stretch], strict=True)
+            after = log.afters[stretch]
+            demands[log.parents[stretch]].append((after, min(floors), min(cleareds)))
+            on_the_way.append((log.firsts[stretch], after))
+    shown = merge(whole)
+    return Reach(shown, minus(summaries, shown), on_the_way)
+
+
+def out_of(needed: Reach, states: Sequence[State], jumps: Iterable[Jump]) -> list[bool]:
+    """Of each state, whether it shows something that is not within `needed`, or ends where no needed jump leads to."""
+    log = Branches(jumps)
+    ways = {0, *(seq for seq, _ in needed.jumps)}
+    whole = log.gaps(needed.whole)
+    anything = log.gaps(merge([*needed.whole, *needed.summaries]))
+    starts = [first for first, _ in needed.whole]
+
+    def is_needed(seq: int) -> bool:
+        at = bisect_right(starts, seq) - 1
+        return at >= 0 and seq <= needed.whole[at][1]
+
+    return [
+        whole(state.head) > state.floor
+        or anything(state.head) > state.cleared
+        or log.firsts[log.stretch_of(state.head)] not in ways
+        or not all(map(is_needed, state.kept))
+        for state in states
+    ]
 
 
 # --- tool calls and their results ------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ DRIVERS = {"apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "fak
 # What each part may know of the package; a name stands for all that is below it.
 PURE = [
     *("everturn.errors", "everturn.model", "everturn.door", "everturn.codec", "everturn.rules", "everturn.vectors"),
-    *("everturn.batches", "everturn.dossier", "everturn.words"),
+    *("everturn.batches", "everturn.branches", "everturn.dossier", "everturn.words"),
 ]
 # Whose subject is a bare driver, or a file that is not ours: to be measured, shown losing turns, brought in.
 BARE = ("everturn.bench", "everturn.cli.demo.stores", "everturn.cli.foreign.reading")
@@ -33,7 +33,8 @@ MAY_IMPORT = {
     "everturn.door": ["everturn.errors", "everturn.model"],
     "everturn.codec": ["everturn.errors", "everturn.model", "everturn.door"],
     "everturn.batches": ["everturn.errors", "everturn.model", "everturn.codec"],
-    "everturn.rules": ["everturn.errors", "everturn.model"],
+    "everturn.branches": [],
+    "everturn.rules": ["everturn.errors", "everturn.model", "everturn.branches"],
     "everturn.vectors": ["everturn.errors"],
     "everturn.words": [],
     "everturn.markup": [],

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall, batches, codec, rules
+from everturn.branches import Branches
 from everturn.rules import Header
 from tests.unit.model_store import Stored, calls_of, results_of, trimmed
 
@@ -56,6 +57,96 @@ def test_a_path_is_what_a_walk_from_parent_to_parent_finds(parents: list[int], d
     # A jump that only says what is so anyway changes nothing but how the path is cut into ranges.
     every = [(seq, after) for seq, after in enumerate(parents, 1)][::-1]
     assert seqs_in(rules.path(head, every)) == walk(parents, head)
+
+
+@st.composite
+def states_of(draw: st.DrawFn, parents: list[int]) -> rules.State:
+    """A state of such a log: some of what leads to its head is hidden, but for what a trim kept."""
+    head = draw(st.integers(0, len(parents)))
+    floor = draw(st.integers(0, head))
+    hidden = [seq for seq in walk(parents, head) if seq <= floor]
+    kept = draw(st.lists(st.sampled_from(hidden), unique=True)) if hidden else []
+    return rules.State(head, draw(st.integers(0, floor)), floor, tuple(sorted(kept)))
+
+
+def shown_by(parents: list[int], state: rules.State) -> tuple[set[int], set[int]]:
+    """The seqs that a state shows, and those that it shows if they are summaries."""
+    path = walk(parents, state.head)
+    whole = {seq for seq in path if seq > state.floor} | set(state.kept)
+    return whole, {seq for seq in path if state.cleared < seq <= state.floor} - whole
+
+
+def jumps_of(parents: list[int]) -> list[rules.Jump]:
+    return [(seq, after) for seq, after in enumerate(parents, 1) if after != seq - 1][::-1]
+
+
+@many
+@given(parents=logs(), data=st.data())
+def test_the_reach_of_states_is_what_each_of_them_shows(parents: list[int], data: st.DataObject) -> None:
+    states = data.draw(st.lists(states_of(parents), max_size=6))
+    found = rules.reach(states, jumps_of(parents))
+    shown = [shown_by(parents, state) for state in states]
+    whole = set().union(*(seqs for seqs, _ in shown))
+    assert seqs_in(found.whole) == sorted(whole)
+    assert seqs_in(found.summaries) == sorted(set().union(*(seqs for _, seqs in shown)) - whole)
+    on_the_way = {seq for state in states for seq in walk(parents, state.head)}
+    assert found.jumps == [jump for jump in jumps_of(parents) if jump[0] in on_the_way]
+
+
+@many
+@given(parents=logs(), data=st.data())
+def test_a_state_is_out_of_reach_if_it_shows_what_others_do_not(parents: list[int], data: st.DataObject) -> None:
+    roots = data.draw(st.lists(states_of(parents), max_size=4))
+    states = data.draw(st.lists(states_of(parents), max_size=4))
+    jumps = jumps_of(parents)
+    needed = rules.reach(roots, jumps)
+    whole, summaries = set(seqs_in(needed.whole)), set(seqs_in(needed.summaries))
+    ways = {seq for seq, _ in needed.jumps}
+    for state, is_out in zip(states, rules.out_of(needed, states, jumps), strict=True):
+        shows, shows_summaries = shown_by(parents, state)
+        lost = bool(shows - whole or shows_summaries - whole - summaries)
+        last_jump = max((seq for seq, _ in jumps if seq <= state.head), default=0)
+        assert is_out == (lost or (last_jump > 0 and last_jump not in ways))
+        # What is not out of reach can be read by the jumps that stay.
+        if not is_out:
+            assert rules.path(state.head, needed.jumps) == rules.path(state.head, jumps)
+
+
+@many
+@given(parents=logs(), data=st.data())
+def test_questions_about_a_path_need_no_walk(parents: list[int], data: st.DataObject) -> None:
+    log = Branches(jumps_of(parents))
+    head, seq = (data.draw(st.integers(0, len(parents))) for _ in range(2))
+    some = sorted(data.draw(st.sets(st.integers(1, len(parents) + 1))))
+    path = walk(parents, head)
+    assert log.nearest(head, seq) == max((one for one in path if one <= seq), default=0)
+    assert log.tally(some)(head) == len(set(some).intersection(path))
+    gaps = log.gaps(rules.merge([(one, one) for one in some]))
+    assert gaps(head) == max((one for one in path if one not in some), default=0)
+
+
+def test_the_way_to_a_far_ancestor_is_short() -> None:
+    """A history whose every entry is a stretch of its own: 4,000 questions about its beginning take no time."""
+    log = Branches([(seq, seq - 1) for seq in range(2, 4001)])
+    steps = 0
+
+    class Counted(list[int]):
+        def __getitem__(self, at: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            return super().__getitem__(at)
+
+    log.parents = Counted(log.parents)
+    log._skips = Counted(log._skips)
+    assert all(log.nearest(4000, seq) == seq for seq in range(1, 4000))
+    assert steps < 4000 * 60
+
+
+def test_the_reach_of_many_states_over_many_jumps_takes_no_product() -> None:
+    """10,000 branches, each with a state of its own, and all of them once more: a product would take minutes."""
+    jumps = [(seq, 1) for seq in range(10_001, 1, -1)]
+    states = [rules.State(seq) for seq in range(1, 10_002)]
+    assert rules.reach(states + states, jumps).whole == [(1, 10_001)]
 
 
 ranges_of_any_kind = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)).map(lambda r: (r[0], r[0] + r[1])))

@@ -5,13 +5,14 @@ Pure, and the same for every engine; how the parts are fetched, and what else an
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from everturn import codec
+from everturn.backend import REMEMBERED
+from everturn.branches import Branches
 from everturn.errors import CorruptEntry
 from everturn.model import MESSAGE, Problem
 from everturn.rules import Jump, State, minus, reach
@@ -43,27 +44,34 @@ def examine(stored: Stored, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, st
     for seq, after in stored.jumps:
         if not 0 <= after < seq <= stored.last_seq:
             problems.append(Problem(name, seq, f"its jump leads to {after}, which is not before it"))
-    messages = [seq for seq, kind in kinds.items() if kind == MESSAGE]
-    for state, called in stored.roots:
-        problems += (Problem(name, None, f"{called}: {wrong}") for wrong in _wrong_with(state, stored, messages))
+    messages = sorted(seq for seq, kind in kinds.items() if kind == MESSAGE)
+    problems += (Problem(name, None, f"{called}: {wrong}") for called, wrong in _wrong_roots(stored, messages))
     problems += _gaps(stored, kinds)
-    versions = list(stored.versions)
-    if not versions or versions != list(range(versions[0], stored.version + 1)):
+    # Of changes that are older than those that are always remembered, only some stay: those whose keys still count.
+    versions = [version for version in stored.versions if version > stored.version - REMEMBERED]
+    since = max(stored.versions[0], stored.version - REMEMBERED + 1) if stored.versions else 0
+    if not versions or versions != list(range(since, stored.version + 1)):
         problems.append(Problem(name, None, f"the change log does not lead to version {stored.version}"))
     return kinds, problems
 
 
-def _wrong_with(state: State, stored: Stored, messages: list[int]) -> Iterator[str]:
-    """`messages` are the seqs of all there are, in order."""
-    if not 0 <= state.head <= stored.last_seq:
-        yield f"it points to entry {state.head}, but the log ends at {stored.last_seq}"
-        return
-    if not 0 <= state.cleared <= state.floor <= state.head or any(seq > state.floor for seq in state.kept):
-        yield f"it hides entries up to {state.cleared} and {state.floor}, which is not possible at {state.head}"
-    shown = reach([state], stored.jumps).whole
-    count = sum(bisect_right(messages, last) - bisect_left(messages, first) for first, last in shown)
-    if count != state.messages:
-        yield f"it shows {count} messages, but had {state.messages} when it was written"
+def _wrong_roots(stored: Stored, messages: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """The roots that cannot be, by what they are called. `messages` are the seqs of all there are, in order."""
+    log = Branches(stored.jumps)
+    count = log.tally(messages)
+    known = set(messages)
+    for state, called in stored.roots:
+        if not 0 <= state.head <= stored.last_seq:
+            yield called, f"it points to entry {state.head}, but the log ends at {stored.last_seq}"
+            continue
+        if not 0 <= state.cleared <= state.floor <= state.head or any(seq > state.floor for seq in state.kept):
+            yield (
+                called,
+                f"it hides entries up to {state.cleared} and {state.floor}, which is not possible at {state.head}",
+            )
+        shown = count(state.head) - count(log.nearest(state.head, state.floor)) + len(known.intersection(state.kept))
+        if shown != state.messages:
+            yield called, f"it shows {shown} messages, but had {state.messages} when it was written"
 
 
 def _gaps(stored: Stored, kinds: dict[int, str]) -> Iterator[Problem]:

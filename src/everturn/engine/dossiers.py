@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 
 from everturn import codec
+from everturn.backend import REMEMBERED
 from everturn.dossier import Outline, Portion
 from everturn.errors import CorruptEntry
 from everturn.rules import Range, clip, merge, minus, reach
@@ -78,7 +79,9 @@ class Scrutiny:
         self.entries += len(portion.entries)
         self._there = merge([*self._there, *((entry.seq, entry.seq) for entry in portion.entries)])
         for change in portion.changes:
-            if self._version and change.version != self._version + 1:
+            # Before the latest ones, only changes whose keys still count are remembered, and there may be gaps.
+            may_skip = not self._version or change.version <= self._outline.version - REMEMBERED + 1
+            if change.version != self._version + 1 and not may_skip:
                 raise self._no_change()
             self._version = change.version
         if portion.is_last and self._version != self._outline.version:
