@@ -10,7 +10,7 @@ import psycopg
 
 from tests.contract.places.place import Place, Stored
 
-TABLES = ("sessions", "entries", "jumps", "snapshots", "undo_steps", "changes")
+TABLES = ("sessions", "names", "entries", "jumps", "snapshots", "undo_steps", "changes")
 
 
 class PostgresDoor:
@@ -65,13 +65,15 @@ class PostgresDoor:
         self._sql(f"UPDATE everturn.sessions SET {columns} WHERE no = :no", name=session_id)
 
     def add_jump(self, session_id: str, seq: int, after: int) -> None:
+        """One that the session's row names. (One that nothing names is on no path: reads do not see it.)"""
         self._sql(
-            "INSERT INTO everturn.jumps (session, seq, after) VALUES (:no, %(seq)s, %(after)s)"
+            "INSERT INTO everturn.jumps (session, seq, after, prior, seal) VALUES (:no, %(seq)s, %(after)s, 0, 0)"
             " ON CONFLICT (session, seq) DO UPDATE SET after = %(after)s",
             name=session_id,
             seq=seq,
             after=after,
         )
+        self._sql("UPDATE everturn.sessions SET last_jump = %(seq)s WHERE no = :no", name=session_id, seq=seq)
 
     def move_snapshots(self, session_id: str, head: int) -> None:
         self._sql("UPDATE everturn.snapshots SET head = %(head)s WHERE session = :no", name=session_id, head=head)
@@ -103,7 +105,6 @@ class PostgresDoor:
 
 
 class Postgres(Place):
-    notices_kinds = False  # as its documentation says
     far = True
     examples = 15
 

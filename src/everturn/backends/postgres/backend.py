@@ -13,13 +13,25 @@ from typing import Any
 from everturn.backend import Append, ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends import listings
 from everturn.backends.findings import Examination, Finding, say
-from everturn.backends.postgres import checks, examination, moves, reads, requests, schema, statements, verify
+from everturn.backends.postgres import (
+    checks,
+    compaction,
+    examination,
+    faults,
+    moves,
+    reads,
+    requests,
+    schema,
+    statements,
+    verify,
+)
 from everturn.backends.postgres.batches import Batches
 from everturn.backends.postgres.direct import LONGEST
 from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
+from everturn.backends.server_clock import REQUEST_LIFE, ServerClock
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
-from everturn.errors import MemoryStoreBackendError
+from everturn.errors import CorruptEntry, MemoryStoreBackendError
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
 
@@ -46,9 +58,11 @@ class PostgresBackend:
         self._warnings = warnings
         self._sql = statements.load("calls.sql", schema_name)
         self._clock: Callable[[], float] | None = None  # None: the server's; tests bring their own
+        self._server_clock = ServerClock()
         self._latest = 0.0
         self._until_reaping = REAP_EVERY
         self._reaping = False
+        self._plans: dict[str, compaction.Plan] = {}  # of sessions that are being compacted
         self._ready = False
         self._closed = False
 
@@ -58,6 +72,9 @@ class PostgresBackend:
         """Check the server, say what is dangerous about it, and create or migrate the schema. Once; see `open`."""
         found = await self.findings(deadline)
         await schema.migrate(self._port, self._schema, deadline)
+        sent = time.monotonic()
+        ((told,),) = await self._port.run(Call(self._sql["time"]), deadline)
+        self._learn(told, sent)
         is_first, self._ready = not self._ready, True
         if self._warnings and is_first:  # else another task of the same loop was faster
             say(found)
@@ -75,7 +92,12 @@ class PostgresBackend:
     ) -> Rows:
         if not self._ready:
             await self.prepare(deadline)
-        return await self._port.run(Call(self._sql[name], parameters, writes, one_text), deadline)
+        sent = time.monotonic()
+        try:
+            return await self._port.run(Call(self._sql[name], parameters, writes, one_text), deadline)
+        except faults.Late as late:
+            self._learn(late.told, sent)
+            raise
 
     def _now(self) -> float | None:
         """None: the server tells the time. A clock of a test never runs backwards."""
@@ -84,10 +106,36 @@ class PostgresBackend:
         self._latest = max(self._latest, self._clock())
         return self._latest
 
+    # --- late requests -----------------------------------------------------------------------------------------------
+
+    def _window(self, deadline: float) -> requests.Window:
+        """The window of a request that is sent now. (35-late.sql says what it is for.)"""
+        now = time.monotonic()
+        given = self._now()
+        if given is None:
+            return requests.Window(*self._server_clock.window(now, deadline), now)
+        return requests.Window(given, given + min(max(0.0, deadline - now), REQUEST_LIFE), now)
+
+    async def _first_window(self, deadline: float) -> requests.Window:
+        """The window of a request that may be the first of all: before `prepare` the server's clock is not known."""
+        if not self._ready:
+            await self.prepare(deadline)
+        return self._window(deadline)
+
+    def _learn(self, told: float, sent: float) -> None:
+        """Take in the time that a reply told."""
+        if self._clock is None:
+            self._server_clock.learn(told, sent=sent, received=time.monotonic())
+
     # --- changes -----------------------------------------------------------------------------------------------------
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        outcome = await self._changed(request, deadline)
+        sent = time.monotonic()
+        try:
+            outcome = await self._changed(request, deadline)
+        except faults.Late as late:
+            self._learn(late.told, sent)
+            raise
         self._until_reaping -= 1
         if self._until_reaping <= 0 and not self._reaping:
             self._until_reaping = REAP_EVERY
@@ -97,21 +145,40 @@ class PostgresBackend:
     async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         if not self._ready:
             await self.prepare(deadline)
-        (row,) = await self._port.run(self._change_call([request], deadline - time.monotonic()), deadline)
-        return requests.outcome(request, row)
+        window = self._window(deadline)
+        call = self._change_call([request], [window], deadline - window.sent)
+        (outcome,) = self._outcomes([request], await self._port.run(call, deadline), window.sent)
+        if isinstance(outcome, faults.Late):
+            raise outcome
+        return outcome
 
-    def _change_call(self, changes: Sequence[ChangeRequest], patience: float) -> Call:
+    def _change_call(
+        self, changes: Sequence[ChangeRequest], windows: Sequence[requests.Window], patience: float
+    ) -> Call:
+        issued, not_after, _ = windows[0]  # the earliest of all
         if len(changes) == 1 and requests.is_plain(changes[0]):
-            one = (self._namespace, *requests.encode_plain(changes[0]), _lock_timeout(patience), self._now())
+            limits = (_lock_timeout(patience), issued, not_after, self._now())
+            one = (self._namespace, *requests.encode_plain(changes[0]), *limits)
             return Call(self._sql["append"], one, writes=True, one_text=True)
         if len(changes) > 1 and requests.are_plain(changes):
-            many = (self._namespace, *requests.encode_many(changes), _lock_timeout(patience), self._now())
+            ends = requests.array(window.not_after for window in windows)
+            many = (self._namespace, *requests.encode_many(changes), _lock_timeout(patience), issued, ends, self._now())
             return Call(self._sql["append_many"], many, writes=True)
-        wire, bodies = requests.encode(changes)
+        wire, bodies = requests.encode(changes, windows)
         parameters = (self._namespace, wire, bodies, _lock_timeout(patience), self._now())
         if len(changes) == 1 and type(changes[0].effect) is Append:
             return Call(self._sql["change_one"], parameters, writes=True, one_text=True)
         return Call(self._sql["change"], parameters, writes=True)
+
+    def _outcomes(
+        self, changes: Sequence[ChangeRequest], rows: Rows, sent: float
+    ) -> list[ChangeOutcome | faults.Late]:
+        """What rows of outcome_v1 say of the changes they answer. The clock is learnt first: callers go on at once."""
+        self._learn(max(map(requests.told, rows)), sent)
+        return [
+            faults.Late(self._port.name, requests.told(row)) if requests.is_late(row) else requests.outcome(change, row)
+            for change, row in zip(changes, rows, strict=True)
+        ]
 
     async def _reap_quietly(self, deadline: float) -> None:
         self._reaping = True  # one at a time: it is a favour, and must not crowd out those who asked for something
@@ -125,9 +192,12 @@ class PostgresBackend:
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
         at = request.at
         snapshot, version = (at, None) if isinstance(at, str) else (None, at)
-        patience = _lock_timeout(deadline - time.monotonic())
-        parameters = (self._namespace, request.source, snapshot, version, requests.encode_fork(request), patience)
+        window = await self._first_window(deadline)
+        patience = _lock_timeout(deadline - window.sent)
+        wire = requests.encode_fork(request, window)
+        parameters = (self._namespace, request.source, snapshot, version, wire, patience)
         (row,) = await self._ask("fork", (*parameters, self._now()), deadline, writes=True)
+        self._learn(requests.told(row), window.sent)
         return requests.outcome(request, row)
 
     # --- reads -------------------------------------------------------------------------------------------------------
@@ -177,21 +247,26 @@ class PostgresBackend:
         return moves.portion_in(await self._ask("portion", parameters, deadline), request)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
-        parameters = (self._namespace, *moves.stage_parameters(request), self._now())
+        issued, not_after, _ = await self._first_window(deadline)
+        parameters = (self._namespace, *moves.stage_parameters(request), issued, not_after, self._now())
         ((no,),) = await self._ask("stage", parameters, deadline, writes=True)
         return None if no is None else str(no)
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
-        patience = _lock_timeout(deadline - time.monotonic())
-        parameters = (self._namespace, *moves.restore_parameters(arrival), patience, self._now())
-        return moves.restored(await self._ask("restore", parameters, deadline, writes=True))
+        issued, not_after, sent = await self._first_window(deadline)
+        limits = (_lock_timeout(deadline - sent), issued, not_after, self._now())
+        parameters = (self._namespace, *moves.restore_parameters(arrival), *limits)
+        rows = await self._ask("restore", parameters, deadline, writes=True)
+        self._learn(requests.told(rows[0]), sent)
+        return moves.restored(rows)
 
     # --- keeping house -----------------------------------------------------------------------------------------------
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
-        patience = _lock_timeout(deadline - time.monotonic())
-        parameters = (self._namespace, session_id, life, patience, self._now())
-        ((entries, snapshots, size, xid, spared),) = await self._ask("erase", parameters, deadline, writes=True)
+        issued, not_after, sent = await self._first_window(deadline)
+        parameters = (self._namespace, session_id, life, _lock_timeout(deadline - sent), issued, not_after, self._now())
+        ((entries, snapshots, size, xid, spared, told),) = await self._ask("erase", parameters, deadline, writes=True)
+        self._learn(told, sent)
         try:
             is_seen = await self._is_seen_for_long(xid, deadline)
         except MemoryStoreBackendError:
@@ -213,17 +288,29 @@ class PostgresBackend:
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is None:
             (row,) = await self._ask("reap", (STEP, self._now()), deadline, writes=True)
-        else:
-            parameters = (self._namespace, session_id, STEP, _lock_timeout(deadline - time.monotonic()), self._now())
-            (row,) = await self._ask("compact", parameters, deadline, writes=True)
-        return Compaction(*row)
+            return Compaction(*row[:3])
+        plan = self._plans.pop(session_id, None)
+        if plan is None:
+            ((told,),) = await self._ask("survey", (self._namespace, session_id, self._now()), deadline)
+            plan = compaction.plan(session_id, told) if told else None
+        if plan is None or plan.is_done:
+            return Compaction(0, 0, 0)
+        limits = (compaction.STEP, _lock_timeout(deadline - time.monotonic()), self._now())
+        parameters = (self._namespace, session_id, plan.no, plan.next_step(), *limits)
+        (row,) = await self._ask("compact", parameters, deadline, writes=True)
+        done = plan.made(row)
+        if done.sessions:
+            self._plans[session_id] = plan  # also when nothing is left to do: the next call says so, and plans no more
+        return done
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
-            orphans = await self._ask("orphans", (), deadline)
-            what = "entries of session number {}, which does not exist"
-            return 0, [Problem(None, None, what.format(no)) for (no,) in orphans]
-        rows = await self._ask("verify", (self._namespace, session_id, self._now()), deadline)
+            orphans = await self._ask("orphans", (self._namespace,), deadline)
+            return 0, [Problem(name, None, what) for name, what in orphans]
+        try:
+            rows = await self._ask("verify", (self._namespace, session_id, self._now()), deadline)
+        except CorruptEntry as exc:
+            return 0, [Problem(session_id, None, str(exc))]
         return verify.problems_in(session_id, rows)
 
     async def close(self) -> None:
@@ -237,7 +324,7 @@ class AsyncPostgresBackend(PostgresBackend):
 
     def __init__(self, port: AsyncPort, **names: Any) -> None:
         super().__init__(port, **names)
-        self._batches = Batches(port, self._change_call)
+        self._batches = Batches(port, self._window, self._change_call, self._outcomes)
 
     async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         if not self._ready:

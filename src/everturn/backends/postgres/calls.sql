@@ -1,8 +1,11 @@
+-- time: the server's clock
+SELECT everturn.now_v1(NULL)
+
 -- change: apply changes to sessions, each all or nothing
 SELECT * FROM everturn.change_v1(%s, %s, %s, %s, %s)
 
 -- change_one: the same for one change, answered as a text
-SELECT o::text FROM everturn.change_v1(%s, %s, %s, %s, %s) AS o
+SELECT o::pg_catalog.text FROM everturn.change_v1(%s, %s, %s, %s, %s) AS o
 
 -- read: entries of one state, and then what session and state they are of
 SELECT * FROM everturn.read_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
@@ -32,13 +35,16 @@ SELECT * FROM everturn.find_v1(%s, %s, %s, %s, %s, %s, %s)
 SELECT * FROM everturn.fork_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- erase: remove every life of a session, but for a living one that is not the one named
-SELECT entries, snapshots, bytes, xid::text, spared FROM everturn.erase_v1(%s, %s, %s, %s, %s)
+SELECT entries, snapshots, bytes, xid::pg_catalog.text, spared, told FROM everturn.erase_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- is_still_seen: whether a transaction that began before an erasure goes on
-SELECT everturn.is_still_seen_v1(%s::text::xid)
+SELECT everturn.is_still_seen_v1(%s::pg_catalog.text::pg_catalog.xid)
 
--- compact: one step
-SELECT * FROM everturn.compact_v1(%s, %s, %s, %s, %s)
+-- survey: what a plan for compacting needs
+SELECT everturn.survey_v1(%s, %s, %s)
+
+-- compact: one step of the plan
+SELECT * FROM everturn.compact_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- reap: one step
 SELECT * FROM everturn.reap_v1(%s, %s)
@@ -46,23 +52,23 @@ SELECT * FROM everturn.reap_v1(%s, %s)
 -- verify: everything stored of a session
 SELECT * FROM everturn.verify_v1(%s, %s, %s)
 
--- orphans: entries of no session
-SELECT * FROM everturn.orphans_v1()
+-- orphans: rows of no session, and sessions whose row is lost
+SELECT * FROM everturn.orphans_v1(%s)
 
 -- append: the change that nearly all are
-SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s)
+SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- append_many: the same for many sessions at once, answered in the order they were named
-SELECT outcome FROM everturn.append_many_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ORDER BY place
+SELECT outcome FROM everturn.append_many_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ORDER BY place
 
 -- outline: all of a session but its log and its changes, as JSON
-SELECT everturn.outline_v1(%s, %s, %s)::text
+SELECT everturn.outline_v1(%s, %s, %s)::pg_catalog.text
 
 -- portion: the next rows of its log, and of its changes
 SELECT * FROM everturn.portion_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- stage: put rows where nobody sees them
-SELECT everturn.stage_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT everturn.stage_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- restore: make a session visible that arrives
-SELECT * FROM everturn.restore_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT * FROM everturn.restore_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

@@ -21,7 +21,8 @@ from psycopg.adapt import Dumper
 from psycopg.rows import tuple_row
 
 from everturn.backends.postgres import faults
-from everturn.backends.postgres.direct import Direct, Texts
+from everturn.backends.postgres.cancelling import abandon
+from everturn.backends.postgres.direct import LONGEST, Direct, Texts
 from everturn.backends.shelf import Shelf
 
 T = TypeVar("T")
@@ -31,11 +32,14 @@ _connect_by: ContextVar[float] = ContextVar("everturn_connect_by", default=math.
 
 
 def _until(steps: Generator[Any, Any, T], deadline: float) -> Generator[Any, Any, T]:
-    """psycopg's own steps, ended with TimeUp when they would go past the deadline."""
+    """psycopg's own steps, ended with TimeUp when they would go past the deadline.
+
+    They can be waited for anew where a wait was broken off: `ready` is None then.
+    """
     try:
         wanted = next(steps)
         while True:
-            ready = yield wanted
+            ready = (yield wanted) or 0
             if not ready and time.monotonic() >= deadline:
                 raise faults.TimeUp
             wanted = steps.send(ready)
@@ -49,9 +53,13 @@ def _interval(deadline: float) -> float:
 
 
 class TimedConnection(psycopg.Connection[Any]):
-    """A blocking connection. Past `deadline` it is closed: whatever the server does, the caller goes on."""
+    """A blocking connection. Past `deadline` it is closed: whatever the server does, the caller goes on.
+
+    So it is when a signal's handler raises something while it waits.
+    """
 
     deadline: float = math.inf
+    limit: float = math.inf
     kept_cursor: psycopg.Cursor[Any] | None = None
     direct: Direct
 
@@ -62,28 +70,82 @@ class TimedConnection(psycopg.Connection[Any]):
     def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
         try:
             return waiting.wait(_until(gen, self.deadline), self.pgconn.socket, interval=_interval(self.deadline))
-        except (faults.TimeUp, KeyboardInterrupt):
-            self.pgconn.finish()  # psycopg would first ask the server to cancel, and wait for it
+        except psycopg.Error:
+            raise
+        except BaseException:
+            abandon(self.pgconn)  # psycopg would first ask the server to cancel, and wait for it
             raise
 
 
 class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
-    """The same for an event loop."""
+    """A connection of an event loop, closed past its `deadline` or when the task that waits is cancelled.
+
+    `is_kept`: it is not closed when the task is cancelled. Whoever ends an event loop cancels every task, also those of
+    ours that see to a change on behalf of another task, which waits for the outcome.
+    """
 
     deadline: float = math.inf
+    limit: float = math.inf
+    is_kept = False
 
     @classmethod
     def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
         return _until(super()._connect_gen(*args, **kwargs), _connect_by.get())
 
     async def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
+        steps = _until(gen, self.deadline)
         try:
-            return await waiting.wait_async(
-                _until(gen, self.deadline), self.pgconn.socket, interval=_interval(self.deadline)
-            )
-        except (faults.TimeUp, asyncio.CancelledError, KeyboardInterrupt):
-            self.pgconn.finish()
+            while True:
+                try:
+                    return await waiting.wait_async(steps, self.pgconn.socket, interval=_interval(self.deadline))
+                except asyncio.CancelledError:
+                    if not self.is_kept:
+                        raise
+        except psycopg.Error:
             raise
+        except BaseException:
+            abandon(self.pgconn)
+            raise
+
+
+# (search_path: our statements and functions name the schema of everything; this is for what somebody forgets.)
+_LIMITS = """
+    SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) %s THEN NULL
+                WHEN pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false) IS NULL THEN NULL
+                WHEN pg_catalog.current_setting('statement_timeout') OPERATOR(pg_catalog.<>) '0' THEN ''
+                ELSE pg_catalog.concat(pg_catalog.set_config('statement_timeout', %s, false),
+                                       pg_catalog.set_config('idle_in_transaction_session_timeout', %s, false)) END
+"""
+_NEW_LIMIT = "SELECT pg_catalog.set_config('statement_timeout', %s, false)"
+
+
+class Limits:
+    """Limits that the server keeps to by itself, for a client that dies and can cancel nothing: statement_timeout.
+
+    They are set for the longest that a caller waits here, on connections of ours. A limit that the user has set stays.
+    """
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def first(self, connection: TimedConnection | TimedAsyncConnection, deadline: float) -> tuple[str, tuple[Any, ...]]:
+        """The statement that sets them on a new connection. It answers with NULL where a pooler is in between."""
+        # A pooler tells another process than the one that answers, whose settings would last for whoever comes next.
+        return _LIMITS, (connection.pgconn.backend_pid, *[self._set_on(connection, deadline)] * 2)
+
+    def next(
+        self, connection: TimedConnection | TimedAsyncConnection, deadline: float
+    ) -> tuple[str, tuple[Any, ...]] | None:
+        """The statement that is needed before a call with this deadline, if any: hardly ever."""
+        if deadline - time.monotonic() <= connection.limit:
+            return None
+        return _NEW_LIMIT, (self._set_on(connection, deadline),)
+
+    def _set_on(self, connection: TimedConnection | TimedAsyncConnection, deadline: float) -> str:
+        seconds = min(max(0.0, deadline - time.monotonic()), LONGEST)
+        self._seconds = max(self._seconds, seconds * 1.1 + 0.1)  # the caller's own time is up first
+        connection.limit = self._seconds
+        return f"{int(self._seconds * 1000)}ms"
 
 
 # --- what goes over them ---------------------------------------------------------------------------------------------
@@ -136,6 +198,7 @@ class Pool:
         self._conninfo = conninfo
         self._size = size
         self._name = name
+        self._limits = Limits()
         self._shelf = self._new_shelf()
         _pools.add(self)
 
@@ -155,6 +218,13 @@ class Pool:
                 self._shelf.forget()
                 raise
         connection.deadline = deadline
+        limits = self._limits.next(connection, deadline)
+        if limits is not None:
+            try:
+                connection.execute(*limits)
+            except BaseException:
+                self.give_back(connection)
+                raise
         return connection
 
     def _new(self, deadline: float) -> TimedConnection:
@@ -167,7 +237,9 @@ class Pool:
         prepare(connection)
         connection.kept_cursor = cursor_on(connection)
         try:
-            connection.direct = Direct(connection)
+            (limit,) = connection.execute(*self._limits.first(connection, deadline)).fetchone() or (None,)
+            connection.limit = connection.limit if limit else math.inf
+            connection.direct = Direct(connection, is_pooled=limit is None)
         except BaseException:
             connection.close()
             raise
@@ -216,6 +288,7 @@ class AsyncPool:
     def __init__(self, conninfo: str, size: int, name: str) -> None:
         self._conninfo = conninfo
         self._name = name
+        self._limits = Limits()
         self._closed = False
         self._slots = asyncio.Semaphore(size)
         self._idle: list[TimedAsyncConnection] = []
@@ -237,6 +310,13 @@ class AsyncPool:
             self._slots.release()
             raise
         connection.deadline = deadline
+        limits = self._limits.next(connection, deadline)
+        if limits is not None:
+            try:
+                await connection.execute(*limits)
+            except BaseException:
+                await self.give_back(connection)
+                raise
         return connection
 
     async def _idle_or_new(self, deadline: float) -> TimedAsyncConnection:
@@ -250,10 +330,18 @@ class AsyncPool:
             connection = await TimedAsyncConnection.connect(self._conninfo, autocommit=True, prepare_threshold=None)
         finally:
             _connect_by.reset(token)
+        connection.deadline = deadline
         prepare(connection)
+        try:
+            (limit,) = await (await connection.execute(*self._limits.first(connection, deadline))).fetchone() or (None,)
+        except BaseException:
+            await connection.close()
+            raise
+        connection.limit = connection.limit if limit else math.inf
         return connection
 
     async def give_back(self, connection: TimedAsyncConnection) -> None:
+        connection.is_kept = False
         if self._closed or connection.closed:
             await connection.close()
         else:

@@ -16,6 +16,7 @@ import psycopg
 from psycopg import errors, pq
 
 from everturn.backends.postgres import faults
+from everturn.backends.postgres.cancelling import abandon
 
 LONGEST = 86_400.0  # seconds that a wait is told to last, where the deadline is no deadline
 # Plain numbers: psycopg's enumerations are slow to compare.
@@ -59,14 +60,12 @@ def wired(parameters: Sequence[Any]) -> tuple[list[bytes | None], list[int]]:
 class Direct:
     """A connection below psycopg's cursors. Its owner uses one or the other, never both at a time."""
 
-    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], *, is_pooled: bool) -> None:
         self._pgconn = connection.pgconn
         self._readable = select.poll()
         self._readable.register(self._pgconn.socket, select.POLLIN)
-        # A pooler between us and the server tells another process than the one that answers; the next statement may
-        # then meet a server that has not prepared it.
-        (served_by,) = connection.execute("SELECT pg_backend_pid()").fetchone() or (None,)
-        self._prepares = served_by == self._pgconn.backend_pid
+        # Behind a pooler the next statement may meet a server that has not prepared it.
+        self._prepares = not is_pooled
         self._prepared: dict[str, bytes] = {}
 
     def is_idle(self) -> bool:
@@ -76,7 +75,7 @@ class Direct:
     def ask(self, statement: str, parameters: Sequence[Any], deadline: float) -> list[tuple[str]]:
         """The text that a statement answers with, as its only row.
 
-        Raises psycopg.Error; TimeUp, and then the connection is closed.
+        Raises psycopg.Error; TimeUp or what a signal's handler raises, and then the connection is closed.
         """
         values, formats = wired(parameters)
         try:
@@ -87,8 +86,10 @@ class Direct:
                 self._prepares = False
             self._pgconn.send_query_params(_numbered(statement), values, param_formats=formats)
             return _rows(self._result(deadline))
-        except (faults.TimeUp, KeyboardInterrupt):
-            self._pgconn.finish()
+        except psycopg.Error:
+            raise
+        except BaseException:  # the time is up, or a signal's handler raised
+            abandon(self._pgconn)
             raise
 
     def _ask_prepared(

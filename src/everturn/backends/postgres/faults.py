@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import psycopg
 
+from everturn.backends.damage import damaged_session
 from everturn.errors import MemoryStoreBackendError, Outcome
 
 if TYPE_CHECKING:
@@ -19,6 +20,22 @@ if TYPE_CHECKING:
 class TimeUp(Exception):
     """A wait that would have gone past its deadline. Its connection is closed."""
 
+
+class Late(MemoryStoreBackendError):
+    """A request that the server did not apply, because it came too late. It told its time: the next will be right."""
+
+    def __init__(self, name: str, told: float) -> None:
+        super().__init__(
+            f"{name}: the request came too late to be applied: after its time-out, or behind a rollback, undo, replace "
+            "or erasure that was made after it was issued",
+            outcome="not_written",
+            transient=True,
+        )
+        self.told = told
+
+
+LATE = "EVLAT"  # SQLSTATE of refuse_late_v1
+DAMAGED = "EVT01"  # of damaged_v1
 
 _TRANSIENT = frozenset(
     {
@@ -76,13 +93,18 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
             outcome: Outcome = "unknown" if self.sent else "not_written"
             text = f"{self._name}: it did not answer within the time-out"
             raise MemoryStoreBackendError(text, outcome=outcome) from exc
-        if isinstance(exc, psycopg.Error | OSError):
+        # The system's errors have a number; a TimeoutError without one was raised by the handler of a signal.
+        if isinstance(exc, psycopg.Error) and exc.sqlstate == DAMAGED:
+            raise damaged_session(exc.diag.message_detail or "", _text(exc)) from exc
+        if isinstance(exc, psycopg.Error) or (isinstance(exc, OSError) and exc.errno is not None):
             raise from_driver(exc, self._name, sent=self.sent) from exc
 
 
 def from_driver(exc: BaseException, name: str, *, sent: bool) -> MemoryStoreBackendError:
     """What a driver's error means. `sent`: a request that changes something was on its way."""
     state = getattr(exc, "sqlstate", None)
+    if state == LATE:
+        return Late(name, float(getattr(exc, "diag").message_detail))  # noqa: B009 - only psycopg's errors have a state
     if state is not None and state not in _ENDED:
         # The server answered with an error: it has undone the statement.
         advice = _ADVICE.get(state, "it refused the request")
@@ -112,6 +134,15 @@ def _text(exc: BaseException) -> str:
 
 def _error(text: str, outcome: Outcome, *, transient: bool) -> MemoryStoreBackendError:
     return MemoryStoreBackendError(text, outcome=outcome, transient=transient)
+
+
+def unanswered(name: str) -> MemoryStoreBackendError:
+    return MemoryStoreBackendError(f"{name}: it did not answer within the time-out", outcome="unknown")
+
+
+def withdrawn(name: str) -> MemoryStoreBackendError:
+    text = f"{name}: the task that was to send it was cancelled, as by the end of an event loop"
+    return MemoryStoreBackendError(text, outcome="not_written", transient=True)
 
 
 def exhausted(name: str) -> MemoryStoreBackendError:

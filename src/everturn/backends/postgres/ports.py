@@ -17,7 +17,13 @@ import msgspec
 from psycopg import pq
 
 from everturn.backends.postgres import faults
-from everturn.backends.postgres.connections import TimedConnection, async_cursor_on, cursor_on, prepare
+from everturn.backends.postgres.connections import (
+    TimedAsyncConnection,
+    TimedConnection,
+    async_cursor_on,
+    cursor_on,
+    prepare,
+)
 from everturn.errors import InvalidInput
 
 Rows: TypeAlias = list[Any]  # tuples; a statement and its reader know the columns
@@ -205,6 +211,8 @@ class AsyncPort:
                     return []
                 cursor = async_cursor_on(connection)
                 fault.sent = call.writes
+                if type(connection) is TimedAsyncConnection:
+                    connection.is_kept = call.writes
                 await cursor.execute(call.statement, call.parameters, prepare=False)
                 return await cursor.fetchall()
             finally:

@@ -6,7 +6,7 @@ The bodies of entries travel beside the JSON, as texts: they are stored byte for
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,9 @@ from everturn.backend import (
 from everturn.backends.postgres.direct import Texts
 from everturn.model import Snapshot
 
+LATE = "late"
+"""Status of a request that was not applied: its caller had gone, or it was issued before a fence (35-late.sql)."""
+
 _STATUS = {status.value: status for status in Status}
 _encode = msgspec.json.Encoder().encode
 
@@ -43,6 +46,8 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     expected_version: int | None = None
     expected_life: str | None = None
     retry: bool = False
+    issued: float = 0.0
+    not_after: float = 0.0
     kinds: list[str] | None = None
     checksums: list[int] | None = None
     messages: int | None = None
@@ -62,12 +67,21 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     seconds: float | None = None
 
 
-def encode(requests: Sequence[ChangeRequest]) -> tuple[str, Texts]:
+class Window(NamedTuple):
+    """Moments of a request: on the server's clock, when it was issued and after which it must not be applied; on ours
+    (monotonic), when it was sent."""
+
+    issued: float
+    not_after: float
+    sent: float
+
+
+def encode(requests: Sequence[ChangeRequest], windows: Sequence[Window]) -> tuple[str, Texts]:
     """The requests as JSON, and the bodies of all their entries."""
     bodies = [
         draft.body for request in requests if isinstance(request.effect, Append) for draft in request.effect.drafts
     ]
-    return _encode([_wire(request) for request in requests]).decode(), Texts(bodies)
+    return _encode(list(map(_wire, requests, windows))).decode(), Texts(bodies)
 
 
 def is_plain(request: ChangeRequest) -> bool:
@@ -117,6 +131,16 @@ def array(numbers: Iterable[float]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
+def told(row: Any) -> float:
+    """The server's time in a row of outcome_v1."""
+    return float(row[-1] if len(row) > 1 else row[0][1:-1].rpartition(",")[2])
+
+
+def is_late(row: Any) -> bool:
+    """Whether the request was not applied, because it came too late."""
+    return bool(row[0] == LATE if len(row) > 1 else row[0].startswith("(late,"))
+
+
 def plain_outcome(row: Any) -> ChangeOutcome:
     """What an append is answered with: outcome_v1 as text. No value in it needs quotes but the life that is none."""
     status, life, version, first_seq, count, detail, *_ = row[0][1:-1].split(",")
@@ -124,10 +148,10 @@ def plain_outcome(row: Any) -> ChangeOutcome:
     return ChangeOutcome(_STATUS[status], life, int(version), int(first_seq), int(count), None, int(detail))
 
 
-def encode_fork(request: ForkRequest) -> str:
+def encode_fork(request: ForkRequest, window: Window) -> str:
     wire = _Wire(request.target, "fork", _hex(request.call), 0)
     wire.ttl = request.ttl
-    _expect(wire, request)
+    _expect(wire, request, window)
     return _encode(wire).decode()
 
 
@@ -135,8 +159,9 @@ def _hex(digest: bytes) -> str:
     return "\\x" + digest.hex()
 
 
-def _expect(wire: _Wire, request: ChangeRequest | ForkRequest) -> None:
+def _expect(wire: _Wire, request: ChangeRequest | ForkRequest, window: Window) -> None:
     wire.retry = request.retry
+    wire.issued, wire.not_after, _ = window
     wire.expected_version = request.expected_version
     wire.expected_life = request.expected_life
     if request.key is not None and request.content is not None:
@@ -144,11 +169,11 @@ def _expect(wire: _Wire, request: ChangeRequest | ForkRequest) -> None:
         wire.content = _hex(request.content)
 
 
-def _wire(request: ChangeRequest) -> _Wire:
+def _wire(request: ChangeRequest, window: Window) -> _Wire:
     effect = request.effect
     wire = _Wire(request.session_id, effect.kind, _hex(request.call), 0)
     wire.ttl = request.ttl
-    _expect(wire, request)
+    _expect(wire, request, window)
     match effect:
         case Append():
             drafts = effect.drafts
@@ -178,7 +203,7 @@ def outcome(request: ChangeRequest | ForkRequest, row: Any) -> ChangeOutcome:
     """What a row of outcome_v1 says of a request."""
     if len(row) == 1:
         return plain_outcome(row)
-    status, life, version, first_seq, count, detail, snapshot_id, label, messages, created_at = row
+    status, life, version, first_seq, count, detail, snapshot_id, label, messages, created_at, _ = row
     snapshot = None
     if (
         isinstance(request, ChangeRequest)

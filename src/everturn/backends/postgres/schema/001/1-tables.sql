@@ -35,10 +35,9 @@ CREATE TABLE everturn.sessions (
     -- index of the table; one on these lets most changes be heap-only updates. (Not GENERATED: that is a tenth of an append.)
     changed_in  bigint,
     expires_in  bigint,
-    -- Calls that were answered at a second attempt. The first may have been given up and still be on its way, or wait for
-    -- a lock in a connection that nobody holds any more: when it comes, it is too late. Forgotten at a later version.
-    retried       bytea[],
-    retried_until bigint
+    -- Time of the latest rollback, undo, replace that moved the head, or refused retry. A request that was issued before it
+    -- is not applied behind it (docs/decisions/020-late-requests.md).
+    fence       double precision
 ) WITH (fillfactor = 50);  -- every change updates a row here: leave room for its next versions on the same page
 
 -- One live session a name. This index, not a lock, is what makes two workers that begin one session begin the same.
@@ -134,3 +133,15 @@ CREATE TABLE everturn.changes (
 );
 
 CREATE INDEX changes_by_key ON everturn.changes (session, key) WHERE key IS NOT NULL;
+
+-- Fences of sessions that are not there: left by an erasure, or by a retry that was refused. They live as long as a request
+-- can be under way, and hold no text.
+CREATE TABLE everturn.tombstones (
+    namespace text             COLLATE "C" NOT NULL,
+    digest    bytea            NOT NULL,  -- digest_v1 of the session id
+    fence     double precision NOT NULL,
+    until     double precision NOT NULL,
+    PRIMARY KEY (namespace, digest)
+);
+
+CREATE INDEX tombstones_by_end ON everturn.tombstones (until);

@@ -14,44 +14,56 @@ CREATE TYPE everturn.ranges_v1 AS (
 CREATE FUNCTION everturn.ranges_v1(s everturn.sessions, p_head bigint, p_low bigint, p_high bigint, p_want bigint)
 RETURNS everturn.ranges_v1 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE
-    r     everturn.ranges_v1 := ('{}', '{}', 0, p_head);
-    no    bigint             := s.no;
-    link  bigint             := s.last_jump;  -- no jump lies between this one and the seqs above
-    first bigint;
-    next  bigint;
-    jump  record;
+    firsts bigint[] := '{}';  -- variables of their own: to the field of a row, appending would copy all there are
+    lasts  bigint[] := '{}';
+    size   bigint   := 0;
+    at     bigint   := p_head;
+    no     bigint   := s.no;
+    link   bigint   := s.last_jump;  -- no jump lies between this one and the seqs above
+    jump   record;
 BEGIN
-    WHILE r.at >= p_low LOOP
-        IF link > r.at THEN  -- others lie between, of branches that this path does not take
+    IF p_high < p_low THEN
+        at := 0;
+    END IF;
+    WHILE at >= p_low AND (p_want IS NULL OR size < p_want) LOOP
+        IF link > at THEN  -- others lie between, of branches that this path does not take
             SELECT j.seq, j.after, j.prior, j.seal INTO jump
-              FROM everturn.jumps j WHERE j.session = no AND j.seq > r.at ORDER BY j.seq LIMIT 1;
-            IF jump.seq IS NULL OR jump.prior > r.at
+              FROM everturn.jumps j WHERE j.session = no AND j.seq > at ORDER BY j.seq LIMIT 1;
+            IF jump.seq IS NULL OR jump.prior > at
                OR jump.seal <> everturn.jump_seal_v1(no, jump.seq, jump.after, jump.prior) THEN
-                PERFORM everturn.damaged_v1(no, format('a jump after seq %s is lost or damaged', r.at));
+                PERFORM everturn.damaged_v1(no, format('a jump after seq %s is lost or damaged', at));
             END IF;
             link := jump.prior;
         END IF;
-        IF link = 0 THEN
-            first := 1;
-            next := 0;
-        ELSE
-            SELECT j.after, j.prior, j.seal INTO jump FROM everturn.jumps j WHERE j.session = no AND j.seq = link;
-            IF NOT FOUND OR jump.seal <> everturn.jump_seal_v1(no, link, jump.after, jump.prior) OR jump.after >= link THEN
+        IF link = 0 THEN  -- the first range of the log begins without a jump
+            firsts := firsts || p_low;
+            lasts := lasts || least(at, p_high);
+            size := size + least(at, p_high) - p_low + 1;
+            at := 0;
+            EXIT;
+        END IF;
+        -- Jump by jump, as long as each range is followed by the one before it in the log.
+        FOR jump IN SELECT j.seq, j.after, j.prior, j.seal FROM everturn.jumps j
+                     WHERE j.session = no AND j.seq <= link ORDER BY j.seq DESC
+        LOOP
+            IF jump.seq <> link OR jump.after >= link
+               OR jump.seal <> everturn.jump_seal_v1(no, link, jump.after, jump.prior) THEN
                 PERFORM everturn.damaged_v1(no, format('the jump at seq %s is lost or damaged', link));
             END IF;
-            first := link;
-            next := jump.after;
+            IF link <= p_high THEN
+                firsts := firsts || greatest(link, p_low);
+                lasts := lasts || least(at, p_high);
+                size := size + least(at, p_high) - greatest(link, p_low) + 1;
+            END IF;
+            at := jump.after;
             link := jump.prior;
+            EXIT WHEN at < p_low OR link > at OR link = 0 OR size >= p_want;
+        END LOOP;
+        IF NOT FOUND THEN
+            PERFORM everturn.damaged_v1(no, format('the jump at seq %s is lost or damaged', link));
         END IF;
-        IF first <= p_high THEN
-            r.firsts := r.firsts || greatest(first, p_low);
-            r.lasts := r.lasts || least(r.at, p_high);
-            r.size := r.size + least(r.at, p_high) - greatest(first, p_low) + 1;
-        END IF;
-        r.at := next;
-        EXIT WHEN r.size >= p_want;
     END LOOP;
-    RETURN r;
+    RETURN (firsts, lasts, size, at)::everturn.ranges_v1;
 END
 $$;
 

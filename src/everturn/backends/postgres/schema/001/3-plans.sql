@@ -10,6 +10,8 @@ CREATE TYPE everturn.request_v1 AS (
     expected_version bigint,
     expected_life    text,
     retry            boolean,
+    issued           double precision,  -- on the server's clock, like the next
+    not_after        double precision,
     entries          integer,           -- append, replace: how many bodies are its own
     kinds            text[],            -- NULL: all are messages
     checksums        bigint[],

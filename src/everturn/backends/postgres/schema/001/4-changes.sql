@@ -10,26 +10,25 @@ CREATE TYPE everturn.outcome_v1 AS (
     snapshot_id text,              -- of the change in question, as the log has it
     label       text,
     messages    bigint,
-    created_at  double precision
+    created_at  double precision,
+    told        double precision   -- the server's clock, for whoever asked
 );
 
 -- The first receipt of this call or key; NULL if neither is known.
-CREATE FUNCTION everturn.recall_v1(s everturn.sessions, r everturn.request_v1) RETURNS everturn.outcome_v1
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION everturn.recall_v1(s everturn.sessions, r everturn.request_v1, p_at double precision)
+RETURNS everturn.outcome_v1 LANGUAGE plpgsql AS $$
 DECLARE
-    c everturn.changes;
-    o everturn.outcome_v1;
+    c    everturn.changes;
+    made bigint := everturn.version_of_v1(s, r, p_at);
 BEGIN
-    IF r.retry OR r.call = ANY (s.retried) THEN
-        SELECT * INTO c FROM everturn.changes g
-         WHERE g.session = s.no AND g.version > s.version - 2048 AND g.call = r.call;
-    END IF;
-    IF c.version IS NULL AND r.key IS NOT NULL THEN
+    IF made IS NOT NULL THEN
+        SELECT * INTO c FROM everturn.changes g WHERE g.session = s.no AND g.version = made;
+    ELSIF r.key IS NOT NULL THEN
         FOR c IN SELECT * FROM everturn.changes g WHERE g.session = s.no AND g.key = r.key ORDER BY g.version DESC LOOP
             -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             IF c.count = 0 OR everturn.on_path_v1(s, s.head, c.first_seq + c.count - 1) THEN
                 IF c.content IS DISTINCT FROM r.content THEN
-                    RETURN ('key_reused', s.life, s.version, 0, 0, 0, NULL, NULL, NULL, NULL)::everturn.outcome_v1;
+                    RETURN ('key_reused', s.life, s.version, 0, 0, 0, NULL, NULL, NULL, NULL, p_at)::everturn.outcome_v1;
                 END IF;
                 EXIT;
             END IF;
@@ -39,15 +38,9 @@ BEGIN
     IF c.version IS NULL THEN
         RETURN NULL;
     END IF;
-    RETURN ('replayed', s.life, c.version, c.first_seq, c.count, 0, c.snapshot_id, c.label, c.messages, c.created_at)
+    RETURN ('replayed', s.life, c.version, c.first_seq, c.count, 0, c.snapshot_id, c.label, c.messages, c.created_at, p_at)
            ::everturn.outcome_v1;
 END
-$$;
-
--- The calls that were answered at a second attempt, with this one: those of the last 1,024 changes, and no more than so many.
-CREATE FUNCTION everturn.retried_v1(s everturn.sessions, p_call bytea) RETURNS bytea[] LANGUAGE sql IMMUTABLE AS $$
-    SELECT (array_agg(call ORDER BY place))[greatest(1, count(*) - 1023):]
-      FROM unnest(CASE WHEN s.version <= s.retried_until THEN s.retried END || p_call) WITH ORDINALITY AS c (call, place)
 $$;
 
 -- Apply one change, or say why not. The session's row is locked from the first look to the end of the transaction.
@@ -58,54 +51,55 @@ DECLARE
     was   everturn.sessions;
     p     everturn.plan_v1;
     o     everturn.outcome_v1;
+    now_  double precision;
     at    double precision;
+    fence double precision;
     first bigint;
     size  bigint;
-    late  boolean;  -- the first attempt of a call whose second was answered
 BEGIN
     LOOP
         SELECT * INTO s FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = r.session_id AND NOT n.ended FOR UPDATE;
-        at := everturn.now_v1(p_now);  -- after the lock: however long it was waited for
+        now_ := everturn.now_v1(p_now);  -- after the lock: however long it was waited for
         was := s;
-        IF everturn.is_over_v1(s.expires_at, at) THEN
+        IF everturn.is_over_v1(s.expires_at, now_) THEN
             s := NULL;
         END IF;
-        at := greatest(at, s.changed_at);  -- a clock that was set back does not make a session younger
-        late := r.call = ANY (s.retried) AND NOT coalesce(r.retry, false);
-        IF s.no IS NOT NULL AND (r.retry OR late OR r.key IS NOT NULL) THEN
-            o := everturn.recall_v1(s, r);
-            IF o.status IS NOT NULL THEN
-                RETURN o;
-            END IF;
-        END IF;
-        IF late THEN
-            p.refusal := 'unchanged';  -- its retry was refused, and its caller told so
-        ELSIF coalesce(s.version, 0) <> r.expected_version OR coalesce(s.life, '') <> r.expected_life THEN
-            p.refusal := 'conflict';
+        at := greatest(now_, s.changed_at);  -- a clock that was set back does not make a session younger
+        fence := CASE WHEN s.no IS NULL THEN everturn.fence_v1(p_namespace, r.session_id, was) ELSE s.fence END;
+        o := NULL;
+        IF everturn.is_late_v1(r.issued, r.not_after, fence, now_) THEN
+            p.refusal := 'late';
         ELSE
-            p := everturn.plan_v1(s, r);
+            IF s.no IS NOT NULL AND (r.retry OR r.key IS NOT NULL OR s.changed_at >= r.issued) THEN
+                o := everturn.recall_v1(s, r, now_);
+                IF o.status = 'replayed' THEN
+                    RETURN o;
+                END IF;
+            END IF;
+            IF o.status IS NOT NULL THEN
+                p.refusal := o.status;
+            ELSIF coalesce(s.version, 0) <> r.expected_version OR coalesce(s.life, '') <> r.expected_life THEN
+                p.refusal := 'conflict';
+            ELSE
+                p := everturn.plan_v1(s, r);
+            END IF;
         END IF;
         IF p.refusal IS NOT NULL THEN
-            o.status := p.refusal;
-            o.life := coalesce(s.life, '');
-            o.version := coalesce(s.version, 0);
-            o.first_seq := 0;
-            o.count := 0;
-            o.detail := coalesce(s.dimension, 0);
-            IF r.retry THEN
-                UPDATE everturn.sessions SET retried = everturn.retried_v1(s, r.call), retried_until = s.version + 1024
-                 WHERE no = s.no;
+            IF r.retry AND p.refusal <> 'late' THEN
+                PERFORM everturn.fence_off_v1(p_namespace, r.session_id, s.no, now_);
             END IF;
-            RETURN o;
+            RETURN (p.refusal, coalesce(s.life, ''), coalesce(s.version, 0), 0, 0, coalesce(s.dimension, 0),
+                    NULL, NULL, NULL, NULL, now_)::everturn.outcome_v1;
         END IF;
         EXIT WHEN s.no IS NOT NULL;
         IF was.no IS NOT NULL THEN
             UPDATE everturn.sessions SET ended = true, seal = NULL WHERE no = was.no;
         END IF;
         INSERT INTO everturn.sessions (namespace, session_id, life, version, last_seq, head, messages, bytes, ttl,
-                                       created_at, changed_at, changed_in)
-        VALUES (p_namespace, r.session_id, everturn.life_v1(r.call), 0, 0, 0, 0, 0, r.ttl, at, at, everturn.step_v1(at))
+                                       created_at, changed_at, changed_in, fence)
+        VALUES (p_namespace, r.session_id, everturn.life_v1(r.call), 0, 0, 0, 0, 0, r.ttl, at, at, everturn.step_v1(at),
+                fence)
             ON CONFLICT (namespace, session_id) WHERE NOT ended DO NOTHING
         RETURNING * INTO s;
         EXIT WHEN s.no IS NOT NULL;  -- else another worker began it meanwhile: look again
@@ -131,19 +125,15 @@ BEGIN
     s.undo_steps := CASE WHEN p.undoable THEN least(s.undo_steps + 1, 10) WHEN p.undone IS NULL THEN s.undo_steps
                          ELSE s.undo_steps - 1 END;
     s.last_jump := CASE WHEN p.follows IS NULL THEN s.last_jump ELSE first END;
-    IF r.retry THEN
-        s.retried := everturn.retried_v1(s, r.call);
-        s.retried_until := s.version + 1024;
-    ELSIF s.version > s.retried_until THEN
-        s.retried := NULL;
+    IF r.kind IN ('rollback', 'undo') OR r.after <> was.head THEN
+        s.fence := now_;
     END IF;
     UPDATE everturn.sessions
        SET version = s.version, last_seq = s.last_seq, head = s.head, cleared = s.cleared, floor = s.floor,
            kept = s.kept, messages = s.messages, bytes = s.bytes + size, dimension = s.dimension,
            others = s.others, snapshots = s.snapshots, undo_steps = s.undo_steps, last_jump = s.last_jump, seal = NULL,
            ttl = s.ttl, expires_at = at + s.ttl, changed_at = at,
-           changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + s.ttl),
-           retried = s.retried, retried_until = s.retried_until
+           changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + s.ttl), fence = s.fence
      WHERE no = s.no;
     IF r.entries > 0 THEN
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
@@ -177,7 +167,7 @@ BEGIN
     ELSIF r.kind = 'delete_snapshot' THEN
         DELETE FROM everturn.snapshots n WHERE n.session = s.no AND n.snapshot_id = r.snapshot_id;
     END IF;
-    RETURN ('applied', s.life, s.version, first, r.entries, 0, r.snapshot_id, r.label, s.messages, at)
+    RETURN ('applied', s.life, s.version, first, r.entries, 0, r.snapshot_id, r.label, s.messages, at, now_)
            ::everturn.outcome_v1;
 END
 $$;
@@ -200,12 +190,12 @@ END
 $$;
 
 -- The change that nearly all are, with nothing to look up first: append one turn of messages, without a key or an
--- expectation. Where the session is not there, has expired, its head was moved, or a call was made at a second attempt of
--- late, it is a change like any other.
+-- expectation. Where the session is not there, has expired, its head was moved, or it was changed or fenced since the request
+-- was issued, it is a change like any other.
 -- Returns outcome_v1 as text: one value is quicker to plan and to read than a row.
 CREATE FUNCTION everturn.append_v1(
     p_namespace text, p_session_id text, p_call bytea, p_ttl double precision, p_bodies text[], p_checksums text,
-    p_patience integer, p_now double precision
+    p_patience integer, p_issued double precision, p_not_after double precision, p_now double precision
 ) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     at    double precision := everturn.now_v1(p_now);
@@ -221,17 +211,24 @@ BEGIN
            changed_in = everturn.step_v1(greatest(at, t.changed_at)),
            expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
      WHERE t.namespace = p_namespace AND t.session_id = p_session_id AND NOT t.ended AND t.head = t.last_seq
-       AND t.retried IS NULL AND NOT everturn.is_over_v1(t.expires_at, at)
-    RETURNING t.no, t.life, t.version, t.head, t.cleared, t.floor, t.kept, t.messages, t.changed_at INTO s;
+       AND t.changed_at < p_issued AND (t.fence IS NULL OR t.fence <= p_issued) AND p_issued <= at
+       AND NOT everturn.is_over_v1(t.expires_at, at)
+    RETURNING t.no, t.life, t.version, t.head, t.cleared, t.floor, t.kept, t.messages, t.changed_at,
+              everturn.now_v1(p_now) AS told INTO s;
     IF NOT FOUND THEN
         r.session_id := p_session_id;
         r.kind := 'append';
         r.call := p_call;
         r.ttl := p_ttl;
+        r.issued := p_issued;
+        r.not_after := p_not_after;
         r.entries := n;
         r.messages := n;
         r.checksums := p_checksums;
         RETURN everturn.apply_v1(p_namespace, r, p_bodies, p_now)::text;
+    END IF;
+    IF s.told > p_not_after THEN  -- a lock that was waited for, too long; the conditions above saw an earlier time
+        PERFORM everturn.refuse_late_v1(p_issued, p_not_after, NULL, s.told);
     END IF;
     INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
     SELECT s.no, s.head - n + e.place, s.head - n + 1, s.changed_at,
@@ -243,7 +240,7 @@ BEGIN
     VALUES (s.no, s.version, s.head - n + 1, n, s.head, s.cleared, s.floor, s.messages, s.changed_at, s.kept, 'append', p_call,
             everturn.change_seal_v1(s.no, s.version, s.head - n + 1, n, s.head, s.cleared, s.floor, s.messages, s.changed_at,
                                     s.kept, 'append', p_call, NULL, NULL, NULL, NULL));
-    RETURN '(applied,' || s.life || ',' || s.version || ',' || s.head - n + 1 || ',' || n || ',0,,,,)';
+    RETURN '(applied,' || s.life || ',' || s.version || ',' || s.head - n + 1 || ',' || n || ',0,,,,,' || s.told || ')';
 END
 $$;
 
@@ -258,7 +255,8 @@ CREATE TYPE everturn.placed_v1 AS (
 -- when there were few, and a join of names would go over all sessions for each batch.
 CREATE FUNCTION everturn.append_many_v1(
     p_namespace text, p_session_ids text[], p_calls text[], p_counts text, p_sizes text, p_ttl double precision,
-    p_bodies text[], p_checksums text, p_owners text, p_patience integer, p_now double precision
+    p_bodies text[], p_checksums text, p_owners text, p_patience integer, p_issued double precision, p_not_after text,
+    p_now double precision
 ) RETURNS SETOF everturn.placed_v1 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 DECLARE
     at       double precision;
@@ -276,8 +274,8 @@ BEGIN
     WITH asked AS MATERIALIZED (
         SELECT a.*, (SELECT n.no FROM everturn.sessions n
                       WHERE n.namespace = p_namespace AND n.session_id = a.session_id AND NOT n.ended) AS no
-          FROM unnest(p_session_ids, p_calls, p_counts::bigint[], p_sizes::bigint[]) WITH ORDINALITY
-               AS a (session_id, call, count, size, place)
+          FROM unnest(p_session_ids, p_calls, p_counts::bigint[], p_sizes::bigint[], p_not_after::double precision[])
+               WITH ORDINALITY AS a (session_id, call, count, size, not_after, place)
     ), written AS (
         UPDATE everturn.sessions t
            SET version = t.version + 1, last_seq = t.last_seq + a.count, head = t.last_seq + a.count,
@@ -286,7 +284,8 @@ BEGIN
                changed_in = everturn.step_v1(greatest(at, t.changed_at)),
                expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
           FROM asked a
-         WHERE t.no = a.no AND t.head = t.last_seq AND t.retried IS NULL AND NOT everturn.is_over_v1(t.expires_at, at)
+         WHERE t.no = a.no AND t.head = t.last_seq AND NOT everturn.is_over_v1(t.expires_at, at)
+           AND t.changed_at < p_issued AND NOT everturn.is_late_v1(p_issued, a.not_after, t.fence, at)
         RETURNING a.place, a.call, a.count, t.head - a.count + 1 AS first, t.*
     ), turns AS (
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
@@ -307,23 +306,26 @@ BEGIN
           FROM written w
     )
     SELECT coalesce(array_agg(w.place), '{}'),
-           array_agg('(applied,' || w.life || ',' || w.version || ',' || w.first || ',' || w.count || ',0,,,,)')
+           array_agg('(applied,' || w.life || ',' || w.version || ',' || w.first || ',' || w.count || ',0,,,,,' || at || ')')
       INTO places, outcomes FROM written w;
     RETURN QUERY SELECT * FROM unnest(places, outcomes);
     FOR other IN
-        SELECT a.session_id, a.call, a.place, array_agg(b.body ORDER BY b.place) AS bodies,
+        SELECT a.session_id, a.call, a.not_after, a.place, array_agg(b.body ORDER BY b.place) AS bodies,
                array_agg(b.checksum ORDER BY b.place) AS checksums
-          FROM unnest(p_session_ids, p_calls) WITH ORDINALITY AS a (session_id, call, place)
+          FROM unnest(p_session_ids, p_calls, p_not_after::double precision[]) WITH ORDINALITY
+               AS a (session_id, call, not_after, place)
           JOIN unnest(p_bodies, p_checksums::bigint[], p_owners::bigint[]) WITH ORDINALITY
                AS b (body, checksum, owner, place) ON b.owner = a.place
          WHERE a.place <> ALL (places)
-         GROUP BY a.session_id, a.call, a.place
+         GROUP BY a.session_id, a.call, a.not_after, a.place
          ORDER BY a.place
     LOOP
         r.session_id := other.session_id;
         r.kind := 'append';
         r.call := decode(other.call, 'hex');
         r.ttl := p_ttl;
+        r.issued := p_issued;
+        r.not_after := other.not_after;
         r.entries := cardinality(other.bodies);
         r.messages := r.entries;
         r.checksums := other.checksums;

@@ -13,6 +13,7 @@ DECLARE
     p       everturn.plan_v1;
     o       everturn.outcome_v1;
     at      double precision;
+    fence   double precision;
     path    everturn.ranges_v1;
     whole   everturn.ranges_v1;
     hidden  everturn.ranges_v1;
@@ -28,15 +29,23 @@ BEGIN
          WHERE n.namespace = p_namespace AND n.session_id = r.session_id AND NOT n.ended FOR UPDATE;
         at := everturn.now_v1(p_now);
         was := t;
+        o.told := at;
+        fence := everturn.fence_v1(p_namespace, r.session_id, was);
         IF t.no IS NOT NULL AND NOT everturn.is_over_v1(t.expires_at, at) THEN
-            o := everturn.recall_v1(t, r);
+            PERFORM everturn.refuse_late_v1(r.issued, r.not_after, t.fence, at);
+            o := everturn.recall_v1(t, r, at);
             IF o.status IS NULL THEN
-                o := ('exists', t.life, t.version, 0, 0, 0, NULL, NULL, NULL, NULL)::everturn.outcome_v1;
+                o := ('exists', t.life, t.version, 0, 0, 0, NULL, NULL, NULL, NULL, at)::everturn.outcome_v1;
+            END IF;
+            IF r.retry AND o.status <> 'replayed' THEN
+                PERFORM everturn.fence_off_v1(p_namespace, r.session_id, t.no, at);
             END IF;
             RETURN o;
         END IF;
         SELECT * INTO s FROM everturn.sessions n
          WHERE n.namespace = p_namespace AND n.session_id = p_source AND NOT n.ended FOR SHARE;
+        at := everturn.now_v1(p_now);  -- after both locks
+        PERFORM everturn.refuse_late_v1(r.issued, r.not_after, fence, at);
         IF everturn.is_over_v1(s.expires_at, at) THEN
             s := NULL;
         END IF;
@@ -53,6 +62,9 @@ BEGIN
             o.status := p.refusal;
         END IF;
         IF o.status IS NOT NULL THEN
+            IF r.retry THEN
+                PERFORM everturn.fence_off_v1(p_namespace, r.session_id, NULL, at);
+            END IF;
             RETURN o;
         END IF;
         IF was.no IS NOT NULL THEN
@@ -60,9 +72,10 @@ BEGIN
         END IF;
         INSERT INTO everturn.sessions (namespace, session_id, life, version, last_seq, head, cleared, floor, kept, messages,
                                        bytes, dimension, ttl, expires_at, created_at, changed_at, forked_from,
-                                       changed_in, expires_in)
+                                       changed_in, expires_in, fence)
         VALUES (p_namespace, r.session_id, everturn.life_v1(r.call), 1, p.head, p.head, p.cleared, p.floor, p.kept, p.messages,
-                0, s.dimension, r.ttl, at + r.ttl, at, at, p_source, everturn.step_v1(at), everturn.step_v1(at + r.ttl))
+                0, s.dimension, r.ttl, at + r.ttl, at, at, p_source, everturn.step_v1(at), everturn.step_v1(at + r.ttl),
+                fence)
             ON CONFLICT (namespace, session_id) WHERE NOT ended DO NOTHING
         RETURNING * INTO t;
         EXIT WHEN t.no IS NOT NULL;
