@@ -46,11 +46,17 @@ def test_an_error_that_the_server_reports_has_undone_the_change(
     assert re.search(text, str(error))
 
 
-@pytest.mark.parametrize("kind", [errors.AdminShutdown, errors.CrashShutdown, psycopg.OperationalError, OSError])
+@pytest.mark.parametrize("kind", [errors.AdminShutdown, errors.CrashShutdown, psycopg.OperationalError])
 def test_a_connection_that_ends_after_sending_leaves_a_doubt(kind: type[Exception]) -> None:
     error = told(kind("gone"))
     assert (error.outcome, error.transient) == ("unknown", True)
     assert "broke" in str(error)
+
+
+def test_an_error_of_the_system_leaves_a_doubt_and_one_of_a_signals_handler_is_itself() -> None:
+    assert (told(OSError(104, "gone")).outcome, told(OSError(104, "gone")).transient) == ("unknown", True)
+    with pytest.raises(TimeoutError, match="by a handler"):
+        told(TimeoutError("by a handler"))
 
 
 def test_a_connection_that_ends_before_sending_leaves_none() -> None:

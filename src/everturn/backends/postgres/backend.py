@@ -72,9 +72,8 @@ class PostgresBackend:
         """Check the server, say what is dangerous about it, and create or migrate the schema. Once; see `open`."""
         found = await self.findings(deadline)
         await schema.migrate(self._port, self._schema, deadline)
-        sent = time.monotonic()
-        ((told,),) = await self._port.run(Call(self._sql["time"]), deadline)
-        self._learn(told, sent)
+        if time.monotonic() < deadline:  # else the first change asks
+            await self._ask_time(deadline)
         is_first, self._ready = not self._ready, True
         if self._warnings and is_first:  # else another task of the same loop was faster
             say(found)
@@ -117,10 +116,21 @@ class PostgresBackend:
         return requests.Window(given, given + min(max(0.0, deadline - now), REQUEST_LIFE), now)
 
     async def _first_window(self, deadline: float) -> requests.Window:
-        """The window of a request that may be the first of all: before `prepare` the server's clock is not known."""
+        """The window of a request that may be the first of all."""
+        await self._make_ready(deadline)
+        return self._window(deadline)
+
+    async def _make_ready(self, deadline: float) -> None:
+        """See to it that changes can be sent: there is a schema, and the server's clock is known."""
         if not self._ready:
             await self.prepare(deadline)
-        return self._window(deadline)
+        if not self._server_clock.is_known:
+            await self._ask_time(deadline)
+
+    async def _ask_time(self, deadline: float) -> None:
+        sent = time.monotonic()
+        ((told,),) = await self._port.run(Call(self._sql["time"]), deadline)
+        self._server_clock.learn(told, sent=sent, received=time.monotonic())
 
     def _learn(self, told: float, sent: float) -> None:
         """Take in the time that a reply told."""
@@ -143,9 +153,7 @@ class PostgresBackend:
         return outcome
 
     async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        if not self._ready:
-            await self.prepare(deadline)
-        window = self._window(deadline)
+        window = await self._first_window(deadline)
         call = self._change_call([request], [window], deadline - window.sent)
         (outcome,) = self._outcomes([request], await self._port.run(call, deadline), window.sent)
         if isinstance(outcome, faults.Late):
@@ -327,8 +335,7 @@ class AsyncPostgresBackend(PostgresBackend):
         self._batches = Batches(port, self._window, self._change_call, self._outcomes)
 
     async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        if not self._ready:
-            await self.prepare(deadline)
+        await self._make_ready(deadline)
         return await self._batches.send(request, deadline)
 
     async def _pause(self, seconds: float) -> None:
