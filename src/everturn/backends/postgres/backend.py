@@ -313,8 +313,8 @@ class PostgresBackend:
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
-            orphans = await self._ask("orphans", (self._namespace,), deadline)
-            return 0, [Problem(name, None, what) for name, what in orphans]
+            orphans = await self._ask("orphans", (), deadline)
+            return 0, [Problem(None, None, what) for (what,) in orphans]
         try:
             rows = await self._ask("verify", (self._namespace, session_id, self._now()), deadline)
         except CorruptEntry as exc:

@@ -52,8 +52,8 @@ SELECT * FROM everturn.reap_v1(%s, %s)
 -- verify: everything stored of a session
 SELECT * FROM everturn.verify_v1(%s, %s, %s)
 
--- orphans: rows of no session, and sessions whose row is lost
-SELECT * FROM everturn.orphans_v1(%s)
+-- orphans: rows of no session
+SELECT * FROM everturn.orphans_v1()
 
 -- append: the change that nearly all are
 SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

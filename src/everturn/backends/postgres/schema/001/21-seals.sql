@@ -20,7 +20,7 @@ RETURN CASE WHEN kind = 'message' THEN 0
 -- The mark of an entry's place and kind, in the bits above its checksum.
 CREATE FUNCTION everturn.place_v1(session bigint, seq bigint, turn bigint, created_at double precision, kind text)
 RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE
-RETURN (session * 40503 + seq * 69621 + turn % 2147483647 * 16807 + everturn.kind_v1(kind)
+RETURN (session % 2147483647 * 40503 + seq % 2147483647 * 69621 + turn % 2147483647 * 16807 + everturn.kind_v1(kind)
         + (least(greatest(created_at, 0), 1e10) * 1e6)::bigint) % 2147483629 * 4294967296;
 
 -- Whether an entry is where it was written.
@@ -37,7 +37,8 @@ RETURN CASE WHEN everturn.is_placed_v1(session, seq, turn, created_at, kind, che
 
 CREATE FUNCTION everturn.jump_seal_v1(session bigint, seq bigint, after bigint, prior bigint) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN (session * 40503 + seq * 69621 + after % 2147483647 * 16807 + prior % 2147483647 * 48271) % 2147483629;
+RETURN (session % 2147483647 * 40503 + seq % 2147483647 * 69621 + after % 2147483647 * 16807 + prior % 2147483647 * 48271)
+       % 2147483629;
 
 CREATE FUNCTION everturn.change_seal_v1(
     session bigint, version bigint, first_seq bigint, count bigint, head bigint, cleared bigint, floor bigint, messages bigint,

@@ -46,11 +46,12 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE
     listed json;
     whole  bigint;
+    there  bigint;
 BEGIN
     SELECT json_agg(json_build_array(n.snapshot_id, n.label, n.version, n.messages, n.created_at) ORDER BY n.version),
-           count(*) FILTER (WHERE n.seal = everturn.snapshot_seal_v1(n))
-      INTO listed, whole FROM everturn.snapshots n WHERE n.session = s.no;
-    IF whole <> s.snapshots THEN
+           count(*) FILTER (WHERE n.seal = everturn.snapshot_seal_v1(n)), count(*)
+      INTO listed, whole, there FROM everturn.snapshots n WHERE n.session = s.no;
+    IF whole <> s.snapshots OR there <> s.snapshots THEN
         PERFORM everturn.damaged_v1(s.no, 'snapshots are lost or damaged');
     END IF;
     RETURN listed;
@@ -281,8 +282,9 @@ $$;
 CREATE FUNCTION everturn.check_others_v1(s everturn.sessions) RETURNS void
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 BEGIN
-    IF s.others <> (
-        SELECT count(*) FILTER (WHERE everturn.is_placed_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum))
+    IF (s.others, true) <> (
+        SELECT count(*), coalesce(bool_and(
+                   everturn.is_placed_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum)), true)
           FROM everturn.entries e WHERE e.session = s.no AND e.kind <> 'message') THEN
         PERFORM everturn.damaged_v1(s.no, 'summaries or other entries are lost or damaged');
     END IF;

@@ -16,18 +16,30 @@ CREATE TYPE everturn.facts_v1 AS (
     forked_from text
 );
 
--- A page in byte order of the names.
+-- A page in byte order of the names. Sessions whose row is lost or hidden are on it as well, without facts: whoever asks for
+-- one of these hears what is wrong, and `verify` and copies do not pass it over.
 CREATE FUNCTION everturn.sessions_by_name_v1(
     p_namespace text, p_prefix text, p_beyond text, p_past text, p_since double precision, p_limit bigint,
     p_now double precision
 ) RETURNS SETOF everturn.facts_v1 LANGUAGE sql STABLE AS $$
-    SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps,
-           s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from
-      FROM everturn.sessions s
-     WHERE s.namespace = p_namespace AND NOT s.ended AND s.session_id > p_past AND s.session_id >= p_prefix
-       AND (p_beyond IS NULL OR s.session_id < p_beyond)
-       AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now)) AND s.changed_at >= p_since
-     ORDER BY s.session_id LIMIT p_limit
+    WITH page AS MATERIALIZED (
+        SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps,
+               s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from
+          FROM everturn.sessions s
+         WHERE s.namespace = p_namespace AND NOT s.ended AND s.session_id > p_past AND s.session_id >= p_prefix
+           AND (p_beyond IS NULL OR s.session_id < p_beyond)
+           AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now)) AND s.changed_at >= p_since
+         ORDER BY s.session_id LIMIT p_limit)
+    SELECT * FROM page
+    UNION ALL
+    SELECT DISTINCT k.session_id, '', 0, 0, 0, 0, 0, 0, 0.0::float8, 0.0::float8, NULL::float8, NULL::float8, NULL
+      FROM everturn.names k LEFT JOIN everturn.sessions s ON s.no = k.no
+     WHERE p_since = 0 AND k.namespace = p_namespace AND k.session_id > p_past AND k.session_id >= p_prefix
+       AND (p_beyond IS NULL OR k.session_id < p_beyond)
+       AND ((SELECT count(*) FROM page) < p_limit OR k.session_id <= (SELECT max(page.session_id) FROM page))
+       AND (s.session_id IS DISTINCT FROM k.session_id OR s.namespace IS DISTINCT FROM k.namespace
+            OR ((s.ended OR everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now))) AND NOT everturn.is_whole_v1(s)))
+     ORDER BY session_id
 $$;
 
 -- A page with the latest changed first: five minutes from the index at a time, sorted.
@@ -87,7 +99,8 @@ BEGIN
     END IF;
     FOR s IN
         SELECT * FROM everturn.sessions n
-         WHERE n.no <= next AND n.namespace = p_namespace AND NOT n.ended AND NOT everturn.is_over_v1(n.expires_at, at)
+         WHERE n.no <= next AND n.namespace || '' = p_namespace  -- so written, it can be read by number only
+           AND NOT n.ended AND NOT everturn.is_over_v1(n.expires_at, at)
          ORDER BY n.no DESC
     LOOP
         PERFORM everturn.check_session_v1(s);

@@ -73,8 +73,9 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM everturn.snapshots_v1(s);  -- where one is lost, what it shows must not be
-    IF s.undo_steps <> (SELECT count(*) FROM everturn.undo_steps u
-                         WHERE u.session = s.no AND u.seal = everturn.undo_seal_v1(u)) THEN
+    IF s.undo_steps <> (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no)
+       OR EXISTS (SELECT FROM everturn.undo_steps u
+                   WHERE u.session = s.no AND u.seal IS DISTINCT FROM everturn.undo_seal_v1(u)) THEN
         PERFORM everturn.damaged_v1(s.no, 'undo steps are lost or damaged');
     END IF;
     RETURN json_build_object(
