@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import psycopg
 import pytest
@@ -69,7 +69,7 @@ class Damaged:
         assert not [told for one in self.before.values() for told in one.values() if isinstance(told, MemoryStoreError)]
         assert self.store.verify().ok
 
-    def __enter__(self) -> Damaged:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -149,10 +149,14 @@ class Damaged:
         mine, others_ = row[1 + names.index(column)], other[1 + names.index(column)]
         if mine == others_ or column in NOT_COVERED:
             return None
-        swap = f"UPDATE everturn.{table} SET {column} = CASE ctid::text WHEN %s THEN %s::{dict((c, t) for c, t, _ in self.columns[table])[column]} ELSE %s END WHERE ctid::text IN (%s, %s)"  # noqa: E501
+        of_type = {name: of_type for name, of_type, _ in self.columns[table]}[column]
+        chosen = f"CASE ctid::text WHEN %s THEN %s::{of_type} ELSE %s END"
+        swap = f"UPDATE everturn.{table} SET {column} = {chosen} WHERE ctid::text IN (%s, %s)"
         return self._run(table, swap, [row[0], others_, mine, row[0], other[0]], concerned)
 
-    def _run(self, table: str, statement: str, values: list[Any], concerned: set[int]) -> tuple[str, str, set[int]] | None:
+    def _run(
+        self, table: str, statement: str, values: list[Any], concerned: set[int]
+    ) -> tuple[str, str, set[int]] | None:
         try:
             done = self.connection.execute(statement, values)
         except psycopg.Error:
@@ -177,7 +181,9 @@ def changed(dice: random.Random, of_type: str, value: Any, others: list[Any], *,
         case "bigint" | "integer":
             return dice.choice([0, 1, -1, (value or 0) + 1, (value or 0) - 1, (value or 0) * 2 + 3, 2**30, 2**62])
         case "double precision":
-            return dice.choice([0.0, 1.0, (value or 0.0) + 1, (value or 0.0) - 7200, float("nan"), float("inf"), -1e300])
+            return dice.choice(
+                [0.0, 1.0, (value or 0.0) + 1, (value or 0.0) - 7200, float("nan"), float("inf"), -1e300]
+            )
         case "text":
             return dice.choice(["", "x", (value or "") + "x", (value or "a")[1:], (value or "a").swapcase()])
         case "boolean":

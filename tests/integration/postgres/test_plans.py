@@ -45,9 +45,10 @@ def loaded(server: Any) -> Any:
             for number in range(100):
                 store.add_messages("edited", [ChatMessage("user", str(number))])
             connection.execute(
-                "DO $$ BEGIN FOR n IN 100000..%d LOOP PERFORM everturn.append_v1('', 's' || n, sha256(n::text::bytea),"
-                " NULL, ARRAY['{\"role\":\"user\",\"content\":\"hello\"}'], '{1}', 1000,"
-                " extract(epoch FROM clock_timestamp()), 1e12, NULL); END LOOP; END $$" % (100_000 + SESSIONS)
+                f"DO $$ BEGIN FOR n IN 100000..{100_000 + SESSIONS} LOOP"
+                " PERFORM everturn.append_v1('', 's' || n, sha256(n::text::bytea),"
+                ' NULL, ARRAY[\'{"role":"user","content":"hello"}\'], \'{1}\', 1000,'
+                " extract(epoch FROM clock_timestamp()), 1e12, NULL); END LOOP; END $$"
             )
         yield connection
 
@@ -55,7 +56,9 @@ def loaded(server: Any) -> Any:
 @pytest.mark.parametrize("question", list(QUESTIONS))
 def test_little_is_read_for_little_before_the_first_analyze(loaded: Any, question: str) -> None:
     explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM everturn.{QUESTIONS[question]}"
-    assert loaded.execute("SELECT count(*) FROM pg_statistic WHERE starelid = 'everturn.entries'::regclass").fetchone() == (0,)
+    assert loaded.execute(
+        "SELECT count(*) FROM pg_statistic WHERE starelid = 'everturn.entries'::regclass"
+    ).fetchone() == (0,)
     ((plans,),) = loaded.execute(explain).fetchall()  # the first time it also reads the catalogue
     for _ in range(7):  # from the sixth on a plan may be made for any values
         ((plans,),) = loaded.execute(explain).fetchall()

@@ -11,9 +11,10 @@ import psycopg
 import pytest
 
 import everturn
-from everturn import ChatMessage, MemoryStoreBackendError, Record, Summary, ToolCall
+from everturn import MemoryStoreBackendError
 from everturn.backends.postgres import backend as backends
 from everturn.testing.servers import PostgresServer
+from tests.integration.surface import whole_surface
 from tests.integration.writers import turn
 
 _numbers = itertools.count()
@@ -56,46 +57,6 @@ def let_in(server: PostgresServer, roles: dict[str, str]) -> None:
             everturn.open(roles["owner"], timeout=20).close()
 
 
-def whole_surface(store: Any) -> None:
-    """Every method, once; what they answer is for other tests."""
-    store.add_messages("a", turn("1"), key="k")
-    store.append("a", [ToolCall("f", {}), Summary("s", [1.0, 0.0], (1, 2)), Record("r", {})])
-    snapshot = store.save_snapshot("a", "label")
-    store.replace("a", [ChatMessage("user", "edited")], after=1)
-    store.save_context("a", "hello", "hi")
-    assert len(store.get_history("a", limit=2)) == 2
-    assert store.get_history("a", at=snapshot)
-    assert store.get_history("a", at=1)
-    store.load_memory("a")
-    store.rollback_to_snapshot("a", snapshot)
-    store.undo("a")
-    store.rollback_to_snapshot("a", snapshot)
-    store.add_tool_call("a", ToolCall("g", {}))
-    store.add_summary("a", Summary("t", [0.0, 1.0], (1, 2)))
-    store.get_tool_calls("a")
-    store.get_summaries("a")
-    store.trim("a", max_messages=1)
-    store.state("a")
-    store.list_snapshots("a")
-    store.changes("a")
-    store.info("a")
-    store.diff("a", snapshot)
-    store.set_ttl("a", 3600)
-    store.fork("a", "b")
-    store.sessions()
-    store.sessions(order="recent")
-    store.find("hel")
-    for _ in range(11):
-        store.replace("b", turn("2"))
-    store.clear("b")
-    store.delete_snapshot("a", snapshot)
-    assert store.compact().entries
-    assert store.verify().problems == ()
-    store.clear_all()
-    for name in ("a", "b"):
-        assert store.erase(name).entries
-
-
 def test_a_worker_needs_what_the_docs_grant_and_no_more(server: PostgresServer, roles: dict[str, str]) -> None:
     let_in(server, roles)
     with everturn.open(roles["worker"], timeout=20) as store, everturn.open("sqlite://") as other:
@@ -120,18 +81,30 @@ def test_a_worker_needs_what_the_docs_grant_and_no_more(server: PostgresServer, 
 # --- a stranger ------------------------------------------------------------------------------------------------------
 
 FUNCTIONS = """
-    cardinality(bigint[]) format(text,bigint) sha256(bytea) convert_to(text,name) octet_length(text) get_byte(bytea,integer)
+    cardinality(bigint[]) format(text,bigint) sha256(bytea) convert_to(text,name) octet_length(text)
+    get_byte(bytea,integer)
     array_to_string(text[],text) set_config(text,text,boolean) current_setting(text) floor(double__precision) now()
     clock_timestamp() encode(bytea,text) decode(text,text) quote_ident(text) to_regnamespace(text) to_regclass(text)
     pg_backend_pid() hashtext(text) pg_advisory_xact_lock(integer,integer) pg_current_xact_id() pg_is_in_recovery()
     pg_stat_get_wal_receiver() pg_stat_get_wal_senders() current_database() json_populate_record(json,json)
-    substring(bytea,integer,integer) date_part(text,interval) make_interval(double__precision) to_timestamp(double__precision)
+    substring(bytea,integer,integer) date_part(text,interval) make_interval(double__precision)
+    to_timestamp(double__precision)
     pg_has_role(name,text) concat(text,text) coalesce(bigint,bigint) greatest(bigint,bigint) unnest(bigint[])
     unnest(text[]) json_array_elements(json) sum(bigint) count() max(integer) min(bigint) sign(bigint)
 """
 OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||")
 OPERANDS = ("bigint", "integer", "text", "bytea", "double precision", "name", "boolean", "interval", "bigint[]")
-TABLES = ("sessions", "entries", "names", "jumps", "changes", "schema_versions", "pg_tables", "pg_stat_activity", "pg_class")
+TABLES = (
+    "sessions",
+    "entries",
+    "names",
+    "jumps",
+    "changes",
+    "schema_versions",
+    "pg_tables",
+    "pg_stat_activity",
+    "pg_class",
+)
 
 
 def plant(connection: psycopg.Connection[Any]) -> int:
@@ -170,7 +143,7 @@ def test_nothing_that_a_stranger_planted_is_called(server: PostgresServer, roles
         given.execute("SET search_path = public, pg_catalog")
         with everturn.from_client(given) as store:
             whole_surface(store)
-        given.execute('SELECT * FROM everturn.history WHERE session_id OPERATOR(pg_catalog.=) \'b\'')
+        given.execute("SELECT * FROM everturn.history WHERE session_id OPERATOR(pg_catalog.=) 'b'")
 
 
 def test_every_function_looks_names_up_in_pg_catalog_alone(
@@ -178,7 +151,8 @@ def test_every_function_looks_names_up_in_pg_catalog_alone(
 ) -> None:
     everturn.open(url).close()
     functions = beside.execute(
-        "SELECT proname, prosqlbody IS NOT NULL, proconfig FROM pg_proc WHERE pronamespace = %s::regnamespace", (schema,)
+        "SELECT proname, prosqlbody IS NOT NULL, proconfig FROM pg_proc WHERE pronamespace = %s::regnamespace",
+        (schema,),
     ).fetchall()
     assert len(functions) > 50
     pins = {"search_path=pg_catalog, pg_temp", "enable_seqscan=off", "enable_bitmapscan=off", "jit=off"}

@@ -178,9 +178,7 @@ class PostgresBackend:
             return Call(self._sql["change_one"], parameters, writes=True, one_text=True)
         return Call(self._sql["change"], parameters, writes=True)
 
-    def _outcomes(
-        self, changes: Sequence[ChangeRequest], rows: Rows, sent: float
-    ) -> list[ChangeOutcome | faults.Late]:
+    def _outcomes(self, changes: Sequence[ChangeRequest], rows: Rows, sent: float) -> list[ChangeOutcome | faults.Late]:
         """What rows of outcome_v1 say of the changes they answer. The clock is learnt first: callers go on at once."""
         self._learn(max(map(requests.told, rows)), sent)
         return [

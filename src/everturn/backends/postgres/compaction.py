@@ -97,7 +97,7 @@ def _steps(survey: _Survey) -> Iterator[Work]:
     jumps = [(seq, after) for seq, after, _ in survey.jumps or ()]
     needed = reach([State(*state) for state in survey.roots], jumps)
     remembered = survey.remembered or []
-    lost = out_of(needed, [State(*state) for _, *state in remembered], jumps)
+    lost = out_of(needed, [State(*state[1:]) for state in remembered], jumps)
     # Before the first entry goes: versions that show it can no longer be read.
     forget_to = survey.version - 1024
     if survey.forgets:

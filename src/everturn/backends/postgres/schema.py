@@ -62,8 +62,8 @@ async def _found(port: Port, schema: str, deadline: float) -> _Found:
     ((version,),) = await port.run(Call(calls["version"]), deadline)
     if version is None:
         raise MemoryStoreBackendError(
-            f"schema {schema!r} of {port.name} has an empty table schema_versions, so that nobody can tell which version "
-            "its tables are of; it was left untouched. Restore the rows of that table from a backup",
+            f"schema {schema!r} of {port.name} has an empty table schema_versions, so that nobody can tell which "
+            "version its tables are of; it was left untouched. Restore the rows of that table from a backup",
             outcome="not_written",
         )
     return _Found(exists, version)

@@ -62,6 +62,8 @@ BEGIN
         SELECT NULL::bigint, format('%s: %s are counted, and %s are there', f.what, f.counted, f.there)
           FROM (VALUES ('snapshots', s.snapshots, (SELECT count(*) FROM everturn.snapshots n WHERE n.session = s.no)),
                        ('undo steps', s.undo_steps, (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no)),
+                       ('changes', s.version - s.forgotten,
+                        (SELECT count(*) FROM everturn.changes g WHERE g.session = s.no AND g.version > s.forgotten)),
                        ('entries that are no messages', s.others,
                         (SELECT count(*) FROM everturn.entries e WHERE e.session = s.no AND e.kind <> 'message')),
                        ('bytes', s.bytes, (SELECT coalesce(sum(octet_length(e.body)), 0)::bigint FROM everturn.entries e
