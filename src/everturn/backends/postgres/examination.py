@@ -18,8 +18,8 @@ FEW_ROWS = 10_000
 
 # Every name is qualified, as in checks.py.
 _OTHERS = "FROM pg_catalog.pg_stat_activity WHERE backend_type OPERATOR(pg_catalog.=) 'client backend'"
-_QUESTION = (  # noqa: S608 - put together from constants
-    "SELECT pg_catalog.current_setting('server_version'), "
+_QUESTION = (
+    "SELECT pg_catalog.current_setting('server_version'), "  # noqa: S608 - put together from constants
     "pg_catalog.current_setting('max_connections')::pg_catalog.int4, "
     f"(SELECT pg_catalog.count(*) {_OTHERS})::pg_catalog.int4, "
     "pg_catalog.current_setting('synchronous_commit'), pg_catalog.current_setting('fsync'), "
