@@ -52,7 +52,7 @@ class Branches:
     def nearest(self, head: int, seq: int) -> int:
         """The last entry up to `seq` on the path to `head`; 0 if there is none."""
         stretch, at = self.stretch_of(head), head
-        while self.firsts[stretch] > seq:
+        while stretch and self.firsts[stretch] > seq:
             if self.firsts[self._skips[stretch]] > seq:
                 stretch, at = self._skips[stretch], self._entries[stretch]
             else:

@@ -22,3 +22,13 @@ def damaged_jump(session_id: str, seq: int, after: int) -> CorruptEntry:
         session_id=session_id,
         seq=seq,
     )
+
+
+def damaged_session(session_id: str, what: str) -> CorruptEntry:
+    """For a session of which rows are lost, or are not as they were written."""
+    return CorruptEntry(
+        f"session {session_id!r}: {what}. Was it changed by hand? `verify` tells what else is wrong. Nothing was "
+        "changed now; restore it, or erase the session",
+        session_id=session_id,
+        seq=0,
+    )

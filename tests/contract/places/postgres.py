@@ -10,7 +10,7 @@ import psycopg
 
 from tests.contract.places.place import Place, Stored
 
-TABLES = ("sessions", "entries", "jumps", "snapshots", "undo_steps", "changes", "tombstones")
+TABLES = ("sessions", "names", "entries", "jumps", "snapshots", "undo_steps", "changes", "tombstones")
 
 
 class PostgresDoor:
@@ -34,10 +34,14 @@ class PostgresDoor:
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
         """A `text` is UTF-8 without NUL; PostgreSQL itself refuses what is not."""
         body = entry.body.decode(errors="backslashreplace").replace("\0", "\\x00")
+        # A checksum without a mark of its place is one that a test made up: it shall be right.
+        marked = "%(checksum)s" if entry.checksum >= 2**32 else "%(checksum)s + everturn.place_v1({}, %(kind)s)"
         self._sql(
-            "INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)"
-            " VALUES (:no, %(seq)s, %(turn)s, %(created_at)s, %(checksum)s, %(kind)s, %(body)s)"
-            " ON CONFLICT (session, seq) DO UPDATE SET checksum = %(checksum)s, kind = %(kind)s, body = %(body)s",
+            "INSERT INTO everturn.entries AS e (session, seq, turn, created_at, checksum, kind, body)"
+            " VALUES (:no, %(seq)s, %(turn)s, %(created_at)s,"
+            f" {marked.format(':no, %(seq)s, %(turn)s, %(created_at)s')}, %(kind)s, %(body)s)"
+            " ON CONFLICT (session, seq) DO UPDATE SET kind = %(kind)s, body = %(body)s,"
+            f" checksum = {marked.format('e.session, e.seq, e.turn, e.created_at')}",
             name=session_id,
             seq=seq,
             turn=entry.turn,
@@ -65,13 +69,15 @@ class PostgresDoor:
         self._sql(f"UPDATE everturn.sessions SET {columns} WHERE no = :no", name=session_id)
 
     def add_jump(self, session_id: str, seq: int, after: int) -> None:
+        """One that the session's row names. (One that nothing names is on no path: reads do not see it.)"""
         self._sql(
-            "INSERT INTO everturn.jumps (session, seq, after) VALUES (:no, %(seq)s, %(after)s)"
+            "INSERT INTO everturn.jumps (session, seq, after, prior, seal) VALUES (:no, %(seq)s, %(after)s, 0, 0)"
             " ON CONFLICT (session, seq) DO UPDATE SET after = %(after)s",
             name=session_id,
             seq=seq,
             after=after,
         )
+        self._sql("UPDATE everturn.sessions SET last_jump = %(seq)s WHERE no = :no", name=session_id, seq=seq)
 
     def move_snapshots(self, session_id: str, head: int) -> None:
         self._sql("UPDATE everturn.snapshots SET head = %(head)s WHERE session = :no", name=session_id, head=head)
@@ -103,7 +109,6 @@ class PostgresDoor:
 
 
 class Postgres(Place):
-    notices_kinds = False  # as its documentation says
     far = True
     examples = 15
 

@@ -61,7 +61,7 @@ class Names(NamedTuple):
 
 def test_partitioned_tables_serve(fresh: Any, server: PostgresServer, beside: psycopg.Connection[Any]) -> None:
     fresh.close()
-    beside.execute("TRUNCATE everturn.sessions, everturn.entries, everturn.changes, everturn.jumps")
+    beside.execute("TRUNCATE everturn.sessions, everturn.names, everturn.entries, everturn.changes, everturn.jumps")
     script = snippets("pgsql")[1]
     for table in ("entries", "changes", "jumps"):
         beside.execute(script.replace("entries", table))  # type: ignore[arg-type]

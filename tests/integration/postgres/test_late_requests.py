@@ -325,7 +325,8 @@ def test_a_key_outlives_1024_changes_and_compact_while_its_turn_can_be_reached(
         store.rollback_to_snapshot("a", snapshot)
         for number in range(12):  # undo steps, of which ten are kept
             store.replace("a", turn(str(number)), after=2)
-        beside.execute(f"UPDATE {schema}.sessions SET version = version + 1100")
+        later = "version = version + 1100, forgotten = version + 1100, seal = NULL"
+        beside.execute(f"UPDATE {schema}.sessions SET {later}")
         store.add_messages("a", turn("3"))
         store.compact("a")
         again = store.add_messages("a", turn("1"), key="K")

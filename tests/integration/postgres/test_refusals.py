@@ -166,10 +166,10 @@ def test_a_deadlock_with_somebody_else_is_retried(
     """A trigger of somebody else's wants a row that is locked by one who wants our session: one of us must yield."""
     monkeypatch.setattr(batches, "PATIENCE", 20.0)  # else a batch gives way before it comes to a deadlock
     everturn.open(url).close()
-    beside.execute(f"CREATE TABLE {schema}_others AS SELECT 0 AS n")
+    beside.execute(f"CREATE TABLE public.{schema}_others AS SELECT 0 AS n")
     beside.execute(
         f"CREATE FUNCTION {schema}_count() RETURNS trigger LANGUAGE plpgsql AS"
-        f" $$ BEGIN UPDATE {schema}_others SET n = n + 1; RETURN NULL; END $$"
+        f" $$ BEGIN UPDATE public.{schema}_others SET n = n + 1; RETURN NULL; END $$"
     )
     with everturn.open(url) as store:
         store.add_messages("a", turn("0"))

@@ -203,7 +203,7 @@ def test_erase_leaves_no_row_and_says_who_may_still_see(url: str, schema: str, b
             receipt = store.erase("a")
             assert (receipt.entries, receipt.snapshots, receipt.complete) == (2, 1, False)
         assert store.erase("a").complete
-        for table in ("sessions", "entries", "jumps", "snapshots", "undo_steps", "changes"):
+        for table in ("sessions", "names", "entries", "jumps", "snapshots", "undo_steps", "changes"):
             assert beside.execute(f"SELECT count(*) FROM {schema}.{table}").fetchone() == (0,)
 
 

@@ -13,14 +13,25 @@ from typing import Any
 from everturn.backend import Append, ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends import listings
 from everturn.backends.findings import Examination, Finding, say
-from everturn.backends.postgres import checks, examination, faults, moves, reads, requests, schema, statements, verify
+from everturn.backends.postgres import (
+    checks,
+    compaction,
+    examination,
+    faults,
+    moves,
+    reads,
+    requests,
+    schema,
+    statements,
+    verify,
+)
 from everturn.backends.postgres.batches import Batches
 from everturn.backends.postgres.direct import LONGEST
 from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
 from everturn.backends.server_clock import REQUEST_LIFE, ServerClock
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
-from everturn.errors import MemoryStoreBackendError
+from everturn.errors import CorruptEntry, MemoryStoreBackendError
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
 
@@ -53,6 +64,7 @@ class PostgresBackend:
         self._latest = 0.0
         self._until_reaping = REAP_EVERY
         self._reaping = False
+        self._plans: dict[str, compaction.Plan] = {}  # of sessions that are being compacted
         self._ready = False
         self._closed = False
 
@@ -294,17 +306,29 @@ class PostgresBackend:
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is None:
             (row,) = await self._ask("reap", (STEP, self._now()), deadline, writes=True)
-        else:
-            parameters = (self._namespace, session_id, STEP, _lock_timeout(deadline - time.monotonic()), self._now())
-            (row,) = await self._ask("compact", parameters, deadline, writes=True)
-        return Compaction(*row)
+            return Compaction(*row[:3])
+        plan = self._plans.pop(session_id, None)
+        if plan is None:
+            ((told,),) = await self._ask("survey", (self._namespace, session_id, self._now()), deadline)
+            plan = compaction.plan(session_id, told) if told else None
+        if plan is None or plan.is_done:
+            return Compaction(0, 0, 0)
+        limits = (compaction.STEP, _lock_timeout(deadline - time.monotonic()), self._now())
+        parameters = (self._namespace, session_id, plan.no, plan.next_step(), *limits)
+        (row,) = await self._ask("compact", parameters, deadline, writes=True)
+        done = plan.made(row)
+        if done.sessions:
+            self._plans[session_id] = plan  # also when nothing is left to do: the next call says so, and plans no more
+        return done
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
             orphans = await self._ask("orphans", (), deadline)
-            what = "entries of session number {}, which does not exist"
-            return 0, [Problem(None, None, what.format(no)) for (no,) in orphans]
-        rows = await self._ask("verify", (self._namespace, session_id, self._now()), deadline)
+            return 0, [Problem(None, None, what) for (what,) in orphans]
+        try:
+            rows = await self._ask("verify", (self._namespace, session_id, self._now()), deadline)
+        except CorruptEntry as exc:
+            return 0, [Problem(session_id, None, str(exc))]
         return verify.problems_in(session_id, rows)
 
     async def close(self) -> None:

@@ -24,7 +24,7 @@ from everturn.backend import ChangeOutcome, ChangeRequest
 from everturn.backends.postgres import faults
 from everturn.backends.postgres.ports import AsyncPort, Call, Rows
 from everturn.backends.postgres.requests import Window, size_of
-from everturn.errors import MemoryStoreBackendError
+from everturn.errors import CorruptEntry, MemoryStoreBackendError
 
 LANES = 4
 LARGE_LANES = 2
@@ -39,6 +39,11 @@ NewCall = Callable[[Sequence[ChangeRequest], Sequence[Window], float], Call]
 
 Outcomes = Callable[[Sequence[ChangeRequest], Rows, float], Sequence[ChangeOutcome | faults.Late]]
 """What rows say of the changes that were sent at some moment."""
+
+
+def has_undone(error: Exception) -> bool:
+    """Whether the statement that failed is known to have changed nothing, so that its changes can go one by one."""
+    return isinstance(error, CorruptEntry) or getattr(error, "outcome", "unknown") == "not_written"
 
 
 class _Waiting:
@@ -169,7 +174,7 @@ class Lanes:
             if not batch:  # there is no connection to be had
                 self._fail(list(self._queue), error)
                 self._queue.clear()
-            elif len(batch) == 1 or getattr(error, "outcome", "unknown") == "unknown":
+            elif len(batch) == 1 or not has_undone(error):
                 self._fail(batch, error)
             else:
                 await asyncio.gather(*map(self._alone, batch))

@@ -5,7 +5,7 @@ SELECT everturn.now_v1(NULL)
 SELECT * FROM everturn.change_v1(%s, %s, %s, %s, %s)
 
 -- change_one: the same for one change, answered as a text
-SELECT o::text FROM everturn.change_v1(%s, %s, %s, %s, %s) AS o
+SELECT o::pg_catalog.text FROM everturn.change_v1(%s, %s, %s, %s, %s) AS o
 
 -- read: entries of one state, and then what session and state they are of
 SELECT * FROM everturn.read_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
@@ -35,13 +35,16 @@ SELECT * FROM everturn.find_v1(%s, %s, %s, %s, %s, %s, %s)
 SELECT * FROM everturn.fork_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- erase: remove every life of a session, but for a living one that is not the one named
-SELECT entries, snapshots, bytes, xid::text, spared, told FROM everturn.erase_v1(%s, %s, %s, %s, %s, %s, %s)
+SELECT entries, snapshots, bytes, xid::pg_catalog.text, spared, told FROM everturn.erase_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- is_still_seen: whether a transaction that began before an erasure goes on
-SELECT everturn.is_still_seen_v1(%s::text::xid)
+SELECT everturn.is_still_seen_v1(%s::pg_catalog.text::pg_catalog.xid)
 
--- compact: one step
-SELECT * FROM everturn.compact_v1(%s, %s, %s, %s, %s)
+-- survey: what a plan for compacting needs
+SELECT everturn.survey_v1(%s, %s, %s)
+
+-- compact: one step of the plan
+SELECT * FROM everturn.compact_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- reap: one step
 SELECT * FROM everturn.reap_v1(%s, %s)
@@ -49,7 +52,7 @@ SELECT * FROM everturn.reap_v1(%s, %s)
 -- verify: everything stored of a session
 SELECT * FROM everturn.verify_v1(%s, %s, %s)
 
--- orphans: entries of no session
+-- orphans: rows of no session
 SELECT * FROM everturn.orphans_v1()
 
 -- append: the change that nearly all are
@@ -59,7 +62,7 @@ SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 SELECT outcome FROM everturn.append_many_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ORDER BY place
 
 -- outline: all of a session but its log and its changes, as JSON
-SELECT everturn.outline_v1(%s, %s, %s)::text
+SELECT everturn.outline_v1(%s, %s, %s)::pg_catalog.text
 
 -- portion: the next rows of its log, and of its changes
 SELECT * FROM everturn.portion_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

@@ -15,15 +15,22 @@ STALE = 10  # seconds behind
 
 # What pg_stat_get_wal_senders shows of others is NULL to a role that may not see it, and NULL is no finding. (The views
 # over these functions show more, and take a third of the time that opening a store takes.)
+# Every name is qualified, operators too: these run under whatever search_path the connection has, and a role that may
+# create in `public` must not have its own called (docs/operations.md).
 _QUESTIONS = (
-    "SELECT current_setting('server_version_num')::int, current_setting('server_version'), "
-    "current_setting('server_encoding'), current_setting('fsync'), current_setting('synchronous_commit'), "
-    "current_setting('full_page_writes'), pg_is_in_recovery(), current_setting('transaction_read_only') = 'on', "
-    "(SELECT pid IS NOT NULL FROM pg_stat_get_wal_receiver()), "
-    "(SELECT count(*) FROM pg_stat_get_wal_senders() "
-    "WHERE state <> 'streaming' OR replay_lag > make_interval(secs => %s)), "
-    "current_setting('synchronous_standby_names') <> '' AND pg_has_role('pg_read_all_stats', 'USAGE') "
-    "AND NOT EXISTS (SELECT FROM pg_stat_get_wal_senders() WHERE sync_state IN ('sync', 'quorum'))"
+    "SELECT pg_catalog.current_setting('server_version_num')::pg_catalog.int4, "
+    "pg_catalog.current_setting('server_version'), pg_catalog.current_setting('server_encoding'), "
+    "pg_catalog.current_setting('fsync'), pg_catalog.current_setting('synchronous_commit'), "
+    "pg_catalog.current_setting('full_page_writes'), pg_catalog.pg_is_in_recovery(), "
+    "pg_catalog.current_setting('transaction_read_only') OPERATOR(pg_catalog.=) 'on', "
+    "(SELECT pid IS NOT NULL FROM pg_catalog.pg_stat_get_wal_receiver()), "
+    "(SELECT pg_catalog.count(*) FROM pg_catalog.pg_stat_get_wal_senders() "
+    "WHERE state OPERATOR(pg_catalog.<>) 'streaming' "
+    "OR replay_lag OPERATOR(pg_catalog.>) pg_catalog.make_interval(secs => %s)), "
+    "pg_catalog.current_setting('synchronous_standby_names') OPERATOR(pg_catalog.<>) '' "
+    "AND pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE') "
+    "AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_get_wal_senders() "
+    "WHERE sync_state OPERATOR(pg_catalog.=) 'sync' OR sync_state OPERATOR(pg_catalog.=) 'quorum')"
 )
 
 

@@ -108,14 +108,17 @@ class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
             raise
 
 
+# (search_path: our statements and functions name the schema of everything; this is for what somebody forgets.)
 _LIMITS = """
-    SELECT CASE WHEN pg_backend_pid() <> %s THEN NULL
-                WHEN current_setting('statement_timeout') <> '0' THEN ''
-                ELSE set_config('statement_timeout', %s, false) END,
-           CASE WHEN pg_backend_pid() = %s AND current_setting('idle_in_transaction_session_timeout') = '0'
-                THEN set_config('idle_in_transaction_session_timeout', %s, false) END
+    SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) %s THEN NULL
+                WHEN pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false) IS NULL THEN NULL
+                WHEN pg_catalog.current_setting('statement_timeout') OPERATOR(pg_catalog.<>) '0' THEN ''
+                ELSE pg_catalog.set_config('statement_timeout', %s, false) END,
+           CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
+                     AND pg_catalog.current_setting('idle_in_transaction_session_timeout') OPERATOR(pg_catalog.=) '0'
+                THEN pg_catalog.set_config('idle_in_transaction_session_timeout', %s, false) END
 """
-_NEW_LIMIT = "SELECT set_config('statement_timeout', %s, false)"
+_NEW_LIMIT = "SELECT pg_catalog.set_config('statement_timeout', %s, false)"
 
 
 class Limits:

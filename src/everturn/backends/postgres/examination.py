@@ -16,19 +16,23 @@ CROWDED = 0.8  # of max_connections
 BLOATED = 0.5  # of the rows of a table, dead
 FEW_ROWS = 10_000
 
+# Every name is qualified, as in checks.py.
+_OTHERS = "FROM pg_catalog.pg_stat_activity WHERE backend_type OPERATOR(pg_catalog.=) 'client backend'"
 _QUESTION = (
-    "SELECT current_setting('server_version'), current_setting('max_connections')::int, "
-    "(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')::int, "
-    "current_setting('synchronous_commit'), current_setting('fsync'), "
-    "EXISTS (SELECT FROM pg_extension WHERE extname = 'vector'), "
-    "EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector'), "
-    "pg_database_size(current_database()), "
-    "(SELECT coalesce(max(extract(epoch FROM now() - xact_start)), 0) FROM pg_stat_activity "
-    " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())::float"
+    "SELECT pg_catalog.current_setting('server_version'), "  # noqa: S608 - put together from constants
+    "pg_catalog.current_setting('max_connections')::pg_catalog.int4, "
+    f"(SELECT pg_catalog.count(*) {_OTHERS})::pg_catalog.int4, "
+    "pg_catalog.current_setting('synchronous_commit'), pg_catalog.current_setting('fsync'), "
+    "EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname OPERATOR(pg_catalog.=) 'vector'), "
+    "EXISTS (SELECT FROM pg_catalog.pg_available_extensions WHERE name OPERATOR(pg_catalog.=) 'vector'), "
+    "pg_catalog.pg_database_size(pg_catalog.current_database()), "
+    "(SELECT coalesce(pg_catalog.max(pg_catalog.date_part('epoch', "
+    f"pg_catalog.now() OPERATOR(pg_catalog.-) xact_start)), 0.0) {_OTHERS} "
+    "AND pid OPERATOR(pg_catalog.<>) pg_catalog.pg_backend_pid())::pg_catalog.float8"
 )
 _TABLES = (
     "SELECT relname, n_live_tup, n_dead_tup, last_autovacuum IS NOT NULL OR last_vacuum IS NOT NULL "
-    "FROM pg_stat_user_tables WHERE schemaname = %s ORDER BY relname"
+    "FROM pg_catalog.pg_stat_user_tables WHERE schemaname OPERATOR(pg_catalog.=) %s ORDER BY relname"
 )
 
 

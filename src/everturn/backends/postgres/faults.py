@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import psycopg
 
+from everturn.backends.damage import damaged_session
 from everturn.errors import MemoryStoreBackendError, Outcome
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Late(MemoryStoreBackendError):
 
 
 LATE = "EVLAT"  # SQLSTATE of refuse_late_v1
+DAMAGED = "EVT01"  # of damaged_v1
 
 _TRANSIENT = frozenset(
     {
@@ -92,6 +94,8 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
             text = f"{self._name}: it did not answer within the time-out"
             raise MemoryStoreBackendError(text, outcome=outcome) from exc
         # The system's errors have a number; a TimeoutError without one was raised by the handler of a signal.
+        if isinstance(exc, psycopg.Error) and exc.sqlstate == DAMAGED:
+            raise damaged_session(exc.diag.message_detail or "", _text(exc)) from exc
         if isinstance(exc, psycopg.Error) or (isinstance(exc, OSError) and exc.errno is not None):
             raise from_driver(exc, self._name, sent=self.sent) from exc
 

@@ -60,6 +60,12 @@ async def _found(port: Port, schema: str, deadline: float) -> _Found:
     if not is_ours:
         raise InvalidInput(f"{schema!r} has tables that are not everturn's; choose another schema", path="schema")
     ((version,),) = await port.run(Call(calls["version"]), deadline)
+    if version is None:
+        raise MemoryStoreBackendError(
+            f"schema {schema!r} of {port.name} has an empty table schema_versions, so that nobody can tell which "
+            "version its tables are of; it was left untouched. Restore the rows of that table from a backup",
+            outcome="not_written",
+        )
     return _Found(exists, version)
 
 
@@ -67,7 +73,7 @@ def _scripts(schema: str, found: _Found, current: int) -> list[Call]:
     from importlib.metadata import version as package_version  # 30 ms, for what a schema needs once
 
     calls = statements.load("schema.sql", schema)
-    scripts = [Call(calls["lock"], (_LOCK, schema))]
+    scripts = [Call(calls["search_path"]), Call(calls["lock"], (_LOCK, schema))]
     if not found.exists:
         scripts.append(Call(calls["create_schema"]))
     if found.version == 0:

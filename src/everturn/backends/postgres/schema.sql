@@ -1,11 +1,15 @@
 -- look: whether there is such a schema, and whether it is everturn's (by name: pg_tables would take four times as long)
-SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL, to_regclass(quote_ident(%s) || '.schema_versions') IS NOT NULL
+SELECT pg_catalog.to_regnamespace(pg_catalog.quote_ident(%s)) IS NOT NULL,
+       pg_catalog.to_regclass(pg_catalog.concat(pg_catalog.quote_ident(%s), '.schema_versions')) IS NOT NULL
 
 -- any_table: whether a schema that is not everturn's has tables
-SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = %s)
+SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname OPERATOR(pg_catalog.=) %s)
 
--- version: the version of the schema
-SELECT coalesce(max(version), 0) FROM everturn.schema_versions
+-- version: the version of the schema; NULL if none is recorded
+SELECT pg_catalog.max(version) FROM everturn.schema_versions
+
+-- search_path: until the transaction ends, names that are not qualified are PostgreSQL's own
+SET LOCAL search_path = pg_catalog, pg_temp
 
 -- lock: until the transaction ends, nobody else migrates this schema
 SELECT pg_advisory_xact_lock(%s, hashtext(%s))

@@ -12,7 +12,7 @@ from everturn.rules import State
 
 def problems_in(session_id: str, rows: Rows) -> tuple[int, list[Problem]]:
     """How many entries there are, and what is wrong. No rows: there is no such session."""
-    parts: dict[str, list[Any]] = {"session": [], "entry": [], "jump": [], "root": [], "version": []}
+    parts: dict[str, list[Any]] = {"session": [], "entry": [], "jump": [], "root": [], "version": [], "wrong": []}
     for part, *columns in rows:
         parts[part].append(columns)
     if not parts["session"]:
@@ -29,6 +29,7 @@ def problems_in(session_id: str, rows: Rows) -> tuple[int, list[Problem]]:
     )
     entries = ((seq, at, check, body, kind) for seq, _, check, at, body, kind, _ in parts["entry"])
     kinds, problems = examine(stored, entries)
+    problems += (Problem(session_id, seq, what) for seq, *_, what, _ in parts["wrong"])
     return len(kinds), problems
 
 

@@ -24,6 +24,13 @@ CREATE TABLE everturn.sessions (
     created_at  double precision NOT NULL,
     changed_at  double precision NOT NULL,
     forked_from text             COLLATE "C",
+    -- How much else is stored of the session, so that rows which vanish are missed (docs/decisions/024-damage-on-servers.md).
+    snapshots   bigint           NOT NULL DEFAULT 0,
+    undo_steps  bigint           NOT NULL DEFAULT 0,
+    others      bigint           NOT NULL DEFAULT 0,      -- entries that are no messages
+    forgotten   bigint           NOT NULL DEFAULT 0,      -- up to this version changes are gone, but for keys of turns that are not
+    last_jump   bigint           NOT NULL DEFAULT 0,      -- seq of the newest jump
+    seal        bytea,                                    -- session_seal_v1; whoever changes the row sets it to NULL (21-seals.sql)
     -- step_v1 of the times: five minutes at a time. An index on the times themselves would make every change write to every
     -- index of the table; one on these lets most changes be heap-only updates. (Not GENERATED: that is a tenth of an append.)
     changed_in  bigint,
@@ -41,12 +48,20 @@ CREATE INDEX sessions_by_change ON everturn.sessions (namespace, changed_in) WHE
 CREATE INDEX sessions_ended ON everturn.sessions (namespace, session_id) WHERE ended;
 CREATE INDEX sessions_by_expiry ON everturn.sessions (expires_in) WHERE expires_in IS NOT NULL;
 
+-- Each session once more by name: a row of `sessions` that is lost, renamed or hidden is missed.
+CREATE TABLE everturn.names (
+    namespace  text   COLLATE "C" NOT NULL,
+    session_id text   COLLATE "C" NOT NULL,
+    no         bigint NOT NULL,
+    PRIMARY KEY (namespace, session_id, no)
+);
+
 CREATE TABLE everturn.entries (
     session    bigint           NOT NULL,
     seq        bigint           NOT NULL,
     turn       bigint           NOT NULL,              -- seq of the first entry of its turn
     created_at double precision NOT NULL,
-    checksum   bigint           NOT NULL,              -- codec.checksum
+    checksum   bigint           NOT NULL,              -- codec.checksum in the lower 32 bits; above them place_v1
     kind       text             COLLATE "C" NOT NULL,
     body       text             COLLATE "C" NOT NULL,  -- JSON; text, because jsonb refuses \u0000 and reorders
     PRIMARY KEY (session, seq)
@@ -59,6 +74,8 @@ CREATE TABLE everturn.jumps (
     session bigint NOT NULL,
     seq     bigint NOT NULL,
     after   bigint NOT NULL,
+    prior   bigint NOT NULL,  -- the jump before this one in the log (0: none), so that one which vanishes is missed
+    seal    bigint NOT NULL,  -- jump_seal_v1
     PRIMARY KEY (session, seq)
 );
 
@@ -73,6 +90,7 @@ CREATE TABLE everturn.snapshots (
     kept        bigint[]         NOT NULL,
     messages    bigint           NOT NULL,
     created_at  double precision NOT NULL,
+    seal        bytea,
     PRIMARY KEY (session, snapshot_id)
 );
 
@@ -88,6 +106,7 @@ CREATE TABLE everturn.undo_steps (
     floor    bigint   NOT NULL,
     kept     bigint[] NOT NULL,
     messages bigint   NOT NULL,
+    seal     bytea,
     PRIMARY KEY (session, version)
 );
 
@@ -109,6 +128,7 @@ CREATE TABLE everturn.changes (
     content     bytea,                       -- digest of what the key was used with
     snapshot_id text             COLLATE "C",
     label       text             COLLATE "C",
+    seal        bytea            NOT NULL,   -- change_seal_v1
     PRIMARY KEY (session, version)
 );
 

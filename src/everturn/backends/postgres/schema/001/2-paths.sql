@@ -1,65 +1,118 @@
--- What a path is, and what a state shows of it: rules.path and rules.State in SQL. Sets of seqs are multiranges.
+-- What a path is: rules.path in SQL, walked from the head down, one index lookup a range, and no further than asked for.
 -- STABLE: called by a read, they see what the read sees. plpgsql where SQL could not be inlined: it keeps its plans.
 
--- The seqs from low to high, both included; none if there are none.
-CREATE FUNCTION everturn.span_v1(low bigint, high bigint) RETURNS int8multirange
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN low <= high THEN int8multirange(int8range(low, high, '[]')) ELSE '{}' END;
+-- Ranges of seqs, the newest first.
+CREATE TYPE everturn.ranges_v1 AS (
+    firsts bigint[],
+    lasts  bigint[],
+    size   bigint,  -- how many seqs they hold
+    at     bigint   -- the seq at which the path goes on below them
+);
 
--- These seqs.
-CREATE FUNCTION everturn.points_v1(seqs bigint[]) RETURNS int8multirange
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-BEGIN
-    IF cardinality(seqs) = 0 THEN
-        RETURN '{}';
-    END IF;
-    RETURN (SELECT range_agg(int8range(seq, seq, '[]')) FROM unnest(seqs) AS seq);
-END
-$$;
-
--- How many there are.
-CREATE FUNCTION everturn.size_v1(ranges int8multirange) RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-BEGIN
-    RETURN (SELECT coalesce(sum(upper(part) - lower(part)), 0) FROM unnest(ranges) AS part);
-END
-$$;
-
--- The seqs that lead to a head.
-CREATE FUNCTION everturn.path_v1(p_session bigint, p_head bigint) RETURNS int8multirange
-LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+-- The ranges of the path that ends at p_head, cut to the seqs from p_low (at least 1) to p_high, until they hold p_want seqs
+-- (NULL: all). Every jump names the one before it in the log, and the session the last: one that is lost is noticed.
+CREATE FUNCTION everturn.ranges_v1(s everturn.sessions, p_head bigint, p_low bigint, p_high bigint, p_want bigint)
+RETURNS everturn.ranges_v1 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE
-    firsts bigint[] := '{}';
+    firsts bigint[] := '{}';  -- variables of their own: to the field of a row, appending would copy all there are
     lasts  bigint[] := '{}';
+    size   bigint   := 0;
     at     bigint   := p_head;
+    no     bigint   := s.no;
+    link   bigint   := s.last_jump;  -- no jump lies between this one and the seqs above
     jump   record;
 BEGIN
-    FOR jump IN
-        SELECT j.seq, j.after FROM everturn.jumps j WHERE j.session = p_session AND j.seq <= p_head ORDER BY j.seq DESC
-    LOOP
-        IF jump.seq <= at THEN
-            firsts := firsts || jump.seq;
-            lasts := lasts || at;
+    IF p_high < p_low THEN
+        at := 0;
+    END IF;
+    WHILE at >= p_low AND (p_want IS NULL OR size < p_want) LOOP
+        IF link > at THEN  -- others lie between, of branches that this path does not take
+            SELECT j.seq, j.after, j.prior, j.seal INTO jump
+              FROM everturn.jumps j WHERE j.session = no AND j.seq > at ORDER BY j.seq LIMIT 1;
+            IF jump.seq IS NULL OR jump.prior > at
+               OR jump.seal <> everturn.jump_seal_v1(no, jump.seq, jump.after, jump.prior) THEN
+                PERFORM everturn.damaged_v1(no, format('a jump after seq %s is lost or damaged', at));
+            END IF;
+            link := jump.prior;
+        END IF;
+        IF link = 0 THEN  -- the first range of the log begins without a jump
+            firsts := firsts || p_low;
+            lasts := lasts || least(at, p_high);
+            size := size + least(at, p_high) - p_low + 1;
+            at := 0;
+            EXIT;
+        END IF;
+        -- Jump by jump, as long as each range is followed by the one before it in the log.
+        FOR jump IN SELECT j.seq, j.after, j.prior, j.seal FROM everturn.jumps j
+                     WHERE j.session = no AND j.seq <= link ORDER BY j.seq DESC
+        LOOP
+            IF jump.seq <> link OR jump.after >= link
+               OR jump.seal <> everturn.jump_seal_v1(no, link, jump.after, jump.prior) THEN
+                PERFORM everturn.damaged_v1(no, format('the jump at seq %s is lost or damaged', link));
+            END IF;
+            IF link <= p_high THEN
+                firsts := firsts || greatest(link, p_low);
+                lasts := lasts || least(at, p_high);
+                size := size + least(at, p_high) - greatest(link, p_low) + 1;
+            END IF;
             at := jump.after;
+            link := jump.prior;
+            EXIT WHEN at < p_low OR link > at OR link = 0 OR size >= p_want;
+        END LOOP;
+        IF NOT FOUND THEN
+            PERFORM everturn.damaged_v1(no, format('the jump at seq %s is lost or damaged', link));
         END IF;
     END LOOP;
-    IF cardinality(firsts) = 0 THEN
-        RETURN everturn.span_v1(1, at);
-    END IF;
-    RETURN (SELECT range_agg(int8range(first, last, '[]')) FROM unnest(firsts, lasts) AS part (first, last))
-           + everturn.span_v1(1, at);
+    RETURN (firsts, lasts, size, at)::everturn.ranges_v1;
 END
 $$;
 
--- What a state shows whatever its kind: kept entries, and all above the floor.
-CREATE FUNCTION everturn.whole_v1(path int8multirange, head bigint, cleared bigint, floor bigint, kept bigint[])
-RETURNS int8multirange LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN path * (everturn.span_v1(floor + 1, head) + everturn.span_v1(cleared + 1, floor) * everturn.points_v1(kept));
+-- Whether an entry is on the path that ends at p_head.
+CREATE FUNCTION everturn.on_path_v1(s everturn.sessions, p_head bigint, p_seq bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN p_seq > 0 AND (everturn.ranges_v1(s, p_head, p_seq, p_seq, 1)).size = 1;
+END
+$$;
 
--- Where a state shows summaries alone: what a trim hid.
-CREATE FUNCTION everturn.trimmed_v1(path int8multirange, cleared bigint, floor bigint)
-RETURNS int8multirange LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN path * everturn.span_v1(cleared + 1, floor);
+-- How many messages these ranges hold. (LATERAL and OFFSET 0, here and elsewhere: each range is looked up by itself, in the
+-- primary key, whatever the planner takes the tables for.)
+CREATE FUNCTION everturn.messages_v1(p_session bigint, r everturn.ranges_v1) RETURNS bigint
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN (SELECT count(*)
+              FROM unnest(r.firsts, r.lasts) AS part (first, last)
+             CROSS JOIN LATERAL (SELECT FROM everturn.entries e
+                                  WHERE e.session = p_session AND e.seq BETWEEN part.first AND part.last
+                                    AND e.kind = 'message' OFFSET 0) AS e);
+END
+$$;
+
+-- Whether a trim that left this state hid summaries, which it still shows.
+CREATE FUNCTION everturn.has_hidden_summaries_v1(s everturn.sessions) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    r everturn.ranges_v1 := everturn.ranges_v1(s, s.head, s.cleared + 1, s.floor, NULL);
+BEGIN
+    RETURN EXISTS (SELECT FROM unnest(r.firsts, r.lasts) AS part (first, last)
+                    CROSS JOIN LATERAL (SELECT FROM everturn.entries e
+                                         WHERE e.session = s.no AND e.kind = 'summary' AND e.kind <> 'message'
+                                           AND e.seq BETWEEN part.first AND part.last OFFSET 0) AS e);
+END
+$$;
+
+-- The ranges of the path to a session's head, for people with a SQL prompt: the view `history`.
+CREATE FUNCTION everturn.path_v1(p_session bigint) RETURNS TABLE (first bigint, last bigint)
+LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
+DECLARE
+    s everturn.sessions;
+    r everturn.ranges_v1;
+BEGIN
+    SELECT * INTO s FROM everturn.sessions n WHERE n.no = p_session;
+    r := everturn.ranges_v1(s, s.head, 1, s.head, NULL);
+    RETURN QUERY SELECT * FROM unnest(r.firsts, r.lasts);
+END
+$$;
 
 -- Whether the session has expired by a time.
 CREATE FUNCTION everturn.is_over_v1(expires_at double precision, at_time double precision) RETURNS boolean

@@ -49,7 +49,6 @@ CREATE FUNCTION everturn.plan_v1(s everturn.sessions, r everturn.request_v1) RET
 LANGUAGE plpgsql AS $$
 DECLARE
     p    everturn.plan_v1;
-    path int8multirange;
     step everturn.undo_steps;
 BEGIN
     p.head := coalesce(s.head, 0);
@@ -67,17 +66,13 @@ BEGIN
         IF s.dimension <> r.dimension THEN
             p.refusal := 'dimension';
         ELSIF r.after <> p.head THEN
-            path := everturn.path_v1(s.no, p.head);
-            IF s.no IS NULL OR (r.after <> 0 AND NOT path @> r.after) THEN
+            IF s.no IS NULL OR (r.after <> 0 AND NOT everturn.on_path_v1(s, p.head, r.after)) THEN
                 p.refusal := 'not_on_path';
                 RETURN p;
             END IF;
             p.kept := ARRAY(SELECT seq FROM unnest(s.kept) AS seq WHERE seq <= r.after ORDER BY seq);
-            p.messages := s.messages - cardinality(s.kept) + cardinality(p.kept) - (
-                SELECT count(*)
-                  FROM unnest(path * everturn.span_v1(greatest(r.after, s.floor) + 1, s.head)) AS part
-                  JOIN everturn.entries e ON e.session = s.no AND e.seq >= lower(part) AND e.seq < upper(part)
-                 WHERE e.kind = 'message');
+            p.messages := s.messages - cardinality(s.kept) + cardinality(p.kept) - everturn.messages_v1(
+                s.no, everturn.ranges_v1(s, s.head, greatest(r.after, s.floor) + 1, s.head, NULL));
             -- What is hidden never lies past the head: else it would hide what is appended there in a fork.
             p.head := r.after;
             p.cleared := least(r.after, s.cleared);
@@ -98,7 +93,7 @@ BEGIN
             p.refusal := 'unchanged';
         ELSIF (s.life, s.cleared, s.floor, s.kept)
               IS DISTINCT FROM (r.seen_life, r.seen_cleared, r.seen_floor, r.seen_kept)
-              OR (s.head <> r.seen_head AND NOT everturn.path_v1(s.no, s.head) @> r.seen_head) THEN
+              OR (s.head <> r.seen_head AND NOT everturn.on_path_v1(s, s.head, r.seen_head)) THEN
             p.refusal := 'moved';
         ELSE
             p.floor := r.floor;
@@ -107,10 +102,8 @@ BEGIN
             p.undoable := true;
         END IF;
     WHEN 'clear' THEN
-        IF s.no IS NULL OR NOT (s.floor < s.head OR cardinality(s.kept) > 0 OR EXISTS (
-            SELECT FROM unnest(everturn.trimmed_v1(everturn.path_v1(s.no, s.head), s.cleared, s.floor)) AS part
-              JOIN everturn.entries e ON e.session = s.no AND e.seq >= lower(part) AND e.seq < upper(part)
-             WHERE e.kind = 'summary' AND e.kind <> 'message')) THEN
+        IF s.no IS NULL
+           OR NOT (s.floor < s.head OR cardinality(s.kept) > 0 OR everturn.has_hidden_summaries_v1(s)) THEN
             p.refusal := 'unchanged';
         ELSE
             p.cleared := s.head;
@@ -126,18 +119,18 @@ BEGIN
             p.refusal := 'no_snapshot';
         END IF;
     WHEN 'rollback' THEN
-        SELECT n.head, n.cleared, n.floor, n.kept, n.messages INTO p.head, p.cleared, p.floor, p.kept, p.messages
-          FROM everturn.snapshots n WHERE n.session = s.no AND n.snapshot_id = r.snapshot_id;
-        IF NOT FOUND THEN
-            p.refusal := 'no_snapshot';
-        ELSIF (p.head, p.cleared, p.floor, p.kept, p.messages) = (s.head, s.cleared, s.floor, s.kept, s.messages) THEN
+        p := everturn.state_v1(s, r.snapshot_id, NULL);
+        IF (p.head, p.cleared, p.floor, p.kept, p.messages) = (s.head, s.cleared, s.floor, s.kept, s.messages) THEN
             p.refusal := 'unchanged';
         END IF;
         p.undoable := true;
     WHEN 'undo' THEN
         SELECT * INTO step FROM everturn.undo_steps u WHERE u.session = s.no ORDER BY u.version DESC LIMIT 1;
         p.undone := step.version;
-        IF NOT FOUND THEN
+        IF (step.seal IS DISTINCT FROM everturn.undo_seal_v1(step) AND step.version IS NOT NULL)
+           OR (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no) <> s.undo_steps THEN
+            PERFORM everturn.damaged_v1(s.no, 'undo steps are lost or damaged');
+        ELSIF step.version IS NULL THEN
             p.refusal := 'nothing_to_undo';
         ELSIF step.kind IN ('trim', 'clear') THEN
             -- What was hidden is shown again; what came later is not touched.

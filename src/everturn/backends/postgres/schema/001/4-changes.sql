@@ -26,7 +26,7 @@ BEGIN
     ELSIF r.key IS NOT NULL THEN
         FOR c IN SELECT * FROM everturn.changes g WHERE g.session = s.no AND g.key = r.key ORDER BY g.version DESC LOOP
             -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
-            IF c.count = 0 OR everturn.path_v1(s.no, s.head) @> c.first_seq + c.count - 1 THEN
+            IF c.count = 0 OR everturn.on_path_v1(s, s.head, c.first_seq + c.count - 1) THEN
                 IF c.content IS DISTINCT FROM r.content THEN
                     RETURN ('key_reused', s.life, s.version, 0, 0, 0, NULL, NULL, NULL, NULL, p_at)::everturn.outcome_v1;
                 END IF;
@@ -94,7 +94,7 @@ BEGIN
         END IF;
         EXIT WHEN s.no IS NOT NULL;
         IF was.no IS NOT NULL THEN
-            UPDATE everturn.sessions SET ended = true WHERE no = was.no;
+            UPDATE everturn.sessions SET ended = true, seal = NULL WHERE no = was.no;
         END IF;
         INSERT INTO everturn.sessions (namespace, session_id, life, version, last_seq, head, messages, bytes, ttl,
                                        created_at, changed_at, changed_in, fence)
@@ -120,26 +120,37 @@ BEGIN
         s.ttl := r.seconds;
     END IF;
     s.changed_at := at;
+    s.others := s.others + r.entries - coalesce(r.messages, 0);
+    s.snapshots := s.snapshots + CASE r.kind WHEN 'snapshot' THEN 1 WHEN 'delete_snapshot' THEN -1 ELSE 0 END;
+    s.undo_steps := CASE WHEN p.undoable THEN least(s.undo_steps + 1, 10) WHEN p.undone IS NULL THEN s.undo_steps
+                         ELSE s.undo_steps - 1 END;
+    s.last_jump := CASE WHEN p.follows IS NULL THEN s.last_jump ELSE first END;
     IF r.kind IN ('rollback', 'undo') OR r.after <> was.head THEN
         s.fence := now_;
     END IF;
     UPDATE everturn.sessions
        SET version = s.version, last_seq = s.last_seq, head = s.head, cleared = s.cleared, floor = s.floor,
            kept = s.kept, messages = s.messages, bytes = s.bytes + size, dimension = s.dimension,
+           others = s.others, snapshots = s.snapshots, undo_steps = s.undo_steps, last_jump = s.last_jump, seal = NULL,
            ttl = s.ttl, expires_at = at + s.ttl, changed_at = at,
            changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + s.ttl), fence = s.fence
      WHERE no = s.no;
     IF r.entries > 0 THEN
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
-        SELECT s.no, first + e.place - 1, first, at, e.checksum, coalesce(e.kind, 'message'), e.body
+        SELECT s.no, first + e.place - 1, first, at, e.checksum + everturn.place_v1(
+                   s.no, first + e.place - 1, first, at, coalesce(e.kind, 'message')),
+               coalesce(e.kind, 'message'), e.body
           FROM unnest(p_bodies, r.checksums, r.kinds) WITH ORDINALITY AS e (body, checksum, kind, place);
     END IF;
     INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
-                                  kind, call, key, content, snapshot_id, label)
+                                  kind, call, key, content, snapshot_id, label, seal)
     VALUES (s.no, s.version, first, r.entries, s.head, s.cleared, s.floor, s.messages, at, s.kept,
-            r.kind, r.call, r.key, r.content, r.snapshot_id, r.label);
+            r.kind, r.call, r.key, r.content, r.snapshot_id, r.label, everturn.change_seal_v1(
+                s.no, s.version, first, r.entries, s.head, s.cleared, s.floor, s.messages, at, s.kept,
+                r.kind, r.call, r.key, r.content, r.snapshot_id, r.label));
     IF p.follows IS NOT NULL THEN
-        INSERT INTO everturn.jumps (session, seq, after) VALUES (s.no, first, p.follows);
+        INSERT INTO everturn.jumps (session, seq, after, prior, seal)
+        VALUES (s.no, first, p.follows, was.last_jump, everturn.jump_seal_v1(s.no, first, p.follows, was.last_jump));
     END IF;
     IF p.undoable THEN
         INSERT INTO everturn.undo_steps (session, version, kind, moved_to, hidden, head, cleared, floor, kept, messages)
@@ -195,7 +206,7 @@ BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
     UPDATE everturn.sessions t
        SET version = t.version + 1, last_seq = t.last_seq + n, head = t.last_seq + n, messages = t.messages + n,
-           bytes = t.bytes + octet_length(array_to_string(p_bodies, '')),
+           bytes = t.bytes + octet_length(array_to_string(p_bodies, '')), seal = NULL,
            changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl,
            changed_in = everturn.step_v1(greatest(at, t.changed_at)),
            expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
@@ -220,11 +231,15 @@ BEGIN
         PERFORM everturn.refuse_late_v1(p_issued, p_not_after, NULL, s.told);
     END IF;
     INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
-    SELECT s.no, s.head - n + e.place, s.head - n + 1, s.changed_at, e.checksum, 'message', e.body
+    SELECT s.no, s.head - n + e.place, s.head - n + 1, s.changed_at,
+           e.checksum + everturn.place_v1(s.no, s.head - n + e.place, s.head - n + 1, s.changed_at, 'message'),
+           'message', e.body
       FROM unnest(p_bodies, p_checksums::bigint[]) WITH ORDINALITY AS e (body, checksum, place);
     INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
-                                  kind, call)
-    VALUES (s.no, s.version, s.head - n + 1, n, s.head, s.cleared, s.floor, s.messages, s.changed_at, s.kept, 'append', p_call);
+                                  kind, call, seal)
+    VALUES (s.no, s.version, s.head - n + 1, n, s.head, s.cleared, s.floor, s.messages, s.changed_at, s.kept, 'append', p_call,
+            everturn.change_seal_v1(s.no, s.version, s.head - n + 1, n, s.head, s.cleared, s.floor, s.messages, s.changed_at,
+                                    s.kept, 'append', p_call, NULL, NULL, NULL, NULL));
     RETURN '(applied,' || s.life || ',' || s.version || ',' || s.head - n + 1 || ',' || n || ',0,,,,,' || s.told || ')';
 END
 $$;
@@ -264,7 +279,7 @@ BEGIN
     ), written AS (
         UPDATE everturn.sessions t
            SET version = t.version + 1, last_seq = t.last_seq + a.count, head = t.last_seq + a.count,
-               messages = t.messages + a.count, bytes = t.bytes + a.size,
+               messages = t.messages + a.count, bytes = t.bytes + a.size, seal = NULL,
                changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl,
                changed_in = everturn.step_v1(greatest(at, t.changed_at)),
                expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
@@ -274,16 +289,20 @@ BEGIN
         RETURNING a.place, a.call, a.count, t.head - a.count + 1 AS first, t.*
     ), turns AS (
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
-        SELECT w.no, w.first + row_number() OVER (PARTITION BY w.no ORDER BY b.place) - 1, w.first, w.changed_at,
-               b.checksum, 'message', b.body
-          FROM written w
-          JOIN unnest(p_bodies, p_checksums::bigint[], p_owners::bigint[]) WITH ORDINALITY
-               AS b (body, checksum, owner, place) ON b.owner = w.place
+        SELECT q.no, q.seq, q.first, q.changed_at,
+               q.checksum + everturn.place_v1(q.no, q.seq, q.first, q.changed_at, 'message'), 'message', q.body
+          FROM (SELECT w.no, w.first + row_number() OVER (PARTITION BY w.no ORDER BY b.place) - 1 AS seq, w.first,
+                       w.changed_at, b.checksum, b.body
+                  FROM written w
+                  JOIN unnest(p_bodies, p_checksums::bigint[], p_owners::bigint[]) WITH ORDINALITY
+                       AS b (body, checksum, owner, place) ON b.owner = w.place) q
     ), records AS (
         INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at,
-                                      kept, kind, call)
+                                      kept, kind, call, seal)
         SELECT w.no, w.version, w.first, w.count, w.head, w.cleared, w.floor, w.messages, w.changed_at,
-               w.kept, 'append', decode(w.call, 'hex')
+               w.kept, 'append', decode(w.call, 'hex'), everturn.change_seal_v1(
+                   w.no, w.version, w.first, w.count, w.head, w.cleared, w.floor, w.messages, w.changed_at,
+                   w.kept, 'append', decode(w.call, 'hex'), NULL, NULL, NULL, NULL)
           FROM written w
     )
     SELECT coalesce(array_agg(w.place), '{}'),

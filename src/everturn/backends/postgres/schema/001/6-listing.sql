@@ -16,20 +16,30 @@ CREATE TYPE everturn.facts_v1 AS (
     forked_from text
 );
 
--- A page in byte order of the names.
+-- A page in byte order of the names. Sessions whose row is lost or hidden are on it as well, without facts: whoever asks for
+-- one of these hears what is wrong, and `verify` and copies do not pass it over.
 CREATE FUNCTION everturn.sessions_by_name_v1(
     p_namespace text, p_prefix text, p_beyond text, p_past text, p_since double precision, p_limit bigint,
     p_now double precision
 ) RETURNS SETOF everturn.facts_v1 LANGUAGE sql STABLE AS $$
-    SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
-           (SELECT count(*) FROM everturn.snapshots n WHERE n.session = s.no),
-           (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no),
-           s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from
-      FROM everturn.sessions s
-     WHERE s.namespace = p_namespace AND NOT s.ended AND s.session_id > p_past AND s.session_id >= p_prefix
-       AND (p_beyond IS NULL OR s.session_id < p_beyond)
-       AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now)) AND s.changed_at >= p_since
-     ORDER BY s.session_id LIMIT p_limit
+    WITH page AS MATERIALIZED (
+        SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps,
+               s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from
+          FROM everturn.sessions s
+         WHERE s.namespace = p_namespace AND NOT s.ended AND s.session_id > p_past AND s.session_id >= p_prefix
+           AND (p_beyond IS NULL OR s.session_id < p_beyond)
+           AND NOT everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now)) AND s.changed_at >= p_since
+         ORDER BY s.session_id LIMIT p_limit)
+    SELECT * FROM page
+    UNION ALL
+    SELECT DISTINCT k.session_id, '', 0, 0, 0, 0, 0, 0, 0.0::float8, 0.0::float8, NULL::float8, NULL::float8, NULL
+      FROM everturn.names k LEFT JOIN everturn.sessions s ON s.no = k.no
+     WHERE p_since = 0 AND k.namespace = p_namespace AND k.session_id > p_past AND k.session_id >= p_prefix
+       AND (p_beyond IS NULL OR k.session_id < p_beyond)
+       AND ((SELECT count(*) FROM page) < p_limit OR k.session_id <= (SELECT max(page.session_id) FROM page))
+       AND (s.session_id IS DISTINCT FROM k.session_id OR s.namespace IS DISTINCT FROM k.namespace
+            OR ((s.ended OR everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now))) AND NOT everturn.is_whole_v1(s)))
+     ORDER BY session_id
 $$;
 
 -- A page with the latest changed first: five minutes from the index at a time, sorted.
@@ -37,9 +47,7 @@ CREATE FUNCTION everturn.sessions_by_change_v1(
     p_namespace text, p_prefix text, p_beyond text, p_past text, p_before double precision, p_limit bigint,
     p_now double precision
 ) RETURNS SETOF everturn.facts_v1 LANGUAGE sql STABLE AS $$
-    SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
-           (SELECT count(*) FROM everturn.snapshots n WHERE n.session = s.no),
-           (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no),
+    SELECT s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes, s.snapshots, s.undo_steps,
            s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from
       FROM everturn.sessions s
      WHERE s.namespace = p_namespace AND NOT s.ended AND (s.changed_at, s.session_id) < (p_before, p_past)
@@ -72,36 +80,53 @@ CREATE TYPE everturn.match_v1 AS (
 
 -- Visible entries whose body is like the pattern, newest first, before (p_session, p_seq): at most p_limit of them.
 -- ILIKE on a column that is COLLATE "C" folds the ASCII letters and no others, as rules.fold does.
+-- Session by session, and down the path of each as far as there are matches: a join would be planned by statistics.
 CREATE FUNCTION everturn.find_v1(
     p_namespace text, p_session_id text, p_pattern text, p_session bigint, p_seq bigint, p_limit integer,
     p_now double precision
 ) RETURNS SETOF everturn.match_v1 LANGUAGE plpgsql STABLE AS $$
 DECLARE
+    at    double precision := everturn.now_v1(p_now);
+    next  bigint := p_session;
     s     everturn.sessions;
-    path  int8multirange;
+    r     everturn.ranges_v1;
     m     everturn.match_v1;
     found integer := 0;
 BEGIN
-    FOR m IN
-        SELECT e.session, n.session_id, e.seq, e.created_at, e.checksum, convert_to(e.body, 'UTF8'), e.kind, e.turn
-          FROM everturn.entries e JOIN everturn.sessions n ON n.no = e.session
-         WHERE n.namespace = p_namespace AND NOT n.ended
-           AND NOT everturn.is_over_v1(n.expires_at, everturn.now_v1(p_now))
-           AND (p_session_id IS NULL OR n.session_id = p_session_id)
-           AND (e.session, e.seq) < (p_session, p_seq)
-           AND e.body ILIKE p_pattern
-         ORDER BY e.session DESC, e.seq DESC
+    IF p_session_id IS NOT NULL THEN
+        s := everturn.session_v1(p_namespace, p_session_id, p_now);
+        next := s.no;
+    END IF;
+    FOR s IN
+        SELECT * FROM everturn.sessions n
+         WHERE n.no <= next AND n.namespace || '' = p_namespace  -- so written, it can be read by number only
+           AND NOT n.ended AND NOT everturn.is_over_v1(n.expires_at, at)
+         ORDER BY n.no DESC
     LOOP
-        IF s.no IS DISTINCT FROM m.session THEN
-            SELECT * INTO s FROM everturn.sessions n WHERE n.no = m.session;
-            path := everturn.path_v1(s.no, s.head);
-        END IF;
-        IF path @> m.seq
-           AND (m.seq > s.floor OR m.seq = ANY (s.kept) OR (m.kind = 'summary' AND m.seq > s.cleared)) THEN
-            RETURN NEXT m;
-            found := found + 1;
-            EXIT WHEN found = p_limit;
-        END IF;
+        PERFORM everturn.check_session_v1(s);
+        r := ('{}', '{}', 0, s.head);
+        FOR m IN
+            SELECT e.session, s.session_id, e.seq, e.created_at,
+                   everturn.checksum_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum),
+                   convert_to(e.body, 'UTF8'), e.kind, e.turn
+              FROM everturn.entries e
+             WHERE e.session = s.no AND e.seq < CASE WHEN s.no = p_session THEN p_seq ELSE s.head + 1 END
+               AND e.body ILIKE p_pattern
+             ORDER BY e.seq DESC
+        LOOP
+            IF r.at >= m.seq AND (r.size = 0 OR m.seq < r.firsts[1]) THEN  -- the path goes on below the range it is in
+                r := everturn.ranges_v1(s, r.at, 1, m.seq, 1);
+            END IF;
+            IF m.seq BETWEEN r.firsts[1] AND r.lasts[1]
+               AND (m.seq > s.floor OR m.seq = ANY (s.kept) OR (m.kind = 'summary' AND m.seq > s.cleared)) THEN
+                RETURN NEXT m;
+                found := found + 1;
+                IF found = p_limit THEN
+                    RETURN;
+                END IF;
+            END IF;
+        END LOOP;
+        EXIT WHEN p_session_id IS NOT NULL;
     END LOOP;
 END
 $$;

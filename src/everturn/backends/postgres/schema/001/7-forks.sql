@@ -14,9 +14,11 @@ DECLARE
     o       everturn.outcome_v1;
     at      double precision;
     fence   double precision;
-    path    int8multirange;
-    whole   int8multirange;
-    trimmed int8multirange;
+    path    everturn.ranges_v1;
+    whole   everturn.ranges_v1;
+    hidden  everturn.ranges_v1;
+    size    bigint;
+    others_ bigint;
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
     o.first_seq := 0;
@@ -52,8 +54,10 @@ BEGIN
         IF o.version <> r.expected_version OR o.life <> r.expected_life THEN
             o.status := 'conflict';
         ELSIF s.no IS NULL THEN
+            PERFORM everturn.check_absent_v1(p_namespace, p_source);
             o.status := 'no_session';
         ELSE
+            PERFORM everturn.check_session_v1(s);
             p := everturn.state_v1(s, p_snapshot, p_version);
             o.status := p.refusal;
         END IF;
@@ -64,7 +68,7 @@ BEGIN
             RETURN o;
         END IF;
         IF was.no IS NOT NULL THEN
-            UPDATE everturn.sessions SET ended = true WHERE no = was.no;
+            UPDATE everturn.sessions SET ended = true, seal = NULL WHERE no = was.no;
         END IF;
         INSERT INTO everturn.sessions (namespace, session_id, life, version, last_seq, head, cleared, floor, kept, messages,
                                        bytes, dimension, ttl, expires_at, created_at, changed_at, forked_from,
@@ -76,22 +80,41 @@ BEGIN
         RETURNING * INTO t;
         EXIT WHEN t.no IS NOT NULL;
     END LOOP;
-    path := everturn.path_v1(s.no, p.head);
-    whole := everturn.whole_v1(path, p.head, p.cleared, p.floor, p.kept);
-    trimmed := everturn.trimmed_v1(path, p.cleared, p.floor);
-    INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
-    SELECT t.no, e.seq, e.turn, e.created_at, e.checksum, e.kind, e.body
-      FROM unnest(whole + trimmed) AS part
-      JOIN everturn.entries e ON e.session = s.no AND e.seq >= lower(part) AND e.seq < upper(part)
-     WHERE whole @> e.seq OR e.kind = 'summary';
-    INSERT INTO everturn.jumps (session, seq, after)
-    SELECT t.no, j.seq, j.after FROM everturn.jumps j WHERE j.session = s.no AND j.seq <= p.head;
+    path := everturn.ranges_v1(s, p.head, 1, p.head, NULL);
+    whole := everturn.ranges_v1(s, p.head, p.floor + 1, p.head, NULL);
+    hidden := everturn.ranges_v1(s, p.head, p.cleared + 1, p.floor, NULL);
+    WITH written AS (
+        INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
+        SELECT t.no, e.seq, e.turn, e.created_at,
+               everturn.checksum_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum)
+               + everturn.place_v1(t.no, e.seq, e.turn, e.created_at, e.kind), e.kind, e.body
+          FROM (SELECT q.first, q.last, false AS is_hidden
+                  FROM unnest(whole.firsts || p.kept, whole.lasts || p.kept) AS q (first, last)
+                UNION ALL
+                SELECT q.first, q.last, true FROM unnest(hidden.firsts, hidden.lasts) AS q (first, last)) AS part
+         CROSS JOIN LATERAL (SELECT * FROM everturn.entries n
+                              WHERE n.session = s.no AND n.seq BETWEEN part.first AND part.last
+                                AND (NOT part.is_hidden OR n.kind = 'summary') OFFSET 0) AS e
+        RETURNING octet_length(body) AS bytes, kind
+    )
+    SELECT coalesce(sum(w.bytes), 0), count(*) FILTER (WHERE w.kind <> 'message') INTO size, others_ FROM written w;
+    -- The jumps on the way, and no others: each but the first range begins with one.
+    INSERT INTO everturn.jumps (session, seq, after, prior, seal)
+    SELECT t.no, j.seq, j.after, j.prior, everturn.jump_seal_v1(t.no, j.seq, j.after, j.prior)
+      FROM (SELECT k.first AS seq, coalesce(lead(k.last) OVER way, 0) AS after,
+                   CASE WHEN lead(k.first) OVER way > 1 THEN lead(k.first) OVER way ELSE 0 END AS prior
+              FROM unnest(path.firsts, path.lasts) WITH ORDINALITY AS k (first, last, place)
+            WINDOW way AS (ORDER BY k.place)) j
+     WHERE j.seq > 1;
     UPDATE everturn.sessions n
-       SET bytes = (SELECT coalesce(sum(octet_length(e.body)), 0) FROM everturn.entries e WHERE e.session = t.no)
+       SET bytes = size, others = others_, seal = NULL,
+           last_jump = CASE WHEN path.firsts[1] > 1 THEN path.firsts[1] ELSE 0 END
      WHERE n.no = t.no;
     INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
-                                  kind, call, key, content)
-    VALUES (t.no, 1, 0, 0, p.head, p.cleared, p.floor, p.messages, at, p.kept, 'fork', r.call, r.key, r.content);
+                                  kind, call, key, content, seal)
+    VALUES (t.no, 1, 0, 0, p.head, p.cleared, p.floor, p.messages, at, p.kept, 'fork', r.call, r.key, r.content,
+            everturn.change_seal_v1(t.no, 1, 0, 0, p.head, p.cleared, p.floor, p.messages, at, p.kept, 'fork', r.call, r.key,
+                                    r.content, NULL, NULL));
     o.status := 'applied';
     o.life := t.life;
     o.version := 1;

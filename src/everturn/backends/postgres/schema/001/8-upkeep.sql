@@ -4,7 +4,10 @@
 CREATE TYPE everturn.reclaimed_v1 AS (
     sessions bigint,
     entries  bigint,
-    bytes    bigint
+    bytes    bigint,
+    others   bigint,  -- of the entries, those that are no messages
+    looked   bigint,  -- at so many rows: as many as were allowed means that more may be left
+    last     bigint   -- of changes: the last version that was looked at
 );
 
 -- Every state a session can return to, with what to call it.
@@ -20,89 +23,140 @@ LANGUAGE sql STABLE AS $$
       FROM everturn.undo_steps u WHERE u.session = p_session
 $$;
 
--- Delete some entries: at most p_limit of these seqs, summaries only if told so. They are chosen first, and once: in a
--- join the planner, who thinks that a session is as long as most are, looks for them again for each entry of a long one.
-CREATE FUNCTION everturn.reclaim_v1(p_session bigint, p_seqs int8multirange, p_summaries boolean, p_limit bigint)
+-- Delete some entries: at most p_limit (NULL: all) of those in these ranges, summaries only if told so.
+CREATE FUNCTION everturn.reclaim_v1(p_session bigint, p_firsts bigint[], p_lasts bigint[], p_summaries boolean, p_limit bigint)
 RETURNS everturn.reclaimed_v1 LANGUAGE plpgsql AS $$
 DECLARE
     chosen bigint[] := ARRAY(
-        SELECT e.seq FROM unnest(p_seqs) AS part
-          JOIN everturn.entries e ON e.session = p_session AND e.seq >= lower(part) AND e.seq < upper(part)
-         WHERE p_summaries OR e.kind <> 'summary'
+        SELECT e.seq FROM unnest(p_firsts, p_lasts) AS part (first, last)
+         CROSS JOIN LATERAL (SELECT n.seq FROM everturn.entries n
+                              WHERE n.session = p_session AND n.seq BETWEEN part.first AND part.last
+                                AND (p_summaries OR n.kind <> 'summary') OFFSET 0) AS e
          LIMIT p_limit);
     gone everturn.reclaimed_v1;
 BEGIN
     WITH deleted AS (
         DELETE FROM everturn.entries e WHERE e.session = p_session AND e.seq = ANY (chosen)
-        RETURNING octet_length(e.body) AS size
+        RETURNING octet_length(e.body) AS size, e.kind
     )
-    SELECT sign(count(*))::bigint, count(*), coalesce(sum(size), 0) INTO gone FROM deleted;
+    SELECT 1, count(*), coalesce(sum(size), 0), count(*) FILTER (WHERE kind <> 'message'), count(*), 0 INTO gone FROM deleted;
     RETURN gone;
 END
 $$;
 
--- Delete changes up to a version, at most p_limit. Returns how many. A key is remembered while entries of its turn are stored.
-CREATE FUNCTION everturn.forget_changes_v1(p_session bigint, p_version bigint, p_limit bigint) RETURNS bigint
-LANGUAGE plpgsql AS $$
+-- Delete changes beyond a version and up to another: look at no more than p_limit (NULL: at all). A key is remembered while
+-- entries of its turn are stored.
+CREATE FUNCTION everturn.forget_changes_v1(p_session bigint, p_beyond bigint, p_to bigint, p_limit bigint)
+RETURNS everturn.reclaimed_v1 LANGUAGE plpgsql AS $$
 DECLARE
-    forgotten bigint;
+    looked bigint[] := ARRAY(
+        SELECT g.version FROM everturn.changes g
+         WHERE g.session = p_session AND g.version > p_beyond AND g.version <= p_to ORDER BY g.version LIMIT p_limit);
 BEGIN
     DELETE FROM everturn.changes g
-     WHERE g.session = p_session AND g.version IN (
-        SELECT k.version FROM everturn.changes k WHERE k.session = p_session AND k.version <= p_version
-           AND (k.key IS NULL OR NOT EXISTS (
-                SELECT FROM everturn.entries e
-                 WHERE e.session = p_session AND e.seq >= k.first_seq AND e.seq < k.first_seq + k.count))
-         ORDER BY k.version LIMIT p_limit);
-    GET DIAGNOSTICS forgotten = ROW_COUNT;
-    RETURN forgotten;
+     WHERE g.session = p_session AND g.version = ANY (looked)
+       AND (g.key IS NULL OR NOT EXISTS (
+            SELECT FROM everturn.entries e
+             WHERE e.session = p_session AND e.seq >= g.first_seq AND e.seq < g.first_seq + g.count));
+    RETURN (1, 0, 0, 0, cardinality(looked), coalesce(looked[cardinality(looked)], p_to))::everturn.reclaimed_v1;
 END
 $$;
 
--- One step of compacting a session: forget old changes, then delete entries that no root shows. Never anything else.
+-- All that a plan for compacting a session needs, seen at one moment, as JSON; NULL if there is no session. What nothing can
+-- reach now, nothing will: a head moves to a snapshot, an undo step, or on. So the plan is made without a lock.
+CREATE FUNCTION everturn.survey_v1(p_namespace text, p_session_id text, p_now double precision) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    s everturn.sessions := everturn.session_v1(p_namespace, p_session_id, p_now);
+BEGIN
+    IF s.no IS NULL THEN
+        RETURN NULL;
+    END IF;
+    PERFORM everturn.snapshots_v1(s);  -- where one is lost, what it shows must not be
+    IF s.undo_steps <> (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no)
+       OR EXISTS (SELECT FROM everturn.undo_steps u
+                   WHERE u.session = s.no AND u.seal IS DISTINCT FROM everturn.undo_seal_v1(u)) THEN
+        PERFORM everturn.damaged_v1(s.no, 'undo steps are lost or damaged');
+    END IF;
+    RETURN json_build_object(
+        'no', s.no, 'version', s.version, 'last_seq', s.last_seq, 'last_jump', s.last_jump,
+        'roots', (SELECT json_agg(json_build_array(r.head, r.cleared, r.floor, r.kept, r.messages))
+                    FROM everturn.roots_v1(s.no) AS r),
+        'jumps', (SELECT json_agg(json_build_array(j.seq, j.after, j.prior) ORDER BY j.seq)
+                    FROM everturn.jumps j WHERE j.session = s.no),
+        'remembered', (SELECT json_agg(json_build_array(g.version, g.head, g.cleared, g.floor, g.kept, g.messages))
+                         FROM everturn.changes g
+                        WHERE g.session = s.no AND g.version > s.version - 1024 AND g.head IS NOT NULL),
+        'forgets', EXISTS (SELECT FROM everturn.changes g WHERE g.session = s.no AND g.version <= s.version - 1024))::text;
+END
+$$;
+
+CREATE TYPE everturn.work_v1 AS (
+    unreadable    bigint[],  -- versions whose states show what will be reclaimed
+    firsts        bigint[],  -- ranges of entries that no root shows
+    lasts         bigint[],
+    summaries     boolean,   -- whether summaries go as well
+    jumps         bigint[],  -- on the way to nothing, the newest first
+    forget_to     bigint,    -- the version up to which changes can no longer be read
+    forget_beyond bigint     -- and beyond which they are deleted (NULL: not yet)
+);
+
+-- One step of compacting a session, of at most p_limit rows: what it names is still of no use, see survey_v1.
 CREATE FUNCTION everturn.compact_v1(
-    p_namespace text, p_session_id text, p_step bigint, p_patience integer, p_now double precision
+    p_namespace text, p_session_id text, p_no bigint, p_step json, p_limit bigint, p_patience integer, p_now double precision
 ) RETURNS everturn.reclaimed_v1 LANGUAGE plpgsql AS $$
 DECLARE
-    s           everturn.sessions;
-    whole       int8multirange := '{}';
-    trimmed     int8multirange := '{}';
-    unreachable int8multirange;
-    path        int8multirange;
-    root        record;
-    gone        everturn.reclaimed_v1;
-    more        everturn.reclaimed_v1;
+    s    everturn.sessions;
+    d    everturn.work_v1 := json_populate_record(NULL::everturn.work_v1, p_step);
+    jump everturn.jumps;
+    next everturn.jumps;
+    gone everturn.reclaimed_v1 := (1, 0, 0, 0, 0, 0);
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
     SELECT * INTO s FROM everturn.sessions n
-     WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended FOR UPDATE;
+     WHERE n.no = p_no AND n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended FOR UPDATE;
     IF NOT FOUND OR everturn.is_over_v1(s.expires_at, everturn.now_v1(p_now)) THEN
-        RETURN (0, 0, 0)::everturn.reclaimed_v1;
+        RETURN (0, 0, 0, 0, 0, 0)::everturn.reclaimed_v1;
     END IF;
-    IF everturn.forget_changes_v1(s.no, s.version - 1024, p_step) = p_step THEN
-        RETURN (1, 0, 0)::everturn.reclaimed_v1;
-    END IF;
-    FOR root IN SELECT * FROM everturn.roots_v1(s.no) LOOP
-        path := everturn.path_v1(s.no, root.head);
-        whole := whole + everturn.whole_v1(path, root.head, root.cleared, root.floor, root.kept);
-        trimmed := trimmed + everturn.trimmed_v1(path, root.cleared, root.floor);
-    END LOOP;
-    -- A remembered version that shows what is about to go can no longer be read: say so, in the same transaction.
-    FOR root IN SELECT * FROM everturn.changes g WHERE g.session = s.no AND g.head IS NOT NULL LOOP
-        path := everturn.path_v1(s.no, root.head);
-        IF NOT (everturn.whole_v1(path, root.head, root.cleared, root.floor, root.kept) <@ whole
-                AND everturn.trimmed_v1(path, root.cleared, root.floor) <@ (whole + trimmed)) THEN
-            UPDATE everturn.changes g SET head = NULL WHERE g.session = s.no AND g.version = root.version;
+    IF d.unreadable IS NOT NULL THEN
+        -- Before the first entry goes: a remembered version that shows it can no longer be read.
+        UPDATE everturn.changes g
+           SET head = NULL, seal = everturn.change_seal_v1(
+                   g.session, g.version, g.first_seq, g.count, NULL, g.cleared, g.floor, g.messages, g.created_at, g.kept,
+                   g.kind, g.call, g.key, g.content, g.snapshot_id, g.label)
+         WHERE g.session = s.no AND g.version = ANY (d.unreadable) AND g.head IS NOT NULL
+           AND g.seal = everturn.change_seal_v1(
+                   g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept,
+                   g.kind, g.call, g.key, g.content, g.snapshot_id, g.label);
+    ELSIF d.firsts IS NOT NULL THEN
+        gone := everturn.reclaim_v1(s.no, d.firsts, d.lasts, d.summaries, p_limit);
+    ELSIF d.jumps IS NOT NULL THEN
+        FOR jump IN SELECT j.* FROM unnest(d.jumps) WITH ORDINALITY AS k (seq, place)
+                      CROSS JOIN LATERAL (SELECT * FROM everturn.jumps n
+                                           WHERE n.session = s.no AND n.seq = k.seq OFFSET 0) AS j ORDER BY k.place
+        LOOP
+            -- The jump behind it, or the session, names the one before it from now on.
+            SELECT * INTO next FROM everturn.jumps j
+             WHERE j.session = s.no AND j.seq > jump.seq ORDER BY j.seq LIMIT 1;
+            IF next.seq IS NULL THEN
+                s.last_jump := jump.prior;
+            ELSE
+                UPDATE everturn.jumps j
+                   SET prior = jump.prior, seal = everturn.jump_seal_v1(j.session, j.seq, j.after, jump.prior)
+                 WHERE j.session = s.no AND j.seq = next.seq;
+            END IF;
+            DELETE FROM everturn.jumps j WHERE j.session = s.no AND j.seq = jump.seq;
+        END LOOP;
+    ELSE
+        s.forgotten := greatest(s.forgotten, d.forget_to);
+        IF d.forget_beyond IS NOT NULL THEN
+            gone := everturn.forget_changes_v1(s.no, d.forget_beyond, d.forget_to, p_limit);
         END IF;
-    END LOOP;
-    unreachable := everturn.span_v1(1, s.last_seq) - whole;
-    gone := everturn.reclaim_v1(s.no, unreachable - trimmed, true, p_step);
-    more := everturn.reclaim_v1(s.no, unreachable * trimmed, false, p_step - gone.entries);
-    gone := (greatest(gone.sessions, more.sessions), gone.entries + more.entries, gone.bytes + more.bytes);
-    -- Every jump is kept: without it, a path would take what was never on it.
-    IF gone.entries > 0 THEN
-        UPDATE everturn.sessions n SET bytes = n.bytes - gone.bytes WHERE n.no = s.no;
     END IF;
+    UPDATE everturn.sessions n
+       SET bytes = n.bytes - gone.bytes, others = n.others - gone.others, last_jump = s.last_jump, forgotten = s.forgotten,
+           seal = NULL
+     WHERE n.no = s.no;
     RETURN gone;
 END
 $$;
@@ -116,6 +170,8 @@ BEGIN
     DELETE FROM everturn.undo_steps u WHERE u.session = p_session;
     DELETE FROM everturn.snapshots n WHERE n.session = p_session;
     GET DIAGNOSTICS snapshots = ROW_COUNT;
+    DELETE FROM everturn.names k USING everturn.sessions n
+     WHERE n.no = p_session AND k.namespace = n.namespace AND k.session_id = n.session_id AND k.no = n.no;
     DELETE FROM everturn.sessions n WHERE n.no = p_session;
     RETURN snapshots;
 END
@@ -133,19 +189,21 @@ BEGIN
     DELETE FROM everturn.tombstones t
      WHERE (t.namespace, t.digest) IN (SELECT k.namespace, k.digest FROM everturn.tombstones k WHERE k.until <= at
                                         ORDER BY k.until LIMIT p_step FOR UPDATE SKIP LOCKED);
-    SELECT * INTO s FROM everturn.sessions n WHERE n.ended AND n.life <> '' LIMIT 1 FOR UPDATE SKIP LOCKED;
+    SELECT * INTO s FROM everturn.sessions n
+     WHERE n.ended AND n.life <> '' AND everturn.is_whole_v1(n) LIMIT 1 FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         SELECT * INTO s FROM everturn.sessions n
-         WHERE n.expires_in <= everturn.step_v1(at) AND n.expires_at <= at
+         WHERE n.expires_in <= everturn.step_v1(at) AND n.expires_at <= at AND everturn.is_whole_v1(n)
          ORDER BY n.expires_in LIMIT 1 FOR UPDATE SKIP LOCKED;
         IF NOT FOUND THEN
-            RETURN (0, 0, 0)::everturn.reclaimed_v1;
+            RETURN (0, 0, 0, 0, 0, 0)::everturn.reclaimed_v1;
         END IF;
         -- Before its first row goes: no clock that is set back brings half of it to light again, and none of it arrives.
-        UPDATE everturn.sessions n SET ended = true, life = coalesce(nullif(n.life, ''), '-') WHERE n.no = s.no;
+        UPDATE everturn.sessions n SET ended = true, life = coalesce(nullif(n.life, ''), '-'), seal = NULL
+         WHERE n.no = s.no;
     END IF;
-    gone := everturn.reclaim_v1(s.no, everturn.span_v1(1, s.last_seq), true, p_step);
-    IF gone.entries < p_step AND everturn.forget_changes_v1(s.no, s.version, p_step) < p_step THEN
+    gone := everturn.reclaim_v1(s.no, ARRAY[0], ARRAY[9223372036854775807], true, p_step);
+    IF gone.entries < p_step AND (everturn.forget_changes_v1(s.no, -1, 9223372036854775807, p_step)).looked < p_step THEN
         PERFORM everturn.delete_session_v1(s.no);
     END IF;
     gone.sessions := 1;
@@ -170,6 +228,7 @@ CREATE FUNCTION everturn.erase_v1(
 RETURNS everturn.erased_v1 LANGUAGE plpgsql AS $$
 DECLARE
     s      everturn.sessions;
+    lost   bigint;
     gone   everturn.reclaimed_v1;
     erased everturn.erased_v1 := (0, 0, 0, pg_current_xact_id()::xid, false, NULL);
     fence  double precision;
@@ -190,11 +249,27 @@ BEGIN
            AND (p_life IS NULL OR n.life = p_life OR n.ended OR everturn.is_over_v1(n.expires_at, everturn.now_v1(p_now)))
          ORDER BY n.no FOR UPDATE
     LOOP
-        gone := everturn.reclaim_v1(s.no, everturn.span_v1(1, s.last_seq), true, NULL);
-        PERFORM everturn.forget_changes_v1(s.no, s.version, NULL);
+        gone := everturn.reclaim_v1(s.no, ARRAY[0], ARRAY[9223372036854775807], true, NULL);
+        PERFORM everturn.forget_changes_v1(s.no, -1, 9223372036854775807, NULL);
         erased.entries := erased.entries + gone.entries;
         erased.bytes := erased.bytes + gone.bytes;
         erased.snapshots := erased.snapshots + everturn.delete_session_v1(s.no);
+    END LOOP;
+    -- A session whose row was lost: what is left under its number.
+    FOR lost IN
+        DELETE FROM everturn.names k
+         WHERE k.namespace = p_namespace AND k.session_id = p_session_id
+           AND NOT EXISTS (SELECT FROM everturn.sessions n
+                            WHERE n.no = k.no AND n.namespace = k.namespace AND n.session_id = k.session_id)
+        RETURNING k.no
+    LOOP
+        IF NOT EXISTS (SELECT FROM everturn.sessions n WHERE n.no = lost) THEN
+            gone := everturn.reclaim_v1(lost, ARRAY[0], ARRAY[9223372036854775807], true, NULL);
+            PERFORM everturn.forget_changes_v1(lost, -1, 9223372036854775807, NULL);
+            erased.entries := erased.entries + gone.entries;
+            erased.bytes := erased.bytes + gone.bytes;
+            erased.snapshots := erased.snapshots + everturn.delete_session_v1(lost);
+        END IF;
     END LOOP;
     erased.spared := EXISTS (
         SELECT FROM everturn.sessions n

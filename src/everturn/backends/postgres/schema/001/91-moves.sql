@@ -12,14 +12,20 @@ RETURN json_build_object('head', head, 'cleared', cleared, 'floor', floor, 'kept
 CREATE FUNCTION everturn.outline_v1(p_namespace text, p_session_id text, p_now double precision) RETURNS json
 LANGUAGE plpgsql STABLE SET extra_float_digits = 1 AS $$
 DECLARE
-    at double precision := everturn.now_v1(p_now);
-    s  everturn.sessions;
+    at    double precision  := everturn.now_v1(p_now);
+    s     everturn.sessions := everturn.session_v1(p_namespace, p_session_id, p_now);
+    wrong text;
 BEGIN
-    SELECT * INTO s FROM everturn.sessions n
-     WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
-       AND NOT everturn.is_over_v1(n.expires_at, at);
-    IF NOT FOUND THEN
+    IF s.no IS NULL THEN
         RETURN NULL;
+    END IF;
+    -- That the sums of its entries differ is said here only where none is missing: else whoever copies it can say which.
+    SELECT w.what INTO wrong FROM everturn.wrong_v1(s) AS w
+     ORDER BY w.what LIKE 'bytes:%' OR w.what LIKE 'entries %' LIMIT 1;
+    IF FOUND AND (NOT (wrong LIKE 'bytes:%' OR wrong LIKE 'entries %') OR NOT EXISTS (
+            SELECT FROM everturn.roots_v1(s.no) AS r
+             WHERE everturn.first_missing_v1(s.no, everturn.ranges_v1(s, r.head, r.floor + 1, r.head, NULL)) > 0)) THEN
+        PERFORM everturn.damaged_v1(s.no, wrong);
     END IF;
     RETURN json_build_object(
         'session_id', s.session_id, 'life', s.life, 'version', s.version,
@@ -41,18 +47,38 @@ BEGIN
 END
 $$;
 
--- Changes of a session, in order, as a JSON array.
-CREATE FUNCTION everturn.changes_json_v1(p_session bigint, p_after bigint, p_last bigint, p_limit bigint) RETURNS json
-LANGUAGE sql STABLE SET extra_float_digits = 1 AS $$
+-- Changes of a session, in order, as a JSON array. Raises if one is lost or damaged.
+CREATE FUNCTION everturn.changes_json_v1(s everturn.sessions, p_after bigint, p_last bigint, p_limit bigint) RETURNS json
+LANGUAGE plpgsql STABLE SET extra_float_digits = 1 AS $$
+DECLARE
+    told  json;
+    whole bigint;
+    rows  bigint;
+    upto  bigint;
+BEGIN
     SELECT coalesce(json_agg(json_build_object(
                'version', g.version, 'kind', g.kind, 'first_seq', g.first_seq, 'count', g.count,
                'created_at', g.created_at, 'call', encode(g.call, 'base64'),
                'state', everturn.state_json_v1(coalesce(g.head, 0), g.cleared, g.floor, g.kept, g.messages),
-               'readable', g.head IS NOT NULL, 'key', encode(g.key, 'base64'), 'content', encode(g.content, 'base64'),
-               'snapshot_id', g.snapshot_id, 'label', g.label) ORDER BY g.version), '[]')
+               'readable', g.head IS NOT NULL AND g.version > s.forgotten,
+               'key', encode(g.key, 'base64'), 'content', encode(g.content, 'base64'),
+               'snapshot_id', g.snapshot_id, 'label', g.label) ORDER BY g.version), '[]'),
+           count(*) FILTER (WHERE g.version > s.forgotten AND g.seal = everturn.change_seal_v1(
+               g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept,
+               g.kind, g.call, g.key, g.content, g.snapshot_id, g.label)),
+           count(*), max(g.version)
+      INTO told, whole, rows, upto
       FROM (SELECT * FROM everturn.changes c
-             WHERE c.session = p_session AND c.version > p_after AND c.version <= p_last
-             ORDER BY c.version LIMIT p_limit) g
+             WHERE c.session = s.no AND c.version > p_after AND c.version <= p_last
+             ORDER BY c.version LIMIT p_limit) g;
+    IF rows < p_limit OR upto IS NULL THEN
+        upto := least(p_last, s.version);
+    END IF;
+    IF whole <> greatest(0, upto - greatest(p_after, s.forgotten)) THEN
+        PERFORM everturn.damaged_v1(s.no, format('changes up to version %s are lost or damaged', upto));
+    END IF;
+    RETURN told;
+END
 $$;
 
 -- The next rows of a life: entries, and behind them one row without a seq whose body is a JSON array of changes, NULL where
@@ -62,14 +88,11 @@ CREATE FUNCTION everturn.portion_v1(
     p_last_version bigint, p_entries bigint, p_changes bigint, p_bytes bigint, p_now double precision
 ) RETURNS SETOF everturn.row_v1 LANGUAGE plpgsql STABLE AS $$
 DECLARE
-    s    everturn.sessions;
+    s    everturn.sessions := everturn.session_v1(p_namespace, p_session_id, p_now);
     upto bigint;
     last everturn.row_v1;
 BEGIN
-    SELECT * INTO s FROM everturn.sessions n
-     WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended AND n.life = p_life
-       AND NOT everturn.is_over_v1(n.expires_at, everturn.now_v1(p_now));
-    IF NOT FOUND THEN
+    IF s.no IS NULL OR s.life <> p_life THEN
         RETURN;
     END IF;
     SELECT coalesce(max(q.seq), p_after_seq) INTO upto
@@ -79,41 +102,48 @@ BEGIN
                      ORDER BY e.seq LIMIT p_entries) k) q
      WHERE q.before < p_bytes;
     RETURN QUERY
-        SELECT e.seq, e.created_at, e.checksum, convert_to(e.body, 'UTF8'), e.kind, e.turn
+        SELECT e.seq, e.created_at, everturn.checksum_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum),
+               convert_to(e.body, 'UTF8'), e.kind, e.turn
           FROM everturn.entries e WHERE e.session = s.no AND e.seq > p_after_seq AND e.seq <= upto ORDER BY e.seq;
     IF NOT EXISTS (SELECT FROM everturn.entries e WHERE e.session = s.no AND e.seq > upto AND e.seq <= p_last_seq) THEN
         last.body := convert_to(
-            everturn.changes_json_v1(s.no, p_after_version, p_last_version, p_changes)::text, 'UTF8');
+            everturn.changes_json_v1(s, p_after_version, p_last_version, p_changes)::text, 'UTF8');
     END IF;
     RETURN NEXT last;
 END
 $$;
 
--- Write rows under a session's number; those that are there are left as they are. Returns the bytes of the bodies written.
+-- Write rows under a session's number; those that are there are left as they are. Returns what was written.
 CREATE FUNCTION everturn.put_rows_v1(
     p_session bigint, p_seqs bigint[], p_turns bigint[], p_times double precision[], p_checksums bigint[], p_kinds text[],
     p_bodies text[], p_changes json
-) RETURNS bigint LANGUAGE plpgsql AS $$
+) RETURNS everturn.reclaimed_v1 LANGUAGE plpgsql AS $$
 DECLARE
-    size bigint;
+    put everturn.reclaimed_v1;
 BEGIN
     WITH written AS (
         INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
-        SELECT p_session, e.* FROM unnest(p_seqs, p_turns, p_times, p_checksums, p_kinds, p_bodies) AS e
+        SELECT p_session, e.seq, e.turn, e.time,
+               e.checksum % 4294967296 + everturn.place_v1(p_session, e.seq, e.turn, e.time, e.kind), e.kind, e.body
+          FROM unnest(p_seqs, p_turns, p_times, p_checksums, p_kinds, p_bodies) AS e (seq, turn, time, checksum, kind, body)
             ON CONFLICT DO NOTHING
-        RETURNING octet_length(body) AS bytes
+        RETURNING octet_length(body) AS bytes, kind
     )
-    SELECT coalesce(sum(bytes), 0) INTO size FROM written;
+    SELECT 1, count(*), coalesce(sum(bytes), 0), count(*) FILTER (WHERE kind <> 'message'), 0, 0 INTO put FROM written;
     INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
-                                  kind, call, key, content, snapshot_id, label)
-    SELECT p_session, (c ->> 'version')::bigint, (c ->> 'first_seq')::bigint, (c ->> 'count')::bigint,
-           CASE WHEN (c ->> 'readable')::boolean THEN t.head END, t.cleared, t.floor, t.messages,
-           (c ->> 'created_at')::double precision, t.kept, c ->> 'kind', decode(c ->> 'call', 'base64'),
-           decode(c ->> 'key', 'base64'), decode(c ->> 'content', 'base64'), c ->> 'snapshot_id', c ->> 'label'
-      FROM json_array_elements(p_changes) AS c
-     CROSS JOIN LATERAL json_populate_record(NULL::everturn.plan_v1, c -> 'state') AS t
+                                  kind, call, key, content, snapshot_id, label, seal)
+    SELECT g.*, everturn.change_seal_v1(
+               g.session, g.version, g.first_seq, g.count, g.head, g.cleared, g.floor, g.messages, g.created_at, g.kept,
+               g.kind, g.call, g.key, g.content, g.snapshot_id, g.label)
+      FROM (SELECT p_session AS session, (c ->> 'version')::bigint AS version, (c ->> 'first_seq')::bigint AS first_seq,
+                   (c ->> 'count')::bigint AS count, CASE WHEN (c ->> 'readable')::boolean THEN t.head END AS head,
+                   t.cleared, t.floor, t.messages, (c ->> 'created_at')::double precision AS created_at, t.kept,
+                   c ->> 'kind' AS kind, decode(c ->> 'call', 'base64') AS call, decode(c ->> 'key', 'base64') AS key,
+                   decode(c ->> 'content', 'base64') AS content, c ->> 'snapshot_id' AS snapshot_id, c ->> 'label' AS label
+              FROM json_array_elements(p_changes) AS c
+             CROSS JOIN LATERAL json_populate_record(NULL::everturn.plan_v1, c -> 'state') AS t) AS g
         ON CONFLICT DO NOTHING;
-    RETURN size;
+    RETURN put;
 END
 $$;
 
@@ -127,7 +157,7 @@ DECLARE
     at   double precision := everturn.now_v1(p_now);
     seqs bigint[]         := p_seqs;
     no_  bigint           := p_no;
-    size bigint;
+    put  everturn.reclaimed_v1;
 BEGIN
     PERFORM everturn.refuse_late_v1(p_issued, p_not_after, everturn.fence_v1(p_namespace, p_session_id, NULL), at);
     IF p_no IS NULL THEN
@@ -138,10 +168,11 @@ BEGIN
     ELSIF everturn.arriving_v1(p_namespace, p_session_id, p_no, at) IS NULL THEN
         RETURN NULL;
     END IF;
-    size := everturn.put_rows_v1(no_, seqs, p_turns::bigint[], p_times::double precision[], p_checksums::bigint[],
-                                 p_kinds, p_bodies, p_changes);
+    put := everturn.put_rows_v1(no_, seqs, p_turns::bigint[], p_times::double precision[], p_checksums::bigint[],
+                                p_kinds, p_bodies, p_changes);
     UPDATE everturn.sessions n  -- last_seq and version: so that all of it can be reaped
-       SET bytes = n.bytes + size, last_seq = greatest(n.last_seq, seqs[cardinality(seqs)]), expires_at = at + p_for,
+       SET bytes = n.bytes + put.bytes, others = n.others + put.others, seal = NULL,
+           last_seq = greatest(n.last_seq, seqs[cardinality(seqs)]), expires_at = at + p_for,
            expires_in = everturn.step_v1(at + p_for)
      WHERE n.no = no_;
     RETURN no_;
@@ -173,6 +204,7 @@ DECLARE
     past double precision;  -- the fence
     no_  bigint;
     size bigint;
+    put  everturn.reclaimed_v1;
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
     o := ('applied', p_outline ->> 'life', (p_outline ->> 'version')::bigint, 0, 0, 0, NULL, NULL, NULL, NULL, NULL);
@@ -203,6 +235,7 @@ BEGIN
                 RETURN o;
             END IF;
             s.last_seq := 0;
+            s.last_jump := 0;
         ELSIF s.no IS NOT NULL THEN
             no_ := s.no;
             size := s.bytes;
@@ -213,7 +246,7 @@ BEGIN
             size := 0;
         END IF;
         IF was.no <> no_ THEN
-            UPDATE everturn.sessions n SET ended = true WHERE n.no = was.no;
+            UPDATE everturn.sessions n SET ended = true, seal = NULL WHERE n.no = was.no;
         END IF;
         BEGIN
             UPDATE everturn.sessions n
@@ -224,20 +257,22 @@ BEGIN
                    created_at = (p_outline ->> 'created_at')::double precision,
                    changed_at = (p_outline ->> 'changed_at')::double precision, forked_from = p_outline ->> 'forked_from',
                    changed_in = everturn.step_v1((p_outline ->> 'changed_at')::double precision),
-                   expires_in = everturn.step_v1(at + p_expires_in), fence = past
+                   expires_in = everturn.step_v1(at + p_expires_in), fence = past, seal = NULL
              WHERE n.no = no_;
             EXIT;
         EXCEPTION WHEN unique_violation THEN
-            DELETE FROM everturn.sessions n WHERE n.no = no_ AND p_no IS NULL;
+            PERFORM everturn.delete_session_v1(no_) WHERE p_no IS NULL;
             -- Another worker began it meanwhile: look again.
         END;
     END LOOP;
-    size := size + everturn.put_rows_v1(no_, p_seqs::bigint[], p_turns::bigint[], p_times::double precision[],
-                                        p_checksums::bigint[], p_kinds, p_bodies, p_changes);
-    UPDATE everturn.sessions n SET bytes = size WHERE n.no = no_;
-    INSERT INTO everturn.jumps (session, seq, after)
-    SELECT no_, (j ->> 0)::bigint, (j ->> 1)::bigint FROM json_array_elements(p_outline -> 'jumps') AS j
-     WHERE (j ->> 0)::bigint > coalesce(s.last_seq, 0);
+    put := everturn.put_rows_v1(no_, p_seqs::bigint[], p_turns::bigint[], p_times::double precision[],
+                                p_checksums::bigint[], p_kinds, p_bodies, p_changes);
+    INSERT INTO everturn.jumps (session, seq, after, prior, seal)
+    SELECT no_, j.seq, j.after, j.prior, everturn.jump_seal_v1(no_, j.seq, j.after, j.prior)
+      FROM (SELECT k.seq, k.after, coalesce(lag(k.seq) OVER (ORDER BY k.seq), s.last_jump, 0) AS prior
+              FROM (SELECT (i ->> 0)::bigint AS seq, (i ->> 1)::bigint AS after
+                      FROM json_array_elements(p_outline -> 'jumps') AS i) k
+             WHERE k.seq > coalesce(s.last_seq, 0)) j;
     DELETE FROM everturn.snapshots n WHERE n.session = no_;
     INSERT INTO everturn.snapshots (session, snapshot_id, label, version, head, cleared, floor, kept, messages, created_at)
     SELECT no_, n ->> 'id', n ->> 'label', (n ->> 'version')::bigint, t.head, t.cleared, t.floor, t.kept, t.messages,
@@ -250,6 +285,16 @@ BEGIN
            t.head, t.cleared, t.floor, t.kept, t.messages
       FROM json_array_elements(p_outline -> 'undo_steps') AS u
      CROSS JOIN LATERAL json_populate_record(NULL::everturn.plan_v1, u -> 'before') AS t;
+    UPDATE everturn.sessions n
+       SET bytes = size + put.bytes, others = n.others + put.others, seal = NULL,
+           snapshots = (SELECT count(*) FROM everturn.snapshots k WHERE k.session = no_),
+           undo_steps = (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = no_),
+           last_jump = coalesce((SELECT max(j.seq) FROM everturn.jumps j WHERE j.session = no_), 0),
+           forgotten = coalesce((SELECT max(g.version) - 1  -- from here on there is a change for every version
+                                   FROM (SELECT c.version, lag(c.version) OVER (ORDER BY c.version) AS before
+                                           FROM everturn.changes c WHERE c.session = no_) g
+                                  WHERE g.version - 1 IS DISTINCT FROM g.before), o.version)
+     WHERE n.no = no_;
     RETURN o;
 END
 $$;

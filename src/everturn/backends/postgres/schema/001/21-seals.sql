@@ -1,0 +1,136 @@
+-- What makes damage loud: a seal over every small row, a mark over the place of every entry, and a second list of the names.
+-- Reads look at them. So does a change, before it writes a row anew: else it would seal what was damaged.
+-- SHA-256 and sums, because PostgreSQL's own hashes differ between architectures, and a dump must be readable on any.
+-- STABLE, as convert_to is: else these functions could not be inlined.
+
+-- Raise that something stored is not as it was written: SQLSTATE EVT01, which faults.py turns into CorruptEntry.
+CREATE FUNCTION everturn.damaged_v1(p_session bigint, p_what text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    name text := coalesce((SELECT n.session_id FROM everturn.sessions n WHERE n.no = p_session), '');
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'EVT01', MESSAGE = p_what, DETAIL = name;
+END
+$$;
+
+-- A number for the kind of an entry, 0 for a message.
+CREATE FUNCTION everturn.kind_v1(kind text) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN kind = 'message' THEN 0
+            ELSE 1 + get_byte(sha256(convert_to(kind, 'UTF8')), 0) * 256 + get_byte(sha256(convert_to(kind, 'UTF8')), 1) END;
+
+-- The mark of an entry's place and kind, in the bits above its checksum.
+CREATE FUNCTION everturn.place_v1(session bigint, seq bigint, turn bigint, created_at double precision, kind text)
+RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE
+RETURN (session % 2147483647 * 40503 + seq % 2147483647 * 69621 + turn % 2147483647 * 16807 + everturn.kind_v1(kind)
+        + (least(greatest(created_at, 0), 1e10) * 1e6)::bigint) % 2147483629 * 4294967296;
+
+-- Whether an entry is where it was written.
+CREATE FUNCTION everturn.is_placed_v1(
+    session bigint, seq bigint, turn bigint, created_at double precision, kind text, checksum bigint
+) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN checksum - checksum % 4294967296 = everturn.place_v1(session, seq, turn, created_at, kind);
+
+-- The checksum of an entry's body; -1, which no body has, where the entry is not where it was written.
+CREATE FUNCTION everturn.checksum_v1(
+    session bigint, seq bigint, turn bigint, created_at double precision, kind text, checksum bigint
+) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN everturn.is_placed_v1(session, seq, turn, created_at, kind, checksum) THEN checksum % 4294967296 ELSE -1 END;
+
+CREATE FUNCTION everturn.jump_seal_v1(session bigint, seq bigint, after bigint, prior bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (session % 2147483647 * 40503 + seq % 2147483647 * 69621 + after % 2147483647 * 16807 + prior % 2147483647 * 48271)
+       % 2147483629;
+
+CREATE FUNCTION everturn.change_seal_v1(
+    session bigint, version bigint, first_seq bigint, count bigint, head bigint, cleared bigint, floor bigint, messages bigint,
+    created_at double precision, kept bigint[], kind text, call bytea, key bytea, content bytea, snapshot_id text, label text
+) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
+RETURN substring(sha256(record_send(ROW(
+    session, version, first_seq, count, head, cleared, floor, messages, created_at, kept, convert_to(kind, 'UTF8'), call, key,
+    content, convert_to(snapshot_id, 'UTF8'), convert_to(label, 'UTF8')))) FROM 1 FOR 8);
+
+CREATE FUNCTION everturn.session_seal_v1(s everturn.sessions) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
+RETURN substring(sha256(record_send(ROW(
+    (s).no, convert_to((s).namespace, 'UTF8'), convert_to((s).session_id, 'UTF8'), (s).ended, convert_to((s).life, 'UTF8'),
+    (s).version, (s).last_seq, (s).head, (s).cleared, (s).floor, (s).kept, (s).messages, (s).bytes, (s).dimension, (s).ttl,
+    (s).expires_at, (s).created_at, (s).changed_at, convert_to((s).forked_from, 'UTF8'), (s).changed_in, (s).expires_in,
+    (s).snapshots, (s).undo_steps, (s).others, (s).forgotten, (s).last_jump))) FROM 1 FOR 8);
+
+CREATE FUNCTION everturn.is_whole_v1(s everturn.sessions) RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE
+RETURN (s).seal IS NOT DISTINCT FROM everturn.session_seal_v1(s);
+
+CREATE FUNCTION everturn.snapshot_seal_v1(n everturn.snapshots) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
+RETURN substring(sha256(record_send(ROW(
+    (n).session, convert_to((n).snapshot_id, 'UTF8'), convert_to((n).label, 'UTF8'), (n).version, (n).head, (n).cleared,
+    (n).floor, (n).kept, (n).messages, (n).created_at))) FROM 1 FOR 8);
+
+CREATE FUNCTION everturn.undo_seal_v1(u everturn.undo_steps) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
+RETURN substring(sha256(record_send(ROW(
+    (u).session, (u).version, convert_to((u).kind, 'UTF8'), (u).moved_to, (u).hidden, (u).head, (u).cleared, (u).floor,
+    (u).kept, (u).messages))) FROM 1 FOR 8);
+
+-- Raise if a session's row is not as it was written.
+CREATE FUNCTION everturn.check_session_v1(s everturn.sessions) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF NOT everturn.is_whole_v1(s) THEN
+        PERFORM everturn.damaged_v1(s.no, 'its row in the table sessions is not as it was written');
+    END IF;
+END
+$$;
+
+-- Raise if a session that is not there should be: its name is known, and the row that it names is lost, or not as it was
+-- written. (One that has ended, and waits to be reaped, is.)
+CREATE FUNCTION everturn.check_absent_v1(p_namespace text, p_session_id text) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    PERFORM FROM everturn.names k LEFT JOIN everturn.sessions s ON s.no = k.no
+      WHERE k.namespace = p_namespace AND k.session_id = p_session_id
+        AND (s.session_id IS DISTINCT FROM k.session_id OR s.namespace IS DISTINCT FROM k.namespace
+             OR NOT everturn.is_whole_v1(s));
+    IF FOUND THEN
+        RAISE EXCEPTION USING ERRCODE = 'EVT01', DETAIL = p_session_id,
+            MESSAGE = 'its row in the table sessions is lost, or not as it was written';
+    END IF;
+END
+$$;
+
+-- Seal a row of `sessions` that we wrote: a change of ours sets `seal` to NULL. One made by hand does not, and is noticed.
+CREATE FUNCTION everturn.seal_session_v1() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        PERFORM everturn.check_absent_v1(NEW.namespace, NEW.session_id);
+    ELSIF NOT everturn.is_whole_v1(OLD) THEN
+        PERFORM everturn.damaged_v1(OLD.no, 'its row in the table sessions is not as it was written');
+    END IF;
+    NEW.seal := everturn.session_seal_v1(NEW);
+    RETURN NEW;
+END
+$$;
+
+-- Note the name of a session that begins. (AFTER: an insert that meets another's session of that name does nothing.)
+CREATE FUNCTION everturn.note_name_v1() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO everturn.names (namespace, session_id, no) VALUES (NEW.namespace, NEW.session_id, NEW.no);
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION everturn.seal_snapshot_v1() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.seal := everturn.snapshot_seal_v1(NEW);
+    RETURN NEW;
+END
+$$;
+
+CREATE FUNCTION everturn.seal_undo_step_v1() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.seal := everturn.undo_seal_v1(NEW);
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER seal BEFORE INSERT OR UPDATE ON everturn.sessions FOR EACH ROW WHEN (NEW.seal IS NULL)
+EXECUTE FUNCTION everturn.seal_session_v1();
+CREATE TRIGGER note_name AFTER INSERT ON everturn.sessions FOR EACH ROW EXECUTE FUNCTION everturn.note_name_v1();
+CREATE TRIGGER seal BEFORE INSERT ON everturn.snapshots FOR EACH ROW WHEN (NEW.seal IS NULL)
+EXECUTE FUNCTION everturn.seal_snapshot_v1();
+CREATE TRIGGER seal BEFORE INSERT ON everturn.undo_steps FOR EACH ROW WHEN (NEW.seal IS NULL)
+EXECUTE FUNCTION everturn.seal_undo_step_v1();
