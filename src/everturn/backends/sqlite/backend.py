@@ -6,7 +6,6 @@ threads of our own while an event loop goes on (background.py).
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +14,7 @@ from typing import TypeVar
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.findings import Examination
 from everturn.backends.sqlite import changes, forks, listing, moves, reads, upkeep, verify
+from everturn.backends.sqlite.clock import Clock
 from everturn.backends.sqlite.commit import GroupCommit
 from everturn.backends.sqlite.connections import Connection, Database
 from everturn.backends.sqlite.errors import translated
@@ -33,18 +33,23 @@ REAP_EVERY = 64  # commits; each reaping step is bounded, so that writers pay fo
 class Operations(ABC):
     """The protocol's operations. A subclass says how a piece of work is run and waited for."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         self._database = database
         self._commits = GroupCommit(database)
-        self._clock = clock
-        self._latest = 0.0
+        self._time = Clock() if clock is None else Clock(clock, clock)
         self._until_reaping = REAP_EVERY
-        database.in_child.append(self._commits.forget)
+        database.in_child += [self._commits.forget, lambda: self._time.forget_threads()]
 
-    def _now(self) -> float:
-        """The time, which never runs backwards here: what has expired stays so, whatever is done to the clock."""
-        self._latest = max(self._latest, self._clock())
-        return self._latest
+    def _set_clock(self, clock: Callable[[], float]) -> None:
+        """Take the time from this clock, and believe it: it is the wall clock and the time that passed in one."""
+        self._time = Clock(clock, clock)
+
+    _clock = property(fset=_set_clock)  # tests move time by it
+
+    def _now(self, db: Connection) -> float:
+        """The time to judge by. The connection is told from when the life of what it writes is counted."""
+        now, db.lives_from = self._time.read()
+        return now
 
     @abstractmethod
     async def _write(self, work: Work[T], deadline: float) -> T:
@@ -71,7 +76,7 @@ class Operations(ABC):
             return work(db)
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        outcome = await self._write(lambda db: changes.apply(db, request, self._now()), deadline)
+        outcome = await self._write(lambda db: changes.apply(db, request, self._now(db)), deadline)
         self._until_reaping -= 1
         if self._until_reaping <= 0:
             self._until_reaping = REAP_EVERY
@@ -80,42 +85,42 @@ class Operations(ABC):
 
     async def _reap_quietly(self, deadline: float) -> None:
         try:
-            await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
+            await self._write(lambda db: upkeep.reap(db, self._now(db)), deadline)
         except MemoryStoreError:
             pass  # the change itself is kept; the next writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
         how = self._glance if query.is_glance else self._read
-        return await how(lambda db: reads.read(db, query, take, self._now()), deadline)
+        return await how(lambda db: reads.read(db, query, take, self._now(db)), deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
-        return await self._read(lambda db: reads.changes(db, session_id, limit, self._now()), deadline)
+        return await self._read(lambda db: reads.changes(db, session_id, limit, self._now(db)), deadline)
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        return await self._read(lambda db: listing.sessions(db, prefix, limit, page, order, self._now()), deadline)
+        return await self._read(lambda db: listing.sessions(db, prefix, limit, page, order, self._now(db)), deadline)
 
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        await self._read(lambda db: listing.find(db, text, session_id, take, self._now()), deadline)
+        await self._read(lambda db: listing.find(db, text, session_id, take, self._now(db)), deadline)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        return await self._write(lambda db: forks.fork(db, request, self._now()), deadline)
+        return await self._write(lambda db: forks.fork(db, request, self._now(db)), deadline)
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        return await self._read(lambda db: moves.outline(db, session_id, self._now()), deadline)
+        return await self._read(lambda db: moves.outline(db, session_id, self._now(db)), deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
-        return await self._read(lambda db: moves.portion(db, request, self._now()), deadline)
+        return await self._read(lambda db: moves.portion(db, request, self._now(db)), deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
-        return await self._write(lambda db: moves.stage(db, request, self._now()), deadline)
+        return await self._write(lambda db: moves.stage(db, request, self._now(db)), deadline)
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
-        return await self._write(lambda db: moves.restore(db, arrival, self._now()), deadline)
+        return await self._write(lambda db: moves.restore(db, arrival, self._now(db)), deadline)
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
-        erasure = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now()), deadline)
+        erasure = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now(db)), deadline)
         try:
             scrubbed = await self._outside(partial(upkeep.scrub, erasure.receipt), deadline)
         except MemoryStoreBackendError:
@@ -124,8 +129,8 @@ class Operations(ABC):
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is not None:
-            return await self._write(lambda db: upkeep.compact(db, session_id, self._now()), deadline)
-        reaped = await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
+            return await self._write(lambda db: upkeep.compact(db, session_id, self._now(db)), deadline)
+        reaped = await self._write(lambda db: upkeep.reap(db, self._now(db)), deadline)
         if not reaped.sessions:
             while await self._write(upkeep.give_back_pages, deadline):
                 pass
@@ -140,7 +145,7 @@ class Operations(ABC):
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
             return await self._read(verify.verify_file, deadline)
-        return await self._read(lambda db: verify.verify_session(db, session_id, self._now()), deadline)
+        return await self._read(lambda db: verify.verify_session(db, session_id, self._now(db)), deadline)
 
 
 class SqliteBackend(Operations):

@@ -56,6 +56,7 @@ class Connection(apsw.Connection):
 
     namespace: str
     patience: Patience
+    lives_from: float  # when the life of what is written begins; see clock.py
 
     def row(self, sql: str, bindings: Bindings = ()) -> Any:
         """The first row, as a tuple, or None. (Any, here and below: a statement and its reader know its columns.)"""
