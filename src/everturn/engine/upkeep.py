@@ -92,15 +92,30 @@ class Upkeep(Trims):
             return VerifyReport(1 if entries or problems else 0, entries, tuple(problems))
         sessions = 0
         entries, problems = await self._verified(None)
-        async for session in self.every_session():
+        async for name in self._names(problems):
             sessions += 1
-            more, found = await self._verified(session.session_id)
+            more, found = await self._verified(name)
             entries += more
             problems += found
         return VerifyReport(sessions, entries, tuple(problems))
 
     async def _verified(self, session_id: str | None) -> tuple[int, list[Problem]]:
         return await self.call(lambda _, by: self.backend.verify(session_id, by))
+
+    async def _names(self, problems: list[Problem]) -> AsyncIterator[str]:
+        """The names of all sessions; of those, too, that a backend can find where they cannot be listed."""
+        seen: set[str] = set()
+        try:
+            async for session in self.every_session():
+                seen.add(session.session_id)
+                yield session.session_id
+        except CorruptEntry as exc:
+            problems.append(Problem(None, None, str(exc)))
+            find = getattr(self.backend, "surviving_sessions", None)
+            found: list[str] = [] if find is None else await self.call(lambda _, by: find(by))
+            for name in found:
+                if name not in seen:
+                    yield name
 
     async def every_session(self) -> AsyncIterator[SessionInfo]:
         """All sessions, by id, a page at a time; one that is there throughout comes at least once."""

@@ -7,20 +7,22 @@ threads of our own while an event loop goes on (background.py).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import islice
 from typing import TypeVar
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
+from everturn.backends.damage import SURPRISES, unreadable_session, unreadable_store
 from everturn.backends.findings import Examination
-from everturn.backends.sqlite import changes, forks, listing, moves, reads, upkeep, verify
+from everturn.backends.sqlite import changes, forks, listing, moves, pages, reads, upkeep, verify
 from everturn.backends.sqlite.clock import Clock
 from everturn.backends.sqlite.commit import GroupCommit
 from everturn.backends.sqlite.connections import Connection, Database
-from everturn.backends.sqlite.errors import translated
+from everturn.backends.sqlite.errors import Damaged, translated
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
-from everturn.errors import MemoryStoreBackendError, MemoryStoreError
+from everturn.errors import CorruptEntry, MemoryStoreBackendError, MemoryStoreError
 from everturn.model import Change, Compaction, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
 
@@ -71,12 +73,23 @@ class Operations(ABC):
         with translated(self._database.name), self._database.reader(deadline) as db:
             return work(db)
 
+    @abstractmethod
+    async def _apart(self, work: Work[T], deadline: float) -> T:
+        """Run the work on a connection that is closed afterwards: it may look past damaged pages."""
+
+    def _run_apart(self, work: Work[T], deadline: float) -> T:
+        if not self._database.path:
+            return self._run_read(work, deadline)
+        with translated(self._database.name), self._database.alone(deadline) as db:
+            return work(db)
+
     def _run_outside(self, work: Work[T], deadline: float) -> T:
         with translated(self._database.name), self._database.spare(deadline) as db:
             return work(db)
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        outcome = await self._write(lambda db: changes.apply(db, request, self._now(db)), deadline)
+        work = named(request.session_id, lambda db: changes.apply(db, request, self._now(db)))
+        outcome = await self._write(work, deadline)
         self._until_reaping -= 1
         if self._until_reaping <= 0:
             self._until_reaping = REAP_EVERY
@@ -90,28 +103,42 @@ class Operations(ABC):
             pass  # the change itself is kept; the next writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
-        how = self._glance if query.is_glance else self._read
-        return await how(lambda db: reads.read(db, query, take, self._now(db)), deadline)
+        how = self._apart if query.skip else self._glance if query.is_glance else self._read
+        work = named(query.session_id, lambda db: reads.read(db, query, take, self._now(db)))
+        return await self._explained(query.session_id, how, work, deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
-        return await self._read(lambda db: reads.changes(db, session_id, limit, self._now(db)), deadline)
+        work = named(session_id, lambda db: reads.changes(db, session_id, limit, self._now(db)))
+        return await self._explained(session_id, self._read, work, deadline)
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        return await self._read(lambda db: listing.sessions(db, prefix, limit, page, order, self._now(db)), deadline)
+        work = named(None, lambda db: listing.sessions(db, prefix, limit, page, order, self._now(db)))
+        try:
+            return await self._read(work, deadline)
+        except Damaged as exc:
+            raise unreadable_store(self._database.name, exc) from exc
 
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        await self._read(lambda db: listing.find(db, text, session_id, take, self._now(db)), deadline)
+        work = named(session_id, lambda db: listing.find(db, text, session_id, take, self._now(db)))
+        if session_id is None:
+            await self._read(work, deadline)
+        else:
+            await self._explained(session_id, self._read, work, deadline)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        return await self._write(lambda db: forks.fork(db, request, self._now(db)), deadline)
+        return await self._write(
+            named(request.source, lambda db: forks.fork(db, request, self._now(db))), deadline
+        )
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        return await self._read(lambda db: moves.outline(db, session_id, self._now(db)), deadline)
+        work = named(session_id, lambda db: moves.outline(db, session_id, self._now(db)))
+        return await self._explained(session_id, self._read, work, deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
-        return await self._read(lambda db: moves.portion(db, request, self._now(db)), deadline)
+        work = named(request.session_id, lambda db: moves.portion(db, request, self._now(db)))
+        return await self._explained(request.session_id, self._read, work, deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
         return await self._write(lambda db: moves.stage(db, request, self._now(db)), deadline)
@@ -129,7 +156,8 @@ class Operations(ABC):
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is not None:
-            return await self._write(lambda db: upkeep.compact(db, session_id, self._now(db)), deadline)
+            work = named(session_id, lambda db: upkeep.compact(db, session_id, self._now(db)))
+            return await self._write(work, deadline)
         reaped = await self._write(lambda db: upkeep.reap(db, self._now(db)), deadline)
         if not reaped.sessions:
             while await self._write(upkeep.give_back_pages, deadline):
@@ -144,8 +172,73 @@ class Operations(ABC):
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
-            return await self._read(verify.verify_file, deadline)
-        return await self._read(lambda db: verify.verify_session(db, session_id, self._now(db)), deadline)
+            _, problems = await self._apart(verify.verify_file, deadline)
+            return 0, [*await self._damaged_pages(deadline), *problems]
+        work = named(session_id, lambda db: verify.verify_session(db, session_id, self._now(db)))
+        try:
+            return await self._read(work, deadline)
+        except (Damaged, CorruptEntry) as exc:
+            entries, problems = await self._second_look(session_id, deadline)
+            return entries, [Problem(session_id, None, str(exc)), *problems]
+
+    async def _damaged_pages(self, deadline: float, most: int | None = None) -> list[Problem]:
+        """The pages of the file that do not match their checksum, at most so many."""
+        path = self._database.path
+        if not path:
+            return []
+        work = lambda db: [*islice(pages.damaged(db, path), most)]  # noqa: E731 - as everywhere here
+        numbers = await self._outside(work, deadline)
+        return [Problem(None, None, f"page {number} of the file does not match its checksum") for number in numbers]
+
+    async def _second_look(self, session_id: str, deadline: float) -> tuple[int, list[Problem]]:
+        """Verify a session on pages that are damaged: its entries have checksums of their own."""
+
+        def look(db: Connection) -> tuple[int, list[Problem]]:
+            pages.look_past_damage(db)
+            return verify.verify_session(db, session_id, self._now(db))
+
+        try:
+            return await self._apart(named(session_id, look), deadline)
+        except (Damaged, CorruptEntry):
+            return 0, []  # too damaged for that
+
+    async def _explained(
+        self, session_id: str, how: Callable[[Work[T], float], Awaitable[T]], work: Work[T], deadline: float
+    ) -> T:
+        """Run a read of one session; if it meets a damaged page, say which entry is damaged, or else which page."""
+        try:
+            return await how(work, deadline)
+        except Damaged as exc:
+            damage = exc
+        _, problems = await self._second_look(session_id, deadline)
+        entry = next((problem for problem in problems if problem.seq), None)
+        if entry is not None and entry.seq is not None:
+            raise CorruptEntry(entry.what, session_id=session_id, seq=entry.seq) from damage
+        found = ", ".join(problem.what for problem in await self._damaged_pages(deadline, 3)) or "it makes no sense"
+        raise CorruptEntry(f"session {session_id!r}: {found}. {damage}", session_id=session_id, seq=0) from damage
+
+    async def surviving_sessions(self, deadline: float) -> list[str]:
+        """The names of all sessions that can be found in a file whose sessions cannot be listed."""
+        return await self._apart(verify.names, deadline)
+
+    async def accept_pages(self, deadline: float) -> None:
+        """Write every page anew, with a checksum of what is in it now: somebody vouches for it."""
+        await self._apart(verify.write_anew, deadline)
+
+
+def named(session_id: str | None, work: Work[T]) -> Work[T]:
+    """The work, with a CorruptEntry in place of whatever is raised by a value that was never written."""
+
+    def run(db: Connection) -> T:
+        try:
+            return work(db)
+        except MemoryStoreError:
+            raise
+        except SURPRISES as exc:
+            error = unreadable_store(db.filename, exc) if session_id is None else unreadable_session(session_id, exc)
+            raise error from exc
+
+    return run
 
 
 class SqliteBackend(Operations):
@@ -161,6 +254,9 @@ class SqliteBackend(Operations):
     async def _glance(self, work: Work[T], deadline: float) -> T:
         seen: T | None = self._commits.look(work, deadline)
         return self._run_read(work, deadline) if seen is None else seen
+
+    async def _apart(self, work: Work[T], deadline: float) -> T:
+        return self._run_apart(work, deadline)
 
     async def _outside(self, work: Work[T], deadline: float) -> T:
         return self._run_outside(work, deadline)

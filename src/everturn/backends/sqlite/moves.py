@@ -29,9 +29,10 @@ SQL = statements.load("moves.sql")
 
 def outline(db: Connection, session_id: str, now: float) -> Outline | None:
     """All of the session's present life but its log and its changes. See Portable.outline."""
-    row = db.row(SQL["load_outline"], (db.namespace, session_id, now))
-    if row is None:
+    session = sessions.load(db, session_id, now)
+    if session is None:
         return None
+    row = db.row(SQL["load_outline"], (session.no,))
     no, life, version, last_seq, created_at, changed_at, ttl, expires_at, dimension, forked_from, *columns = row
     return Outline(
         session_id,

@@ -14,12 +14,14 @@ import msgspec
 
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.damage import unreadable_session
-from everturn.backends.sqlite import statements
+from everturn.backends.sqlite import pages, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import each, look_from, seqs_of, within
 from everturn.backends.sqlite.sessions import (
     UNREADABLE,
     path_to,
+    refuse_another,
+    refuse_no_numbers,
     snapshot_state,
     span,
     state_from,
@@ -52,7 +54,9 @@ def find_session(db: Connection, session_id: str, now: float) -> Found | None:
         row = db.execute(_LOAD_INFO, (db.namespace, session_id, now)).fetchone()
         if row is None:
             return None
-        head, cleared, floor, kept, messages = row[14:]
+        head, cleared, floor, kept, messages, namespace, ended = row[14:]
+        refuse_another((namespace, row[1], ended), (db.namespace, session_id, 0))
+        refuse_no_numbers(row[0], row[3], *row[4:9], head, cleared, floor)
         state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
     except UNREADABLE as exc:
         raise unreadable_session(session_id, exc) from exc
@@ -72,6 +76,8 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
         return Reading(Status.FOUND, found.info, state, snapshots)
     before = state.head + 1 if query.before is None else query.before
     path = path_to(db, found.no, state.head)
+    if query.skip:
+        pages.look_past_damage(db)  # from here on: whose history it is, and its path, are never guessed
     window = clip(path, query.after + 1, before - 1)
     cut = False
     if query.limit is not None:

@@ -2,9 +2,10 @@
 SELECT s.no, s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
        (SELECT count(*) FROM snapshots p WHERE p.session = s.no),
        (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
-       s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.head, s.cleared, s.floor, s.kept, s.messages
-  FROM sessions s
- WHERE s.namespace = ? AND s.session_id = ? AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > ?)
+       s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.head, s.cleared, s.floor, s.kept, s.messages,
+       s.namespace, s.ended
+  FROM sessions i LEFT JOIN sessions s ON s.no = i.no
+ WHERE i.namespace = ? AND i.session_id = ? AND i.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > ?)
 
 -- list_snapshots: in the order they were taken
 SELECT snapshot_id, label, version, messages, created_at FROM snapshots WHERE session = ? ORDER BY version

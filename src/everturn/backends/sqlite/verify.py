@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+
+import apsw
 
 from everturn.backends.soundness import Stored, examine
-from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite import pages
+from everturn.backends.sqlite.connections import Connection, patiently
 from everturn.backends.sqlite.runs import MOST, is_checked, unpacked
 from everturn.backends.sqlite.sessions import jumps_to, load, state_from
 from everturn.backends.sqlite.upkeep import SQL, roots
@@ -47,9 +51,35 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
 
 def verify_file(db: Connection) -> tuple[int, list[Problem]]:
     """What is wrong with the file itself, or belongs to no session."""
-    problems = [
-        Problem(None, None, f"SQLite: {line}") for (line,) in db.execute("PRAGMA integrity_check") if line != "ok"
-    ]
-    orphans = (no for (no,) in db.execute(SQL["orphans"]))
-    problems += (Problem(None, None, f"entries of session number {no}, which does not exist") for no in orphans)
+    pages.look_past_damage(db)
+    problems: list[Problem] = []
+    try:
+        for (line,) in db.execute("PRAGMA integrity_check"):
+            if line != "ok":
+                problems.append(Problem(None, None, f"SQLite: {line}"))
+        for (no,) in db.execute(SQL["orphans"]):
+            problems.append(Problem(None, None, f"entries of session number {no}, which does not exist"))
+    except (apsw.CorruptError, UnicodeDecodeError) as exc:
+        problems.append(Problem(None, None, f"SQLite: {exc}"))
     return 0, problems
+
+
+def names(db: Connection) -> list[str]:
+    """The names of the sessions, as far as the table can be read; without the index of names."""
+    pages.look_past_damage(db)
+    found: list[str] = []
+    with suppress(apsw.CorruptError):
+        for name, namespace in db.execute(SQL["every_name"]):
+            with suppress(UnicodeDecodeError, AttributeError):
+                if namespace.decode() == db.namespace:
+                    found.append(name.decode())
+    return found
+
+
+def write_anew(db: Connection) -> None:
+    """Write every page of the file again, and with it its checksum."""
+    pages.look_past_damage(db)
+    db.execute("COMMIT")
+    db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than memory
+    db.execute("VACUUM")
+    patiently(lambda: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE), db.patience.deadline)

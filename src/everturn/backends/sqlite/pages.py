@@ -1,0 +1,118 @@
+"""Page checksums: SQLite's `cksumvfs`, by which a flipped bit anywhere in a file is an error and not an answer.
+
+The last eight bytes of every page are the checksum of the rest. The VFS writes it when a page goes into the file, and
+compares it when one comes out. It knows nothing of sessions or entries; decision 022 says why.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import apsw
+
+RESERVED = 8  # bytes at the end of each page, which SQLite leaves to the VFS
+_NAME = "cksmvfs"
+_AGAIN = (0.0, 0.002, 0.02)  # seconds before a page is read again: another process may be writing it
+
+_loading = threading.Lock()
+_vfs: str | None = None
+_is_missing = False
+
+
+def vfs() -> str | None:
+    """The name of the VFS to open files with; None where this installation of apsw has no such thing.
+
+    The process's default VFS stays what it was, and other users of apsw are not concerned.
+    """
+    global _vfs, _is_missing  # noqa: PLW0603 - SQLite's list of VFSes is the process's, too
+    if _vfs is None and not _is_missing:
+        with _loading:
+            if _NAME in apsw.vfs_names():
+                _vfs = _NAME
+            elif (path := _extension()) is None:
+                _is_missing = True
+            else:
+                _vfs = _loaded(path)
+                _is_missing = _vfs is None
+    return _vfs
+
+
+def _extension() -> str | None:
+    try:
+        from apsw import sqlite_extra  # 18 ms
+    except ImportError:
+        return None
+    try:
+        path: str = sqlite_extra.path("cksumvfs")
+    except (LookupError, sqlite_extra.NotAvailable):
+        return None
+    os.close(os.open(path, os.O_RDONLY))  # out of open files, it would seem to be missing
+    return path
+
+
+def _loaded(path: str) -> str | None:
+    default = apsw.vfs_names()[0]
+    db = apsw.Connection(":memory:")
+    try:
+        db.enable_load_extension(True)
+        db.load_extension(path)
+    except (apsw.Error, AttributeError):  # built for another system, or a SQLite that loads no extensions
+        return None
+    finally:
+        db.close()
+    apsw.set_default_vfs(default)
+    return _NAME
+
+
+def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> apsw.Connection:
+    """A connection of nobody's, which keeps checksums where a file has them."""
+    return apsw.Connection(path, flags=flags, vfs=vfs())
+
+
+def are_kept(db: apsw.Connection) -> bool:
+    """Whether the pages of the file have checksums."""
+    return db.reserve_bytes() == RESERVED
+
+
+def reserve(db: apsw.Connection) -> None:
+    """Let a file that is yet to be written have them."""
+    db.reserve_bytes(reserve=RESERVED)
+
+
+def look_past_damage(db: apsw.Connection) -> None:
+    """Read pages as they are from now on. Only on a connection that is closed afterwards: it may keep such pages."""
+    db.execute("PRAGMA checksum_verification = OFF").fetchall()
+
+
+def is_damage(exc: BaseException) -> bool:
+    """Whether SQLite reports a page that is not what was written, or that makes no sense."""
+    if isinstance(exc, apsw.IOError):
+        return getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_DATA
+    return isinstance(exc, apsw.CorruptError)
+
+
+def damaged(db: apsw.Connection, path: str) -> Iterator[int]:
+    """The numbers of the pages in the file that do not match their checksum. Looks at all of them.
+
+    First it moves what is in the WAL into the file: a crash may have left pages there half written, which matter to
+    nobody as long as the WAL has them.
+    """
+    if not are_kept(db):
+        return
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    size: int = db.pragma("page_size")
+    # By SQLite's own means: to close a descriptor of ours would drop the locks this process has on the file.
+    file = apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    try:
+        for number in range(file.xFileSize() // size):
+            for pause in _AGAIN:
+                time.sleep(pause)
+                if db.execute("SELECT verify_checksum(?)", (file.xRead(size, number * size),)).get:
+                    break
+            else:
+                yield number + 1
+    finally:
+        file.xClose()
