@@ -97,6 +97,8 @@ class Reads(Caller):
         messages = reader.messages
         if on_corrupt == "raise":
             _refuse_gaps(reading, query, len(messages))
+        else:
+            messages = rules.in_order(messages)
         if limit is not None and reading.cut:
             messages = rules.without_orphans(messages)
         return rules.heal(messages) if heal else messages

@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
-from itertools import islice
 from typing import TypeVar
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
@@ -128,9 +127,7 @@ class Operations(ABC):
             await self._explained(session_id, self._read, work, deadline)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        return await self._write(
-            named(request.source, lambda db: forks.fork(db, request, self._now(db))), deadline
-        )
+        return await self._write(named(request.source, lambda db: forks.fork(db, request, self._now(db))), deadline)
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
         work = named(session_id, lambda db: moves.outline(db, session_id, self._now(db)))
@@ -172,23 +169,13 @@ class Operations(ABC):
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
-            _, problems = await self._apart(verify.verify_file, deadline)
-            return 0, [*await self._damaged_pages(deadline), *problems]
+            return 0, await self._apart(lambda db: verify.verify_file(db, self._database.path), deadline)
         work = named(session_id, lambda db: verify.verify_session(db, session_id, self._now(db)))
         try:
             return await self._read(work, deadline)
         except (Damaged, CorruptEntry) as exc:
             entries, problems = await self._second_look(session_id, deadline)
             return entries, [Problem(session_id, None, str(exc)), *problems]
-
-    async def _damaged_pages(self, deadline: float, most: int | None = None) -> list[Problem]:
-        """The pages of the file that do not match their checksum, at most so many."""
-        path = self._database.path
-        if not path:
-            return []
-        work = lambda db: [*islice(pages.damaged(db, path), most)]  # noqa: E731 - as everywhere here
-        numbers = await self._outside(work, deadline)
-        return [Problem(None, None, f"page {number} of the file does not match its checksum") for number in numbers]
 
     async def _second_look(self, session_id: str, deadline: float) -> tuple[int, list[Problem]]:
         """Verify a session on pages that are damaged: its entries have checksums of their own."""
@@ -214,16 +201,11 @@ class Operations(ABC):
         entry = next((problem for problem in problems if problem.seq), None)
         if entry is not None and entry.seq is not None:
             raise CorruptEntry(entry.what, session_id=session_id, seq=entry.seq) from damage
-        found = ", ".join(problem.what for problem in await self._damaged_pages(deadline, 3)) or "it makes no sense"
-        raise CorruptEntry(f"session {session_id!r}: {found}. {damage}", session_id=session_id, seq=0) from damage
+        raise CorruptEntry(f"session {session_id!r}: {damage}", session_id=session_id, seq=0) from damage
 
     async def surviving_sessions(self, deadline: float) -> list[str]:
         """The names of all sessions that can be found in a file whose sessions cannot be listed."""
         return await self._apart(verify.names, deadline)
-
-    async def accept_pages(self, deadline: float) -> None:
-        """Write every page anew, with a checksum of what is in it now: somebody vouches for it."""
-        await self._apart(verify.write_anew, deadline)
 
 
 def named(session_id: str | None, work: Work[T]) -> Work[T]:

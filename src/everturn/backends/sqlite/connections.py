@@ -77,7 +77,14 @@ class Database:
     """One SQLite file: a connection for writing, connections for reading, and a gate to close them all for a fork."""
 
     def __init__(
-        self, path: str, *, namespace: str, synchronous: str, vfs: str | None, checksums: bool = True, mode: int = private.MODE
+        self,
+        path: str,
+        *,
+        namespace: str,
+        synchronous: str,
+        vfs: str | None,
+        checksums: bool = True,
+        mode: int = private.MODE,
     ) -> None:
         self.path = path  # "" is in memory: then there is one connection, for reading and writing
         self.name = path or "memory"
@@ -228,6 +235,8 @@ class Database:
                 # The first statements on a new file can be refused without the busy handler being asked.
                 patiently(lambda: schema.refuse_foreign(db, self.name), deadline)
                 patiently(lambda: self._make_wal(db), deadline)
+                if self.path and self._vfs is None and pages.is_cut(db, self.path):
+                    raise apsw.CorruptError("the file ends within a page")
                 self.unwritable = self._refusal(db)
                 if self.unwritable is not None and schema.is_pending(db, self.name):
                     raise self.unwritable

@@ -7,15 +7,17 @@ compares it when one comes out. It knows nothing of sessions or entries; decisio
 from __future__ import annotations
 
 import os
+import struct
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import apsw
 
 RESERVED = 8  # bytes at the end of each page, which SQLite leaves to the VFS
 _NAME = "cksmvfs"
-_AGAIN = (0.0, 0.002, 0.02)  # seconds before a page is read again: another process may be writing it
+_AGAIN = 0.001  # seconds before a page is read again: another process may have been writing it
 
 _loading = threading.Lock()
 _vfs: str | None = None
@@ -82,6 +84,14 @@ def reserve(db: apsw.Connection) -> None:
     db.reserve_bytes(reserve=RESERVED)
 
 
+def is_cut(db: apsw.Connection, path: str) -> bool:
+    """Whether the file ends within a page, which the VFS takes for zeros. (After a crash it may; the WAL has it then.)"""
+    with suppress(FileNotFoundError):
+        if os.stat(f"{path}-wal").st_size:
+            return False
+    return bool(os.stat(path).st_size % int(db.pragma("page_size")))
+
+
 def look_past_damage(db: apsw.Connection) -> None:
     """Read pages as they are from now on. Only on a connection that is closed afterwards: it may keep such pages."""
     db.execute("PRAGMA checksum_verification = OFF").fetchall()
@@ -94,8 +104,10 @@ def is_damage(exc: BaseException) -> bool:
     return isinstance(exc, apsw.CorruptError)
 
 
-def damaged(db: apsw.Connection, path: str) -> Iterator[int]:
-    """The numbers of the pages in the file that do not match their checksum. Looks at all of them.
+def damaged(db: apsw.Connection, path: str, until: float) -> Iterator[int]:
+    """The numbers of the pages in the file that do not match their checksum. Looks at all of them, while there is time.
+
+    Raises TimeoutError when that (time.monotonic) is over.
 
     First it moves what is in the WAL into the file: a crash may have left pages there half written, which matter to
     nobody as long as the WAL has them.
@@ -107,12 +119,65 @@ def damaged(db: apsw.Connection, path: str) -> Iterator[int]:
     # By SQLite's own means: to close a descriptor of ours would drop the locks this process has on the file.
     file = apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
     try:
-        for number in range(file.xFileSize() // size):
-            for pause in _AGAIN:
-                time.sleep(pause)
-                if db.execute("SELECT verify_checksum(?)", (file.xRead(size, number * size),)).get:
-                    break
-            else:
-                yield number + 1
+        count, rest = divmod(file.xFileSize(), size)
+        if rest:
+            yield count + 1  # what is left of it
+        for number in range(count):
+            if not _matches(db, file.xRead(size, number * size)):
+                time.sleep(_AGAIN)
+                if not _matches(db, file.xRead(size, number * size)):
+                    yield number + 1
+            if time.monotonic() > until:
+                raise TimeoutError(f"there was no time for more than {number} pages")
     finally:
         file.xClose()
+
+
+def _matches(db: apsw.Connection, page: bytes) -> bool:
+    return bool(db.execute("SELECT verify_checksum(?)", (page,)).get)
+
+
+# --- files that another program wrote --------------------------------------------------------------------------------
+
+
+def accept(path: str) -> str:
+    """Write every page anew, with a checksum of what is in it now: somebody vouches for it.
+
+    Returns what SQLite has against the file ("ok": nothing); if that is something, it was left as it is.
+    """
+    db = connect(path, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.set_busy_timeout(30_000)
+        look_past_damage(db)
+        verdict: str = db.execute("PRAGMA integrity_check(1)").get
+        if verdict == "ok" and are_kept(db):
+            db.execute("VACUUM")
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    finally:
+        db.close()
+    return verdict
+
+
+def stamp(path: str) -> None:
+    """Write the checksums of a file's pages, if it has room for them. Nobody may have it open."""
+    with open(path, "r+b") as file:
+        header = file.read(24)
+        if len(header) < 24 or header[20] != RESERVED:
+            return
+        size = int.from_bytes(header[16:18], "big")
+        size = 65536 if size == 1 else size
+        file.seek(0)
+        number = 0
+        while len(page := file.read(size)) == size:
+            number += 1
+            file.seek(number * size - RESERVED)
+            file.write(_checksum(page[:-RESERVED]))
+
+
+def _checksum(content: bytes) -> bytes:
+    """As `cksumvfs` has it: two sums over the little-endian words, each fed by the other."""
+    first = second = 0
+    for one, other in struct.iter_unpack("<II", content):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return struct.pack("<II", first, second)

@@ -15,6 +15,7 @@ import msgspec
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.damage import unreadable_session
 from everturn.backends.sqlite import pages, statements
+from everturn.backends.sqlite.changes import REMEMBERED
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import each, look_from, seqs_of, within
 from everturn.backends.sqlite.sessions import (
@@ -105,6 +106,12 @@ def state_at(db: Connection, found: Found, query: Query) -> State | Status:
     if query.at > found.info.version:
         return Status.NO_VERSION
     row = db.row(SQL["load_version"], (found.base + query.at,))
+    if (
+        row is None
+        and query.at > found.info.version - REMEMBERED
+        and not db.row(SQL["row_of_change"], (found.base + query.at,))
+    ):
+        raise ValueError(f"its version {query.at} is not there")
     return Status.NO_VERSION if row is None else state_from(row)
 
 
@@ -119,7 +126,10 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
     found = find_session(db, session_id, now)
     if found is None:
         return []
-    rows = db.execute(SQL["list_changes"], (*span(found.no), limit))
+    rows = db.rows(SQL["list_changes"], (*span(found.no), limit))
+    newest = found.info.version
+    if len(rows) < min(limit, newest, REMEMBERED) or any(row[0] != newest - n for n, row in enumerate(rows)):
+        raise ValueError(f"its changes do not lead to version {newest}")
     return [
         Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
         for version, kind, first, count, created_at, snapshot_id, label in rows

@@ -13,6 +13,9 @@ SELECT snapshot_id, label, version, messages, created_at FROM snapshots WHERE se
 -- load_version: the state after a change, unless compact has reclaimed part of it
 SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head IS NOT NULL
 
+-- row_of_change: whether a change is remembered
+SELECT 1 FROM changes WHERE id = ?
+
 -- latest_messages: the rows of the latest messages in a range of the log
 SELECT seq, count FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?
 

@@ -9,7 +9,7 @@ import apsw
 
 from everturn.backends.soundness import Stored, examine
 from everturn.backends.sqlite import pages
-from everturn.backends.sqlite.connections import Connection, patiently
+from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import MOST, is_checked, unpacked
 from everturn.backends.sqlite.sessions import jumps_to, load, state_from
 from everturn.backends.sqlite.upkeep import SQL, roots
@@ -49,8 +49,8 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
     return len(kinds), problems
 
 
-def verify_file(db: Connection) -> tuple[int, list[Problem]]:
-    """What is wrong with the file itself, or belongs to no session."""
+def verify_file(db: Connection, path: str) -> list[Problem]:
+    """What is wrong with the file itself, or belongs to no session. Ends the transaction that it is run in."""
     pages.look_past_damage(db)
     problems: list[Problem] = []
     try:
@@ -61,25 +61,21 @@ def verify_file(db: Connection) -> tuple[int, list[Problem]]:
             problems.append(Problem(None, None, f"entries of session number {no}, which does not exist"))
     except (apsw.CorruptError, UnicodeDecodeError) as exc:
         problems.append(Problem(None, None, f"SQLite: {exc}"))
-    return 0, problems
+    if path:
+        db.execute("ROLLBACK")
+        told = "page {} of the file does not match its checksum"
+        problems += (Problem(None, None, told.format(no)) for no in pages.damaged(db, path, db.patience.deadline))
+    return problems
 
 
 def names(db: Connection) -> list[str]:
-    """The names of the sessions, as far as the table can be read; without the index of names."""
+    """The names of the sessions, as far as the table can be read, and as far as the index of names can."""
     pages.look_past_damage(db)
-    found: list[str] = []
-    with suppress(apsw.CorruptError):
-        for name, namespace in db.execute(SQL["every_name"]):
-            with suppress(UnicodeDecodeError, AttributeError):
-                if namespace.decode() == db.namespace:
-                    found.append(name.decode())
-    return found
-
-
-def write_anew(db: Connection) -> None:
-    """Write every page of the file again, and with it its checksum."""
-    pages.look_past_damage(db)
-    db.execute("COMMIT")
-    db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than memory
-    db.execute("VACUUM")
-    patiently(lambda: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE), db.patience.deadline)
+    found: dict[str, None] = {}
+    for statement in ("every_name", "every_indexed_name"):
+        with suppress(apsw.CorruptError):
+            for name, namespace in db.execute(SQL[statement]):
+                with suppress(UnicodeDecodeError, AttributeError):
+                    if namespace.decode() == db.namespace:
+                        found[name.decode()] = None
+    return list(found)
