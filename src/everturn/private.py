@@ -43,7 +43,7 @@ def written(path: Path, mode: int = MODE) -> Iterator[IO[bytes]]:
 
     Until then it has a name that nobody can guess, beside its later one. What has that name is replaced, with its mode.
     """
-    if path.exists():
+    if path.is_file() and not path.is_symlink():
         mode = path.stat().st_mode & 0o777
     part = beside(path)
     try:

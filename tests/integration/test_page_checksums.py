@@ -60,7 +60,9 @@ def test_every_page_of_a_new_file_has_a_checksum(path: Path) -> None:
 
 
 def test_the_default_vfs_of_the_process_stays_what_it_was(path: Path) -> None:
-    code = "import apsw, everturn, sys; a = apsw.vfs_names()[0]; everturn.open(sys.argv[1]); print(a, apsw.vfs_names()[0])"
+    code = (
+        "import apsw, everturn, sys; a = apsw.vfs_names()[0]; everturn.open(sys.argv[1]); print(a, apsw.vfs_names()[0])"
+    )
     before, after = subprocess.run(
         [sys.executable, "-c", code, url(path)], check=True, capture_output=True, text=True
     ).stdout.split()
@@ -68,7 +70,9 @@ def test_the_default_vfs_of_the_process_stays_what_it_was(path: Path) -> None:
 
 
 def test_plain_sqlite_can_read_it(path: Path) -> None:
-    code = "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM history').fetchone()[0])"
+    code = (
+        "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM history').fetchone()[0])"
+    )
     ran = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, text=True)
     assert ran.stdout == "40\n"
     assert words(path) == WORDS
@@ -129,7 +133,7 @@ def test_a_flip_in_the_header_does_not_end_the_checking(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[20] = 0
     path.write_bytes(content)
-    with pytest.raises(MemoryStoreBackendError, match="header"):
+    with pytest.raises(MemoryStoreBackendError, match="damaged"):
         everturn.open(url(path))
 
 
@@ -303,5 +307,3 @@ def test_a_read_only_look_by_plain_sqlite_leaves_the_wal_alone(tmp_path: Path) -
     code = "import sqlite3, sys; sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True).execute('SELECT * FROM history').fetchall()"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "crashed.db")], check=True)
     assert words(tmp_path / "crashed.db") == ["1"]
-
-

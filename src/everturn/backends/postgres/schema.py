@@ -60,6 +60,12 @@ async def _found(port: Port, schema: str, deadline: float) -> _Found:
     if not is_ours:
         raise InvalidInput(f"{schema!r} has tables that are not everturn's; choose another schema", path="schema")
     ((version,),) = await port.run(Call(calls["version"]), deadline)
+    if version is None:
+        raise InvalidInput(
+            f"the table schema_versions of {schema!r} is empty, so that its stored form is not known: it was emptied by "
+            "hand. Put the row back, or restore a backup",
+            path="schema",
+        )
     return _Found(exists, version)
 
 

@@ -5,7 +5,7 @@ SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL, to_regclass(quote_ident(%s)
 SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = %s)
 
 -- version: the version of the schema
-SELECT coalesce(max(version), 0) FROM everturn.schema_versions
+SELECT max(version) FROM everturn.schema_versions
 
 -- lock: until the transaction ends, nobody else migrates this schema
 SELECT pg_advisory_xact_lock(%s, hashtext(%s))

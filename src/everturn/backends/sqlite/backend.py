@@ -37,13 +37,13 @@ class Operations(ABC):
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         self._database = database
         self._commits = GroupCommit(database)
-        self._time = Clock() if clock is None else Clock(clock, clock)
+        self._time = Clock() if clock is None else Clock(clock, None)
         self._until_reaping = REAP_EVERY
         database.in_child += [self._commits.forget, lambda: self._time.forget_threads()]
 
     def _set_clock(self, clock: Callable[[], float]) -> None:
-        """Take the time from this clock, and believe it: it is the wall clock and the time that passed in one."""
-        self._time = Clock(clock, clock)
+        """Take the time from this clock, and believe it."""
+        self._time = Clock(clock, None)
 
     _clock = property(fset=_set_clock)  # tests move time by it
 
@@ -163,7 +163,8 @@ class Operations(ABC):
 
     async def examine(self, deadline: float) -> Examination:
         """All that `doctor` tells of the file."""
-        from everturn.backends.sqlite import checks  # few ask for it
+        with translated(self._database.name):  # it may be that no file can be opened
+            from everturn.backends.sqlite import checks  # few ask for it
 
         return await self._outside(lambda db: checks.examine(db, self._database.path), deadline)
 
@@ -200,7 +201,9 @@ class Operations(ABC):
         _, problems = await self._second_look(session_id, deadline)
         entry = next((problem for problem in problems if problem.seq), None)
         if entry is not None and entry.seq is not None:
-            raise CorruptEntry(entry.what, session_id=session_id, seq=entry.seq) from damage
+            told = f"session {session_id!r}, entry {entry.seq}: "
+            text = f"{told}{entry.what.removeprefix(told)} ({damage})"
+            raise CorruptEntry(text, session_id=session_id, seq=entry.seq) from damage
         raise CorruptEntry(f"session {session_id!r}: {damage}", session_id=session_id, seq=0) from damage
 
     async def surviving_sessions(self, deadline: float) -> list[str]:

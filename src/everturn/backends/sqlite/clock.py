@@ -24,15 +24,18 @@ class Clock:
     """Time that never runs backwards, and never further ahead than time has passed.
 
     A wall clock that steps forward is not believed until as much time has really passed; one that steps back makes
-    this one stand still. The first reading is believed: there is nothing to compare it with.
+    this one stand still. The first reading is believed: there is nothing to compare it with. Without a clock that
+    tells how much time `passed` all are.
     """
 
-    def __init__(self, wall: Callable[[], float] = time.time, passed: Callable[[], float] = elapsed) -> None:
+    def __init__(self, wall: Callable[[], float] = time.time, passed: Callable[[], float] | None = elapsed) -> None:
         self._wall = wall
         self._passed = passed
         self._lock = threading.Lock()
-        self._mark = passed()
-        self._believed = self._latest = wall()
+        self._believed = self._latest = self._mark = 0.0
+        if passed is not None:
+            self._mark = passed()
+            self._believed = self._latest = wall()
 
     def now(self) -> float:
         """The time to judge by what has expired."""
@@ -45,6 +48,9 @@ class Clock:
         expires too late is better than one that expires too early.
         """
         with self._lock:
+            if self._passed is None:
+                self._latest = max(self._latest, self._wall())
+                return self._latest, self._latest
             mark, wall = self._passed(), self._wall()
             bound = self._believed + (mark - self._mark) * RATE
             self._mark = mark

@@ -235,9 +235,9 @@ class Database:
                 # The first statements on a new file can be refused without the busy handler being asked.
                 patiently(lambda: schema.refuse_foreign(db, self.name), deadline)
                 patiently(lambda: self._make_wal(db), deadline)
-                if self.path and self._vfs is None and pages.is_cut(db, self.path):
-                    raise apsw.CorruptError("the file ends within a page")
-                self.unwritable = self._refusal(db)
+                if self.path and self._vfs is None:
+                    pages.refuse_damaged(db, self.path)
+                self.unwritable = pages.refusal(db, self.path, self._vfs) if self.path else None
                 if self.unwritable is not None and schema.is_pending(db, self.name):
                     raise self.unwritable
                 patiently(lambda: schema.migrate(db, self.name), deadline)
@@ -270,16 +270,6 @@ class Database:
             raise Unsupported(
                 f"{self.path}: this file system cannot share memory, so SQLite cannot use a WAL there; use a local disk"
             )
-
-    def _refusal(self, db: Connection) -> Unsupported | None:
-        """The error for a change to a file whose checksums would not be kept up."""
-        if not self.path or not pages.are_kept(db) or (self._vfs is None and pages.vfs()):
-            return None
-        why = f"the VFS {self._vfs!r} writes none" if self._vfs else "this installation of apsw has no cksumvfs"
-        return Unsupported(
-            f"{self.path}: its pages have checksums, and {why}: it can be read here, and not written. Install apsw from "
-            "its wheel, or copy the sessions into a file that was opened with page_checksums=off"
-        )
 
     @contextmanager
     def alone(self, deadline: float) -> Iterator[Connection]:

@@ -15,6 +15,8 @@ from contextlib import suppress
 
 import apsw
 
+from everturn.errors import Unsupported
+
 RESERVED = 8  # bytes at the end of each page, which SQLite leaves to the VFS
 _NAME = "cksmvfs"
 _AGAIN = 0.001  # seconds before a page is read again: another process may have been writing it
@@ -84,12 +86,53 @@ def reserve(db: apsw.Connection) -> None:
     db.reserve_bytes(reserve=RESERVED)
 
 
+def refusal(db: apsw.Connection, path: str, own_vfs: str | None) -> Unsupported | None:
+    """The error for a change to a file whose checksums would not be kept up; None if they would, or it has none."""
+    if not are_kept(db) or (own_vfs is None and vfs()):
+        return None
+    why = f"the VFS {own_vfs!r} writes none" if own_vfs else "this installation of apsw has no cksumvfs"
+    return Unsupported(
+        f"{path}: its pages have checksums, and {why}: it can be read here, and not written. Install apsw from its wheel, "
+        "or copy the sessions into a file that was opened with page_checksums=off"
+    )
+
+
+def refuse_damaged(db: apsw.Connection, path: str) -> None:
+    """Raise apsw.CorruptError for damage that checksums do not show."""
+    if is_cut(db, path):
+        raise apsw.CorruptError("the file ends within a page")
+    if is_mark_lost(db, path):
+        raise apsw.CorruptError("its header does not say any more that its pages have checksums")
+
+
 def is_cut(db: apsw.Connection, path: str) -> bool:
     """Whether the file ends within a page, which the VFS takes for zeros. (After a crash it may; the WAL has it then.)"""
     with suppress(FileNotFoundError):
         if os.stat(f"{path}-wal").st_size:
             return False
     return bool(os.stat(path).st_size % int(db.pragma("page_size")))
+
+
+def is_mark_lost(db: apsw.Connection, path: str) -> bool:
+    """Whether the byte of the header is damaged that says that pages have checksums: then nobody would look at them."""
+    kept: int = db.reserve_bytes()
+    if kept in (0, RESERVED):
+        page = _first(path, int(db.pragma("page_size"))) if not kept else b""
+        return len(page) > RESERVED and _checksum(page[:20] + b"\x08" + page[21:-RESERVED]) == page[-RESERVED:]
+    return True
+
+
+def _first(path: str, size: int) -> bytes:
+    file = _open(path)
+    try:
+        return file.xRead(size, 0) if file.xFileSize() >= size else b""
+    finally:
+        file.xClose()
+
+
+def _open(path: str) -> apsw.VFSFile:
+    # By SQLite's own means: to close a descriptor of ours would drop the locks this process has on the file.
+    return apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
 
 
 def look_past_damage(db: apsw.Connection) -> None:
@@ -116,8 +159,7 @@ def damaged(db: apsw.Connection, path: str, until: float) -> Iterator[int]:
         return
     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
     size: int = db.pragma("page_size")
-    # By SQLite's own means: to close a descriptor of ours would drop the locks this process has on the file.
-    file = apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    file = _open(path)
     try:
         count, rest = divmod(file.xFileSize(), size)
         if rest:

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 import apsw
 
-from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
+from everturn.errors import InvalidInput, SchemaTooNew
 
 APPLICATION_ID = 0x65767274  # "evrt": tells `file` and other everturns whose database this is
 CURRENT = 2
@@ -40,8 +40,6 @@ def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
         found = _found(db, path, current)  # again: another process may have been faster
         if found == 0:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            # How many bytes of a page are its checksum: said twice, since one bit in the header would end the checking.
-            db.execute(f"PRAGMA user_version = {db.reserve_bytes()}")
             db.execute(_CREATE_RECORD)
         for number in range(found + 1, current + 1):
             db.execute(files(__package__).joinpath(f"schema/{number:03}.sql").read_text("utf-8")).fetchall()
@@ -86,12 +84,6 @@ def _look(db: apsw.Connection, path: str, current: int) -> int:
             "its table schema_versions is empty, so that its stored form is not known: it was emptied by hand, or "
             "damaged. Restore a backup, or put the row back",
             path=path,
-        )
-    if (told := db.pragma("user_version")) != db.reserve_bytes() and told:
-        raise MemoryStoreBackendError(
-            f"{path}: the file's header is damaged: it says that pages end with {db.reserve_bytes()} bytes of their own "
-            f"and with {told}; keep the file, and restore a backup",
-            outcome="not_written",
         )
     if found > current:
         raise SchemaTooNew(
