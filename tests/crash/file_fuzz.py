@@ -144,7 +144,7 @@ def judge(original: Original, damaged: bytes, path: Path, dice: random.Random) -
     except MemoryStoreError:
         verdict.loud.append("open")
         return verdict
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001 - that it is not ours is the finding
         verdict.raw.append(f"open: {exc!r}")
         return verdict
     with store:
@@ -165,7 +165,7 @@ def _judge_reads(store: MemoryStore, original: Original, verdict: Verdict, but: 
             # An absent session, snapshot or version is an answer, too.
             absent = isinstance(exc, everturn.SessionNotFound | everturn.SnapshotNotFound | everturn.InvalidInput)
             (verdict.silent if absent else verdict.loud).append(label)
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 - that it is not ours is the finding
             verdict.raw.append(f"{label}: {exc!r}")
         else:
             if answer != original.answers[label]:
@@ -189,14 +189,14 @@ def _judge_skipping(store: MemoryStore, original: Original, verdict: Verdict) ->
                 verdict.silent.append(f"{name}: skipping")
         except MemoryStoreError:
             pass
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 - that it is not ours is the finding
             verdict.raw.append(f"{name}: skipping: {exc!r}")
 
 
 def _judge_verify(store: MemoryStore, original: Original, verdict: Verdict) -> None:
     try:
         report = store.verify()
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001 - that it is not ours is the finding
         verdict.unnamed.append(f"verify ends: {exc!r}")
         return
     if report.ok and (verdict.loud or verdict.silent or verdict.raw or original.has_checksums):
@@ -216,7 +216,7 @@ def _judge_a_write(store: MemoryStore, original: Original, verdict: Verdict, dic
             verdict.silent.append(f"{name}: one more")
     except MemoryStoreError:
         pass
-    except Exception as exc:
+    except Exception as exc:  # noqa: BLE001 - that it is not ours is the finding
         verdict.raw.append(f"{name}: one more: {exc!r}")
     _judge_reads(store, original, verdict, but=name)
 

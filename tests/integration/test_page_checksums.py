@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -291,7 +290,7 @@ def test_files_from_before_a_crash_are_read_through_the_wal(tmp_path: Path) -> N
     for suffix in ("", "-wal"):
         shutil.copy(f"{path}{suffix}", tmp_path / f"crashed.db{suffix}")
     store.close()
-    assert os.path.getsize(tmp_path / "crashed.db-wal")
+    assert (tmp_path / "crashed.db-wal").stat().st_size
     assert words(tmp_path / "crashed.db") == WORDS
     with everturn.open(url(tmp_path / "crashed.db")) as crashed:
         assert crashed.verify().ok
@@ -304,6 +303,7 @@ def test_a_read_only_look_by_plain_sqlite_leaves_the_wal_alone(tmp_path: Path) -
     for suffix in ("", "-wal"):
         shutil.copy(f"{path}{suffix}", tmp_path / f"crashed.db{suffix}")
     store.close()
-    code = "import sqlite3, sys; sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True).execute('SELECT * FROM history').fetchall()"
+    look = "execute('SELECT * FROM history').fetchall()"
+    code = f"import sqlite3, sys; sqlite3.connect('file:' + sys.argv[1] + '?mode=ro', uri=True).{look}"
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "crashed.db")], check=True)
     assert words(tmp_path / "crashed.db") == ["1"]

@@ -44,8 +44,8 @@ from everturn import (
 )
 from everturn.backend import drive
 from everturn.backends.sqlite import backend as backend_module
-from everturn.backends.sqlite import pages
 from everturn.backends.sqlite import changes as changes_module
+from everturn.backends.sqlite import pages
 from everturn.backends.sqlite import reads as reads_module
 from everturn.backends.sqlite import upkeep as upkeep_module
 from everturn.errors import MemoryStoreBackendError

@@ -6,7 +6,6 @@ import msgspec
 
 from everturn.errors import CorruptEntry
 
-
 SURPRISES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, msgspec.MsgspecError)
 """The errors of code that meets a value it never wrote. (MemoryStoreErrors among them are no surprise.)"""
 

@@ -23,7 +23,8 @@ def verify(
     """Check at rest all that can be checked.
 
     Every entry against its checksum; gaps, heads beyond the log, dangling snapshots, counts that do not add up, parts
-    that belong to no session; of a SQLite file every page. Changes nothing. Exit code 1 and a list if something is wrong.
+    that belong to no session; every page of a SQLite file. Changes nothing. Exit code 1 and a list if something is
+    wrong.
 
     --accept-pages gives the pages of a SQLite file new checksums, if the file is sound otherwise. It is for files that
     another program wrote: a restore by litestream, VACUUM INTO, sqlite3 that closed the file after a crash.

@@ -62,8 +62,8 @@ async def _found(port: Port, schema: str, deadline: float) -> _Found:
     ((version,),) = await port.run(Call(calls["version"]), deadline)
     if version is None:
         raise InvalidInput(
-            f"the table schema_versions of {schema!r} is empty, so that its stored form is not known: it was emptied by "
-            "hand. Put the row back, or restore a backup",
+            f"the table schema_versions of {schema!r} is empty, so that its stored form is not known: was it emptied "
+            "by hand? Put the row back, or restore a backup",
             path="schema",
         )
     return _Found(exists, version)

@@ -39,13 +39,16 @@ class Operations(ABC):
         self._commits = GroupCommit(database)
         self._time = Clock() if clock is None else Clock(clock, None)
         self._until_reaping = REAP_EVERY
-        database.in_child += [self._commits.forget, lambda: self._time.forget_threads()]
+        database.in_child += [self._commits.forget, self._forget_threads]
 
     def _set_clock(self, clock: Callable[[], float]) -> None:
         """Take the time from this clock, and believe it."""
         self._time = Clock(clock, None)
 
     _clock = property(fset=_set_clock)  # tests move time by it
+
+    def _forget_threads(self) -> None:
+        self._time.forget_threads()
 
     def _now(self, db: Connection) -> float:
         """The time to judge by. The connection is told from when the life of what it writes is counted."""

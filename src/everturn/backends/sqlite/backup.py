@@ -27,7 +27,7 @@ def copy_pages(source: Path, target: Path, tell: Callable[[int, int], None]) -> 
         there.set_busy_timeout(30_000)
         damaged = list(pages.damaged(there, str(source), math.inf))
         pages.look_past_damage(there)
-        # A read transaction, held: the pages copied are those of this moment, so that writers cannot make it start anew.
+        # A read transaction, held: the pages are those of this moment, so that writers cannot make it start anew.
         there.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
         if pages.are_kept(there):
             pages.reserve(here)

@@ -239,7 +239,7 @@ class Database:
                     pages.refuse_damaged(db, self.path)
                 self.unwritable = pages.refusal(db, self.path, self._vfs) if self.path else None
                 if self.unwritable is not None and schema.is_pending(db, self.name):
-                    raise self.unwritable
+                    raise self.unwritable  # noqa: TRY301 - as any other error here, it closes what was opened
                 patiently(lambda: schema.migrate(db, self.name), deadline)
         except BaseException:
             self.close()

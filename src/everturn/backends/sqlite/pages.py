@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import apsw
 
@@ -61,7 +62,7 @@ def _loaded(path: str) -> str | None:
     default = apsw.vfs_names()[0]
     db = apsw.Connection(":memory:")
     try:
-        db.enable_load_extension(True)
+        db.enable_load_extension(True)  # noqa: FBT003 - of apsw
         db.load_extension(path)
     except (apsw.Error, AttributeError):  # built for another system, or a SQLite that loads no extensions
         return None
@@ -92,8 +93,8 @@ def refusal(db: apsw.Connection, path: str, own_vfs: str | None) -> Unsupported 
         return None
     why = f"the VFS {own_vfs!r} writes none" if own_vfs else "this installation of apsw has no cksumvfs"
     return Unsupported(
-        f"{path}: its pages have checksums, and {why}: it can be read here, and not written. Install apsw from its wheel, "
-        "or copy the sessions into a file that was opened with page_checksums=off"
+        f"{path}: its pages have checksums, and {why}: it can be read here, and not written. Install apsw from its "
+        "wheel, or copy the sessions into a file that was opened with page_checksums=off"
     )
 
 
@@ -106,11 +107,11 @@ def refuse_damaged(db: apsw.Connection, path: str) -> None:
 
 
 def is_cut(db: apsw.Connection, path: str) -> bool:
-    """Whether the file ends within a page, which the VFS takes for zeros. (After a crash it may; the WAL has it then.)"""
+    """Whether the file ends within a page: the VFS takes the rest for zeros. (After a crash it may; the WAL has it.)"""
     with suppress(FileNotFoundError):
-        if os.stat(f"{path}-wal").st_size:
+        if Path(f"{path}-wal").stat().st_size:
             return False
-    return bool(os.stat(path).st_size % int(db.pragma("page_size")))
+    return bool(Path(path).stat().st_size % int(db.pragma("page_size")))
 
 
 def is_mark_lost(db: apsw.Connection, path: str) -> bool:
@@ -132,7 +133,7 @@ def _first(path: str, size: int) -> bytes:
 
 def _open(path: str) -> apsw.VFSFile:
     # By SQLite's own means: to close a descriptor of ours would drop the locks this process has on the file.
-    return apsw.VFSFile("", os.path.abspath(path), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+    return apsw.VFSFile("", str(Path(path).absolute()), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
 
 
 def look_past_damage(db: apsw.Connection) -> None:
@@ -202,7 +203,7 @@ def accept(path: str) -> str:
 
 def stamp(path: str) -> None:
     """Write the checksums of a file's pages, if it has room for them. Nobody may have it open."""
-    with open(path, "r+b") as file:
+    with Path(path).open("r+b") as file:
         header = file.read(24)
         if len(header) < 24 or header[20] != RESERVED:
             return
