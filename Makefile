@@ -5,6 +5,9 @@ VENV    ?= .venv
 BENCH   ?= .venv-bench
 ARGS    ?=
 WORKERS ?= 3
+FLIPS   ?= 3000
+OTHERS  ?= 300
+SEED    ?= 1
 
 # -qq: errors still show. --no-compile: Python compiles what is imported, which is far less than all.
 INSTALL = -m pip --disable-pip-version-check --no-input -qq install --no-compile
@@ -14,12 +17,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try test lint bench clean mutants wolf
+.PHONY: help try test lint bench clean mutants wolf fuzz
 
 help:
 	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
 	@echo "make test    run the tests          (make test ARGS='-k rollback -x' WORKERS=0)"
 	@echo "make mutants run the contract on every broken store; make wolf on sound ones, 50 times"
+	@echo "make fuzz    damage a SQLite file in thousands of ways (make fuzz FLIPS=3000 OTHERS=300 SEED=1)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
 	@echo "make clean   remove venvs, caches and builds"
@@ -37,6 +41,9 @@ mutants: $(VENV)/.dev
 
 wolf: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.mutants.wolf $(ARGS)
+
+fuzz: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.crash.file_fuzz --flips $(FLIPS) --others $(OTHERS) --seed $(SEED) $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(VENV)/bin/python -m ruff check .

@@ -187,6 +187,7 @@ class Query(msgspec.Struct, frozen=True, gc=False):
     before: int | None = None
     limit: int | None = None
     snapshots: bool = False
+    skip: bool = False  # the caller would rather have what is left than an error
 
     @property
     def is_glance(self) -> bool:

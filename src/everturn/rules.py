@@ -199,6 +199,16 @@ def without_orphans(messages: list[ChatMessage]) -> list[ChatMessage]:
 HEALED = "No result was recorded for this tool call; it may not have run."
 
 
+def in_order(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Those messages whose seq is greater than all before: rows that are damaged may have lost their place."""
+    last, found = 0, []
+    for message in messages:
+        if message.seq is not None and message.seq > last:
+            last = message.seq
+            found.append(message)
+    return found
+
+
 def heal(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Give every unanswered tool call a synthetic error result, right behind the results that are there."""
     unanswered = _unanswered(messages)

@@ -62,7 +62,7 @@ def test_a_damaged_store_is_not_passed_on_as_a_backup(run: Run, url: str, tmp_pa
     assert (ran.code, "everturn verify" in ran.err) == (2, True)
     assert list(tmp_path.glob("copy.db*")) == []
     kept = run("backup", url, tmp_path / "copy.db", "--damaged-too")
-    assert (kept.code, "with 1 problem" in kept.out) == (0, True)
+    assert (kept.code, " problems" in kept.out) == (0, True)
 
 
 def test_other_engines_have_their_own(run: Run, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 import everturn
 from everturn import CorruptEntry, InvalidInput, MemoryStore, MemoryStoreBackendError, MemoryStoreError, SchemaTooNew
+from everturn.backends.sqlite import pages
 from tests.integration.children import run
 from tests.integration.turns import SESSION, Acknowledged, check, check_file, turn, url, write
 
@@ -115,10 +116,9 @@ def test_what_is_not_our_database_is_refused_and_untouched(path: Path, make: Cal
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_a_file_of_a_newer_everturn_is_refused_and_untouched(path: Path, mode: str) -> None:
     everturn.open(url(path)).close()
-    db = sqlite3.connect(path)
+    db = pages.connect(str(path))
     db.execute("INSERT INTO schema_versions VALUES (999, 0, '99.0')")
-    db.commit()
-    db.execute(f"PRAGMA journal_mode = {mode}")
+    db.execute(f"PRAGMA journal_mode = {mode}").fetchall()
     db.close()
     before = in_folder(path.parent)
     for error in refusals(path):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStore, Record
+from everturn.backends.sqlite import pages
 from everturn.backends.sqlite.runs import MOST, ROOM, Run, look_from, packed, parts, unpacked
 from everturn.codec import Draft, checksum, encode
 
@@ -136,7 +136,7 @@ def opened(path: Path) -> MemoryStore:
 
 
 def sql(path: Path, statement: str) -> list[Any]:
-    db = apsw.Connection(str(path))
+    db = pages.connect(str(path))
     try:
         return db.execute(statement).fetchall()
     finally:

@@ -16,7 +16,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-import apsw
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
@@ -49,6 +48,7 @@ from everturn.backends import soundness as soundness_module
 from everturn.backends.sqlite import backend as backend_module
 from everturn.backends.sqlite import changes as changes_module
 from everturn.backends.sqlite import compaction as compaction_module
+from everturn.backends.sqlite import pages
 from everturn.backends.sqlite import reads as reads_module
 from everturn.backends.sqlite import upkeep as upkeep_module
 from everturn.errors import MemoryStoreBackendError
@@ -174,7 +174,7 @@ class Walk(RuleBasedStateMachine):
         for namespace in NAMESPACES:
             for number in (0, 1):
                 self.open(namespace, number)
-        self.sql = apsw.Connection(str(self.file))
+        self.sql = pages.connect(str(self.file))
         self.lives: dict[int, str] = {0: ""}
         self.snapshots: dict[int, Snapshot] = {}
         self.receipts: list[Receipt] = []
@@ -784,7 +784,7 @@ class Walk(RuleBasedStateMachine):
             return  # compact cannot tell a summary below a trim from other entries that went, so nor can a read
         copy = self.folder / "copy.db"
         self.sql.execute("VACUUM INTO ?", (str(copy),))
-        damaged = apsw.Connection(str(copy))
+        damaged = pages.connect(str(copy))
         damaged.execute(
             "DELETE FROM entries WHERE ?3 BETWEEN seq AND seq + count - 1 AND session ="
             " (SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 0)",

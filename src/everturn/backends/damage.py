@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from everturn.errors import CorruptEntry
+
+SURPRISES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, msgspec.MsgspecError)
+"""The errors of code that meets a value it never wrote. (MemoryStoreErrors among them are no surprise.)"""
 
 
 def unreadable_session(session_id: str, exc: Exception) -> CorruptEntry:
@@ -30,5 +35,14 @@ def damaged_session(session_id: str, what: str) -> CorruptEntry:
         f"session {session_id!r}: {what}. Was it changed by hand? `verify` tells what else is wrong. Nothing was "
         "changed now; restore it, or erase the session",
         session_id=session_id,
+        seq=0,
+    )
+
+
+def unreadable_store(name: str, exc: Exception) -> CorruptEntry:
+    """For what is read of many sessions at once."""
+    return CorruptEntry(
+        f"{name}: its sessions cannot be listed ({exc}). Nothing was changed; run verify to see what is damaged",
+        session_id="",
         seq=0,
     )

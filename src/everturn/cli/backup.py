@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from everturn import private
 from everturn.cli.opening import URL, as_url, file_of, opened
 from everturn.cli.output import console
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
@@ -23,7 +24,8 @@ def backup(
     """Copy a SQLite store into a file, under writers.
 
     The copy is the store at one moment, however many write meanwhile, and nobody waits for it. It is verified before it
-    takes its name; a backup that was cut off leaves nothing behind. For the other engines use their own tools, or copy.
+    takes its name; a backup that was cut off leaves nothing behind. Only you can read it (mode 600), unless it replaces
+    a file that others can read. For the other backends use their own tools, or copy.
 
     \b
     Examples:
@@ -41,7 +43,7 @@ def backup(
         raise InvalidInput("exists; name another file, or --force to replace it", path=str(file))
     with opened(url):
         pass  # says what is wrong with it, and brings its schema up to date
-    part = file.with_name(f"{file.name}.part")
+    part = private.beside(file)
     try:
         with Progress(transient=True, disable=not os.isatty(1)) as bar:
             task = bar.add_task("copying", total=None)
@@ -54,6 +56,8 @@ def backup(
                 "tells which, --damaged-too keeps it",
                 outcome="not_written",
             )
+        if file.exists():
+            part.chmod(file.stat().st_mode & 0o777)
         part.replace(file)
     finally:
         for suffix in ("", "-wal", "-shm"):

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from everturn import private
 from everturn.cli.opening import URL, opened, session_in
 from everturn.cli.output import clean, console, print_json
 from everturn.errors import InvalidInput
@@ -28,7 +29,8 @@ def export(
     """Write sessions as lines of JSON.
 
     Everything of them: history, branches, snapshots, undo, keys, what is left of a TTL. Each session is as it was at
-    one moment, and is written only once all of it was read and found sound. docs/storage.md describes the lines.
+    one moment, and is written only once all of it was read and found sound. docs/storage.md describes the lines. Only
+    you can read the file (mode 600), unless it replaces one that others can read.
 
     \b
     Examples:
@@ -45,13 +47,8 @@ def export(
             written = write_sessions(store, sessions or None, sys.stdout.buffer.write)
             sys.stdout.buffer.flush()
         else:
-            part = output.with_name(f"{output.name}.part")
-            try:
-                with part.open("wb") as file:
-                    written = write_sessions(store, sessions or None, file.write)
-                part.replace(output)
-            finally:
-                part.unlink(missing_ok=True)
+            with private.written(output) as file:
+                written = write_sessions(store, sessions or None, file.write)
     sys.stderr.write(f"{count(written, 'session')} written\n")
 
 

@@ -90,12 +90,15 @@ class Reads(Caller):
             raise InvalidInput(f"is 'raise' or 'skip', not {on_corrupt!r}", path="on_corrupt")
         limit, before = checked_bound(limit, "limit"), checked_bound(before, "before")
         query = Query(
-            checked_id(session_id), MESSAGE, checked_at(at), checked_bound(after, "after") or 0, before, limit
+            *(checked_id(session_id), MESSAGE, checked_at(at), checked_bound(after, "after") or 0, before, limit),
+            skip=on_corrupt == "skip",
         )
         reading, reader = await self._read(query, lambda: MessageReader(session_id, on_corrupt))
         messages = reader.messages
         if on_corrupt == "raise":
             _refuse_gaps(reading, query, len(messages))
+        else:
+            messages = rules.in_order(messages)
         if limit is not None and reading.cut:
             messages = rules.without_orphans(messages)
         return rules.heal(messages) if heal else messages

@@ -15,10 +15,11 @@ from typing import Self
 
 _MAGIC = b"SQLite format 3\0"
 _HOLD = """
-import apsw, sys
+import sys
+from everturn.backends.sqlite import pages
 held = []
 for path in sys.argv[1:]:
-    db = apsw.Connection(path)
+    db = pages.connect(path)
     db.set_busy_timeout(10_000)
     db.execute("BEGIN IMMEDIATE")
     held.append(db)
@@ -30,9 +31,10 @@ for db in held:
 print("released", flush=True)
 """
 _EMPTY_WAL = """
-import apsw, sys
+import sys
+from everturn.backends.sqlite import pages
 for path in sys.argv[1:]:
-    db = apsw.Connection(path)
+    db = pages.connect(path)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
 """

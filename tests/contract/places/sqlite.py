@@ -1,4 +1,5 @@
-"""SQLite as a place: a file behind both faces, and in memory. Its back door is another process with bare apsw."""
+"""SQLite as a place: a file behind both faces, and in memory. Its back door is another process with bare apsw, and page
+checksums: what is written by it differs from everturn's own in nothing but what it says."""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from zlib import adler32
 from tests.contract.places.place import Place, Stored
 
 _LOOK = """
-import json, sys, apsw
+import json, sys
 from pathlib import Path
+from everturn.backends.sqlite import pages
 
 def look(path, statement, values):
-    db = apsw.Connection(path)
+    db = pages.connect(path)
     db.set_busy_timeout(5000)
     rows = db.execute(statement, values).fetchall()
     db.close()
@@ -34,8 +36,9 @@ for line in sys.stdin:
     print(json.dumps({"look": look, "count": count}[what](*args)), flush=True)
 """
 _READ = """
-import sys, apsw
-db = apsw.Connection(sys.argv[1])
+import sys
+from everturn.backends.sqlite import pages
+db = pages.connect(sys.argv[1])
 db.execute("BEGIN")
 db.execute("SELECT count(*) FROM entries").fetchall()
 print("reading", flush=True)

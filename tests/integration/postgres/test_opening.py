@@ -110,6 +110,13 @@ def test_a_newer_schema_is_refused(url: str, schema: str, beside: psycopg.Connec
     assert (caught.value.found, caught.value.supported) == (CURRENT + 1, CURRENT)
 
 
+def test_an_emptied_table_of_versions_is_a_clear_error(url: str, schema: str, beside: psycopg.Connection[Any]) -> None:
+    everturn.open(url).close()
+    beside.execute(f"DELETE FROM {schema}.schema_versions")
+    with pytest.raises(InvalidInput, match="schema_versions"):
+        everturn.open(url)
+
+
 def test_options_of_libpq_pass_and_unknown_ones_do_not(server: PostgresServer) -> None:
     everturn.open(server.url, application_name="me", sslmode="disable").close()
     with pytest.raises(InvalidInput, match="nonsense"):

@@ -7,6 +7,7 @@
     reads.py        what a read does; listing.py and verify.py across sessions
     moves.py        sessions in and out, for copies between engines
     connections.py  connections, locks, forks; errors.py SQLite's errors as ours
+    pages.py        page checksums; clock.py the time that decides what has expired
     schema.py       schema/*.sql, the stored form by version
 
 The .sql files hold the statements of the module they are named after; listing.py shares reads.sql, forks.py and
@@ -19,8 +20,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from everturn.backends.options import namespace
+from everturn.backends.options import namespace, switch
 from everturn.errors import InvalidInput
+from everturn.private import MODE, file_mode
 
 if TYPE_CHECKING:
     from everturn.backends.sqlite.backend import SqliteBackend
@@ -45,6 +47,8 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "namespace": namespace,
     "synchronous": _synchronous,
     "vfs": _vfs,
+    "page_checksums": switch("page_checksums"),
+    "file_mode": file_mode,
 }
 
 
@@ -74,6 +78,8 @@ def _database(url: str, options: Mapping[str, Any]) -> Database:
         namespace=options.get("namespace", ""),
         synchronous=options.get("synchronous", "FULL"),
         vfs=options.get("vfs"),
+        checksums=options.get("page_checksums", True),
+        mode=options.get("file_mode", MODE),
     )
 
 

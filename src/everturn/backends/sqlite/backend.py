@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
+from everturn.backends.damage import SURPRISES, unreadable_session, unreadable_store
 from everturn.backends.findings import Examination
-from everturn.backends.sqlite import changes, compaction, forks, listing, moves, reads, upkeep, verify
+from everturn.backends.sqlite import changes, compaction, forks, listing, moves, pages, reads, upkeep, verify
+from everturn.backends.sqlite.clock import Clock
 from everturn.backends.sqlite.commit import GroupCommit
 from everturn.backends.sqlite.connections import Connection, Database
-from everturn.backends.sqlite.errors import translated
+from everturn.backends.sqlite.errors import Damaged, translated
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
-from everturn.errors import MemoryStoreBackendError, MemoryStoreError
+from everturn.errors import CorruptEntry, MemoryStoreBackendError, MemoryStoreError
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
 
@@ -34,18 +36,26 @@ REAP_EVERY = 64  # commits; each reaping step is bounded, so that writers pay fo
 class Operations(ABC):
     """The protocol's operations. A subclass says how a piece of work is run and waited for."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         self._database = database
         self._commits = GroupCommit(database)
-        self._clock = clock
-        self._latest = 0.0
+        self._time = Clock() if clock is None else Clock(clock, None)
         self._until_reaping = REAP_EVERY
-        database.in_child.append(self._commits.forget)
+        database.in_child += [self._commits.forget, self._forget_threads]
 
-    def _now(self) -> float:
-        """The time, which never runs backwards here: what has expired stays so, whatever is done to the clock."""
-        self._latest = max(self._latest, self._clock())
-        return self._latest
+    def _set_clock(self, clock: Callable[[], float]) -> None:
+        """Take the time from this clock, and believe it."""
+        self._time = Clock(clock, None)
+
+    _clock = property(fset=_set_clock)  # tests move time by it
+
+    def _forget_threads(self) -> None:
+        self._time.forget_threads()
+
+    def _now(self, db: Connection) -> float:
+        """The time to judge by. The connection is told from when the life of what it writes is counted."""
+        now, db.lives_from = self._time.read()
+        return now
 
     @abstractmethod
     async def _write(self, work: Work[T], deadline: float) -> T:
@@ -67,12 +77,23 @@ class Operations(ABC):
         with translated(self._database.name), self._database.reader(deadline) as db:
             return work(db)
 
+    @abstractmethod
+    async def _apart(self, work: Work[T], deadline: float) -> T:
+        """Run the work on a connection that is closed afterwards: it may look past damaged pages."""
+
+    def _run_apart(self, work: Work[T], deadline: float) -> T:
+        if not self._database.path:
+            return self._run_read(work, deadline)
+        with translated(self._database.name), self._database.alone(deadline) as db:
+            return work(db)
+
     def _run_outside(self, work: Work[T], deadline: float) -> T:
         with translated(self._database.name), self._database.spare(deadline) as db:
             return work(db)
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        outcome = await self._write(lambda db: changes.apply(db, request, self._now()), deadline)
+        work = named(request.session_id, lambda db: changes.apply(db, request, self._now(db)))
+        outcome = await self._write(work, deadline)
         self._until_reaping -= 1
         if self._until_reaping <= 0:
             self._until_reaping = REAP_EVERY
@@ -81,42 +102,54 @@ class Operations(ABC):
 
     async def _reap_quietly(self, deadline: float) -> None:
         try:
-            await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
+            await self._write(lambda db: upkeep.reap(db, self._now(db)), deadline)
         except MemoryStoreError:
             pass  # the change itself is kept; the next writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
-        how = self._glance if query.is_glance else self._read
-        return await how(lambda db: reads.read(db, query, take, self._now()), deadline)
+        how = self._apart if query.skip else self._glance if query.is_glance else self._read
+        work = named(query.session_id, lambda db: reads.read(db, query, take, self._now(db)))
+        return await self._explained(query.session_id, how, work, deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
-        return await self._read(lambda db: reads.changes(db, session_id, limit, self._now()), deadline)
+        work = named(session_id, lambda db: reads.changes(db, session_id, limit, self._now(db)))
+        return await self._explained(session_id, self._read, work, deadline)
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        return await self._read(lambda db: listing.sessions(db, prefix, limit, page, order, self._now()), deadline)
+        work = named(None, lambda db: listing.sessions(db, prefix, limit, page, order, self._now(db)))
+        try:
+            return await self._read(work, deadline)
+        except Damaged as exc:
+            raise unreadable_store(self._database.name, exc) from exc
 
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        await self._read(lambda db: listing.find(db, text, session_id, take, self._now()), deadline)
+        work = named(session_id, lambda db: listing.find(db, text, session_id, take, self._now(db)))
+        if session_id is None:
+            await self._read(work, deadline)
+        else:
+            await self._explained(session_id, self._read, work, deadline)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        return await self._write(lambda db: forks.fork(db, request, self._now()), deadline)
+        return await self._write(named(request.source, lambda db: forks.fork(db, request, self._now(db))), deadline)
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        return await self._read(lambda db: moves.outline(db, session_id, self._now()), deadline)
+        work = named(session_id, lambda db: moves.outline(db, session_id, self._now(db)))
+        return await self._explained(session_id, self._read, work, deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
-        return await self._read(lambda db: moves.portion(db, request, self._now()), deadline)
+        work = named(request.session_id, lambda db: moves.portion(db, request, self._now(db)))
+        return await self._explained(request.session_id, self._read, work, deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
-        return await self._write(lambda db: moves.stage(db, request, self._now()), deadline)
+        return await self._write(lambda db: moves.stage(db, request, self._now(db)), deadline)
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
-        return await self._write(lambda db: moves.restore(db, arrival, self._now()), deadline)
+        return await self._write(lambda db: moves.restore(db, arrival, self._now(db)), deadline)
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
-        removed = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now()), deadline)
+        removed = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now(db)), deadline)
         complete = False
         with suppress(MemoryStoreBackendError):  # nobody can read the session any more; the rest is told by `complete`
             while removed.left and time.monotonic() < deadline:
@@ -130,7 +163,7 @@ class Operations(ABC):
             return await self._compact(session_id, deadline)
         total, until = Compaction(0, 0, 0), _half_way_to(deadline)
         while time.monotonic() < until:
-            reaped = await self._write(lambda db: upkeep.reap(db, self._now()), deadline)
+            reaped = await self._write(lambda db: upkeep.reap(db, self._now(db)), deadline)
             if not reaped.sessions and not await self._write(upkeep.give_back_pages, deadline):
                 break
             total = Compaction(1, total.entries + reaped.entries, total.bytes + reaped.bytes)
@@ -139,7 +172,8 @@ class Operations(ABC):
     async def _compact(self, session_id: str, deadline: float) -> Compaction:
         """Plan, and carry the plan out until it is done or the time has come. One plan for many steps."""
         total, at = Compaction(0, 0, 0), 0
-        plan = await self._read(lambda db: compaction.plan(db, session_id, self._now()), deadline)
+        planning = named(session_id, lambda db: compaction.plan(db, session_id, self._now(db)))
+        plan = await self._read(planning, deadline)
         until = _half_way_to(deadline)
         while plan is not None and at < len(plan.chores):
             step = await self._write(partial(compaction.step, planned=plan, at=at), deadline)
@@ -149,20 +183,73 @@ class Operations(ABC):
             if time.monotonic() >= until:
                 break
             if step.is_stale:
-                plan = await self._read(lambda db: compaction.plan(db, session_id, self._now()), deadline)
+                plan = await self._read(planning, deadline)
                 at = 0
         return total
 
     async def examine(self, deadline: float) -> Examination:
         """All that `doctor` tells of the file."""
-        from everturn.backends.sqlite import checks  # few ask for it
+        with translated(self._database.name):  # it may be that no file can be opened
+            from everturn.backends.sqlite import checks  # few ask for it
 
         return await self._outside(lambda db: checks.examine(db, self._database.path), deadline)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
-            return await self._read(verify.verify_file, deadline)
-        return await self._read(lambda db: verify.verify_session(db, session_id, self._now()), deadline)
+            return 0, await self._apart(lambda db: verify.verify_file(db, self._database.path), deadline)
+        work = named(session_id, lambda db: verify.verify_session(db, session_id, self._now(db)))
+        try:
+            return await self._read(work, deadline)
+        except (Damaged, CorruptEntry) as exc:
+            entries, problems = await self._second_look(session_id, deadline)
+            return entries, [Problem(session_id, None, str(exc)), *problems]
+
+    async def _second_look(self, session_id: str, deadline: float) -> tuple[int, list[Problem]]:
+        """Verify a session on pages that are damaged: its entries have checksums of their own."""
+
+        def look(db: Connection) -> tuple[int, list[Problem]]:
+            pages.look_past_damage(db)
+            return verify.verify_session(db, session_id, self._now(db))
+
+        try:
+            return await self._apart(named(session_id, look), deadline)
+        except (Damaged, CorruptEntry):
+            return 0, []  # too damaged for that
+
+    async def _explained(
+        self, session_id: str, how: Callable[[Work[T], float], Awaitable[T]], work: Work[T], deadline: float
+    ) -> T:
+        """Run a read of one session; if it meets a damaged page, say which entry is damaged, or else which page."""
+        try:
+            return await how(work, deadline)
+        except Damaged as exc:
+            damage = exc
+        _, problems = await self._second_look(session_id, deadline)
+        entry = next((problem for problem in problems if problem.seq), None)
+        if entry is not None and entry.seq is not None:
+            told = f"session {session_id!r}, entry {entry.seq}: "
+            text = f"{told}{entry.what.removeprefix(told)} ({damage})"
+            raise CorruptEntry(text, session_id=session_id, seq=entry.seq) from damage
+        raise CorruptEntry(f"session {session_id!r}: {damage}", session_id=session_id, seq=0) from damage
+
+    async def surviving_sessions(self, deadline: float) -> list[str]:
+        """The names of all sessions that can be found in a file whose sessions cannot be listed."""
+        return await self._apart(verify.names, deadline)
+
+
+def named(session_id: str | None, work: Work[T]) -> Work[T]:
+    """The work, with a CorruptEntry in place of whatever is raised by a value that was never written."""
+
+    def run(db: Connection) -> T:
+        try:
+            return work(db)
+        except MemoryStoreError:
+            raise
+        except SURPRISES as exc:
+            error = unreadable_store(db.filename, exc) if session_id is None else unreadable_session(session_id, exc)
+            raise error from exc
+
+    return run
 
 
 def _half_way_to(deadline: float) -> float:
@@ -183,6 +270,9 @@ class SqliteBackend(Operations):
     async def _glance(self, work: Work[T], deadline: float) -> T:
         seen: T | None = self._commits.look(work, deadline)
         return self._run_read(work, deadline) if seen is None else seen
+
+    async def _apart(self, work: Work[T], deadline: float) -> T:
+        return self._run_apart(work, deadline)
 
     async def _outside(self, work: Work[T], deadline: float) -> T:
         return self._run_outside(work, deadline)

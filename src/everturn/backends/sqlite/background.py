@@ -111,6 +111,10 @@ class AsyncSqliteBackend(Operations):
         self._refuse_if_closed()
         return await self.loop.run_in_executor(self._readers, self._run_read, work, deadline)
 
+    async def _apart(self, work: Work[T], deadline: float) -> T:
+        self._refuse_if_closed()
+        return await self.loop.run_in_executor(self._readers, self._run_apart, work, deadline)
+
     async def _outside(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
         return await self.loop.run_in_executor(self._readers, self._run_outside, work, deadline)

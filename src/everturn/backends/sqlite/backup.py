@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import apsw
+
+from everturn import private
+from everturn.backends.sqlite import pages
 
 PAGES = 2000  # copied at a time: whoever watches is told, and an interrupt is heard
 
 
 def copy_pages(source: Path, target: Path, tell: Callable[[int, int], None]) -> None:
-    """Copy every page as of one moment, whatever is written meanwhile; nobody waits for it. Replaces the target."""
-    there = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
-    there.set_busy_timeout(30_000)
-    # A read transaction, held: the pages copied are those of this moment, so that writers cannot make it start anew.
-    there.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
-    target.unlink(missing_ok=True)
-    here = apsw.Connection(str(target))
+    """Copy every page as of one moment, whatever is written meanwhile; nobody waits for it. The target must not exist.
+
+    A page that does not match its checksum is copied as it is, and its copy does not match either.
+    """
+    os.close(private.create(target))
+    there = pages.connect(str(source), apsw.SQLITE_OPEN_READWRITE)
+    here = pages.connect(str(target))
     try:
-        with here.backup("main", there, "main") as pages:
-            while not pages.done:
-                pages.step(PAGES)
-                tell(pages.page_count - pages.remaining, pages.page_count)
+        there.set_busy_timeout(30_000)
+        damaged = list(pages.damaged(there, str(source), math.inf))
+        pages.look_past_damage(there)
+        # A read transaction, held: the pages are those of this moment, so that writers cannot make it start anew.
+        there.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
+        if pages.are_kept(there):
+            pages.reserve(here)
+            here.execute("CREATE TABLE first (page)")  # by its header the VFS knows that it is to write checksums
+        with here.backup("main", there, "main") as copy:
+            while not copy.done:
+                copy.step(PAGES)
+                tell(copy.page_count - copy.remaining, copy.page_count)
+        size: int = here.pragma("page_size")
     finally:
         here.close()
         there.close()
+    _spoil(target, damaged, size)
+
+
+def _spoil(path: Path, numbers: Iterable[int], size: int) -> None:
+    """Give these pages a checksum that is none: what was damaged is not to seem sound because it was copied."""
+    with path.open("r+b") as file:
+        for number in numbers:
+            file.seek(number * size - 1)
+            last = file.read(1)
+            file.seek(number * size - 1)
+            file.write(bytes([last[0] ^ 0xFF]) if last else b"")

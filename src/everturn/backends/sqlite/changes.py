@@ -113,7 +113,7 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
         db.execute(SQL["insert_snapshot"], (snapshot_id, session.no, label, version, *where, now))
         snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, planned.state.messages, now)
     ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
-    expires_at = None if ttl is None else now + ttl
+    expires_at = None if ttl is None else db.lives_from + ttl
     dimension = session.dimension or planned.dimension
     db.execute(
         SQL["update_session"],

@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from everturn.backends.findings import Examination, Finding
+from everturn.backends.sqlite import pages
 from everturn.backends.sqlite.connections import Connection
 from everturn.words import size
 
@@ -38,6 +39,8 @@ class Answers(msgspec.Struct, frozen=True):
     file_system: str
     room: int
     mode: int
+    checksums: bool = True  # of the pages
+    can_check: bool = True  # whether this installation knows how
 
 
 def library() -> str:
@@ -58,6 +61,7 @@ def examine(db: Connection, path: str) -> Examination:
         ("file system", answers.file_system or "unknown"),
         ("room on disk", size(answers.room)),
         ("permissions", stat.filemode(answers.mode)),
+        ("page checksums", _checked(answers)),
     )
     return Examination(facts, tuple(Finding(path, *wrong) for wrong in wrong_with(answers)))
 
@@ -78,6 +82,8 @@ def _answers(db: Connection, path: str) -> Answers:
         file_system=_file_system(path),
         room=shutil.disk_usage(Path(path).absolute().parent).free,
         mode=Path(path).stat().st_mode,
+        checksums=pages.are_kept(db),
+        can_check=pages.vfs() is not None,
     )
 
 
@@ -127,6 +133,12 @@ def wrong_with(file: Answers) -> Iterator[tuple[str, str, str]]:
             "a conversation is private, and only everturn may write it",
             "chmod 600, its -wal and -shm too",
         )
+    if file.checksums and not file.can_check:
+        yield (
+            "its pages have checksums, and this installation of apsw has no cksumvfs",
+            "it can be read here, unchecked, and not written",
+            "pip install --only-binary :all: apsw",
+        )
 
 
 def _file_system(path: str) -> str:
@@ -139,6 +151,12 @@ def _file_system(path: str) -> str:
     found = [line.split(" ")[1:3] for line in mounts]
     holding = [(len(point), kind) for point, kind in found if where.startswith(point.rstrip("/") + "/")]
     return max(holding)[1] if holding else ""
+
+
+def _checked(file: Answers) -> str:
+    if file.checksums:
+        return "yes" if file.can_check else "yes, but this installation of apsw has no cksumvfs: nothing can be written"
+    return "no" if file.can_check else "no; this installation of apsw has no cksumvfs"
 
 
 def _exposed(version: tuple[int, ...]) -> str:

@@ -68,6 +68,8 @@ class GroupCommit:
 
     def enqueue(self, job: Job) -> bool:
         """Add a job to the queue. True: nobody leads, so the caller must see to it that `lead` is called."""
+        if self._database.unwritable is not None:
+            raise self._database.unwritable
         with self._mutex:
             must_lead, self._led = not self._led, True
             if not must_lead:

@@ -18,7 +18,8 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from everturn.backends.sqlite import schema
+from everturn import private
+from everturn.backends.sqlite import pages, schema
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 
 Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
@@ -56,6 +57,7 @@ class Connection(apsw.Connection):
 
     namespace: str
     patience: Patience
+    lives_from: float  # when the life of what is written begins; see clock.py
 
     def row(self, sql: str, bindings: Bindings = ()) -> Any:
         """The first row, as a tuple, or None. (Any, here and below: a statement and its reader know its columns.)"""
@@ -74,12 +76,24 @@ class Connection(apsw.Connection):
 class Database:
     """One SQLite file: a connection for writing, connections for reading, and a gate to close them all for a fork."""
 
-    def __init__(self, path: str, *, namespace: str, synchronous: str, vfs: str | None) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        namespace: str,
+        synchronous: str,
+        vfs: str | None,
+        checksums: bool = True,
+        mode: int = private.MODE,
+    ) -> None:
         self.path = path  # "" is in memory: then there is one connection, for reading and writing
         self.name = path or "memory"
+        self.unwritable: Unsupported | None = None  # why nothing may be written to it
         self._namespace = namespace
         self._synchronous = synchronous
         self._vfs = vfs
+        self._checksums = checksums and vfs is None  # of the pages, if the file is new; decision 022 says why of `vfs`
+        self._mode = mode
         self._gate = threading.Lock()
         self._borrowers: set[int] = set()  # threads, each of which has one connection at a time
         self._closed = False
@@ -212,13 +226,20 @@ class Database:
         """Create or migrate the file. Raises InvalidInput for something that is not a database of ours."""
         if self.path:
             _refuse_unusable(self.path)
+            if self._vfs is None:
+                _create(self.path, self._mode)
         with _fork_lock:
             _open_files.add(self)  # before there is a connection that a fork could carry over
         try:
             with self.writer(deadline) as db:
                 # The first statements on a new file can be refused without the busy handler being asked.
                 patiently(lambda: schema.refuse_foreign(db, self.name), deadline)
-                patiently(lambda: _make_wal(db, self.path), deadline)
+                patiently(lambda: self._make_wal(db), deadline)
+                if self.path and self._vfs is None:
+                    pages.refuse_damaged(db, self.path)
+                self.unwritable = pages.refusal(db, self.path, self._vfs) if self.path else None
+                if self.unwritable is not None and schema.is_pending(db, self.name):
+                    raise self.unwritable  # noqa: TRY301 - as any other error here, it closes what was opened
                 patiently(lambda: schema.migrate(db, self.name), deadline)
         except BaseException:
             self.close()
@@ -226,7 +247,8 @@ class Database:
 
     def _connect(self, deadline: float) -> Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
-        db = Connection(self.path or ":memory:", flags=flags, vfs=self._vfs)
+        vfs = self._vfs or (pages.vfs() if self.path else None)
+        db = Connection(self.path or ":memory:", flags=flags, vfs=vfs)
         db.namespace = self._namespace
         db.patience = Patience()
         db.patience.deadline = deadline
@@ -237,6 +259,31 @@ class Database:
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute("PRAGMA trusted_schema = OFF")
         return db
+
+    def _make_wal(self, db: Connection) -> None:
+        if db.value("PRAGMA page_count") == 0:  # on any other file it would be a write, and without effect
+            if self.path and self._checksums and pages.vfs():
+                pages.reserve(db)  # first: auto_vacuum fixes the layout of a page
+            db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        mode = db.execute("PRAGMA journal_mode = WAL").get
+        if self.path and mode != "wal":
+            raise Unsupported(
+                f"{self.path}: this file system cannot share memory, so SQLite cannot use a WAL there; use a local disk"
+            )
+
+    @contextmanager
+    def alone(self, deadline: float) -> Iterator[Connection]:
+        """A connection inside a read transaction that nobody has after this: it may look past damaged pages."""
+        self._enter()
+        try:
+            db = self._connect(deadline)
+            try:
+                db.execute("BEGIN")
+                yield db
+            finally:
+                db.close()
+        finally:
+            self._leave()
 
     def close(self) -> None:
         """Wait for what is under way, then close every connection."""
@@ -335,14 +382,10 @@ def _refuse_unusable(path: str) -> None:
         raise InvalidInput(f"the directory {folder} does not exist; create it first", path=path)
 
 
-def _make_wal(db: Connection, path: str) -> None:
-    if db.value("PRAGMA page_count") == 0:  # on any other file it would be a write, and without effect
-        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
-    mode = db.execute("PRAGMA journal_mode = WAL").get
-    if path and mode != "wal":
-        raise Unsupported(
-            f"{path}: this file system cannot share memory, so SQLite cannot use a WAL there; use a local disk"
-        )
+def _create(path: str, mode: int) -> None:
+    """Create the file if it is not there, with this mode under any umask. SQLite gives the files beside it the same."""
+    with suppress(FileExistsError), _fork_lock:  # one thread at a time: closing drops the locks of others here
+        os.close(private.create(os.path.realpath(path), mode))
 
 
 def patiently(step: Callable[[], object], deadline: float) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+
 import apsw
 
+from everturn.backends.sqlite import pages
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome
 
 _ADVICE: dict[type[apsw.Error], str] = {
@@ -19,6 +22,16 @@ _ADVICE: dict[type[apsw.Error], str] = {
     apsw.NoMemError: "there is not enough memory",
     apsw.TooBigError: "the value is larger than SQLite can hold",
 }
+
+_DAMAGED = (
+    "a page of the file does not match its checksum; everturn verify tells what is damaged. Keep the file, and restore "
+    "a backup; or, if a program other than everturn wrote to it, everturn verify --accept-pages"
+)
+_NO_FILES = "too many files are open; close some, or raise the limit (ulimit -n)"
+
+
+class Damaged(MemoryStoreBackendError):
+    """A page of the file is not what was written, or makes no sense. Nothing was changed by this call."""
 
 
 class translated:  # noqa: N801 - used as a function; a class, because this is on the way of every read
@@ -42,8 +55,15 @@ def translation(exc: BaseException, name: str, outcome: Outcome = "not_written")
     """SQLite's error as everturn's, with its cause; another as it is."""
     if isinstance(exc, apsw.NotADBError):
         error: Exception = InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name)
+    elif pages.is_damage(exc):
+        advice = _ADVICE[apsw.CorruptError] if isinstance(exc, apsw.CorruptError) else _DAMAGED
+        error = Damaged(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
     elif isinstance(exc, apsw.Error | OSError):
         advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
+        if getattr(exc, "errno", None) in (errno.EMFILE, errno.ENFILE):
+            advice = _NO_FILES
+        elif isinstance(exc, PermissionError):
+            advice = _ADVICE[apsw.PermissionsError]
         error = MemoryStoreBackendError(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
     else:
         return exc

@@ -29,9 +29,10 @@ SQL = statements.load("moves.sql")
 
 def outline(db: Connection, session_id: str, now: float) -> Outline | None:
     """All of the session's present life but its log and its changes. See Portable.outline."""
-    row = db.row(SQL["load_outline"], (db.namespace, session_id, now))
-    if row is None:
+    session = sessions.load(db, session_id, now)
+    if session is None:
         return None
+    row = db.row(SQL["load_outline"], (session.no,))
     no, life, version, last_seq, created_at, changed_at, ttl, expires_at, dimension, forked_from, *columns = row
     return Outline(
         session_id,
@@ -110,7 +111,7 @@ def stage(db: Connection, request: Staging, now: float) -> str | None:
     name = (db.namespace, request.session_id)
     size = 0
     if request.handle is None:
-        db.execute(SQL["begin_arriving"], (*name, now, now, now + STAGED_FOR))
+        db.execute(SQL["begin_arriving"], (*name, now, now, db.lives_from + STAGED_FOR))
         no = db.last_insert_rowid()
     else:
         no = int(request.handle)
@@ -119,7 +120,7 @@ def stage(db: Connection, request: Staging, now: float) -> str | None:
             return None
         size = found
     size += _write_rows(db, no, request.portion)
-    db.execute(SQL["go_on_arriving"], (size, now + STAGED_FOR, no))
+    db.execute(SQL["go_on_arriving"], (size, db.lives_from + STAGED_FOR, no))
     return str(no)
 
 
@@ -147,7 +148,7 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
         no = db.last_insert_rowid()
     size = place.bytes + _write_rows(db, no, arrival.portion)
     _write_pointers(db, no, outline, place.last_seq)
-    expires_at = None if arrival.expires_in is None else now + arrival.expires_in
+    expires_at = None if arrival.expires_in is None else db.lives_from + arrival.expires_in
     db.execute(
         SQL["take_place"],
         (

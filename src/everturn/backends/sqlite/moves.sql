@@ -1,7 +1,7 @@
 -- load_outline: all that stands in the row of a live session
 SELECT no, life, version, last_seq, created_at, changed_at, ttl, expires_at, dimension, forked_from,
        head, cleared, floor, kept, messages
-  FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0 AND (expires_at IS NULL OR expires_at > ?)
+  FROM sessions WHERE no = ?
 
 -- load_call: the call that made a version
 SELECT call FROM changes WHERE id = ?

@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
-from everturn.backend import Query, Reading, Status, Take
+from everturn.backend import REMEMBERED, Query, Reading, Status, Take
 from everturn.backends.damage import unreadable_session
-from everturn.backends.sqlite import statements
+from everturn.backends.sqlite import pages, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import cut_to_size, each, look_from, seqs_of, within
 from everturn.backends.sqlite.sessions import (
     UNREADABLE,
     Trail,
+    refuse_another,
+    refuse_no_numbers,
     snapshot_state,
     span,
     state_from,
@@ -52,7 +54,9 @@ def find_session(db: Connection, session_id: str, now: float, *, count_snapshots
         row = db.execute(_LOAD_INFO, (db.namespace, session_id, now, count_snapshots)).fetchone()
         if row is None:
             return None
-        head, cleared, floor, kept, messages = row[14:]
+        head, cleared, floor, kept, messages, namespace, ended = row[14:]
+        refuse_another((namespace, row[1], ended), (db.namespace, session_id, 0))
+        refuse_no_numbers(row[0], row[3], *row[4:9], head, cleared, floor)
         state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
     except UNREADABLE as exc:
         raise unreadable_session(session_id, exc) from exc
@@ -72,6 +76,9 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
         return Reading(Status.FOUND, found.info, state, snapshots)
     trail = Trail(db, found.no, state.head)
     window = Window(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
+    if query.skip:
+        trail.down_to(1)
+        pages.look_past_damage(db)  # from here on: whose history it is, and its path, are never guessed
     cut = False
     if query.limit is not None:
         start = _window_start(db, found.base, trail, window, state, query.limit)
@@ -99,6 +106,12 @@ def state_at(db: Connection, found: Found, query: Query) -> State | Status:
     if query.at > found.info.version:
         return Status.NO_VERSION
     row = db.row(SQL["load_version"], (found.base + query.at,))
+    if (
+        row is None
+        and query.at > found.info.version - REMEMBERED
+        and not db.row(SQL["row_of_change"], (found.base + query.at,))
+    ):
+        raise ValueError(f"its version {query.at} is not there")
     return Status.NO_VERSION if row is None else state_from(row)
 
 
@@ -114,11 +127,13 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
     if found is None:
         return []
     rows = db.rows(SQL["list_changes"], (*span(found.no), limit))
-    newest = rows[0][0] if rows else 0
+    newest = found.info.version
+    told = [row for place, row in enumerate(rows) if row[0] == newest - place]  # behind these are some with keys
+    if len(told) < min(limit, newest, REMEMBERED):
+        raise ValueError(f"its changes do not lead to version {newest}")
     return [
         Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
-        for place, (version, kind, first, count, created_at, snapshot_id, label) in enumerate(rows)
-        if version == newest - place
+        for version, kind, first, count, created_at, snapshot_id, label in told
     ]
 
 

@@ -2,15 +2,19 @@
 SELECT s.no, s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
        CASE WHEN ?4 THEN (SELECT count(*) FROM snapshots p WHERE p.session = s.no) ELSE 0 END,
        (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
-       s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.head, s.cleared, s.floor, s.kept, s.messages
-  FROM sessions s
- WHERE s.namespace = ?1 AND s.session_id = ?2 AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > ?3)
+       s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from, s.head, s.cleared, s.floor, s.kept, s.messages,
+       s.namespace, s.ended
+  FROM sessions i LEFT JOIN sessions s ON s.no = i.no
+ WHERE i.namespace = ?1 AND i.session_id = ?2 AND i.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > ?3)
 
 -- list_snapshots: in the order they were taken
 SELECT snapshot_id, label, version, messages, created_at FROM snapshots WHERE session = ? ORDER BY version
 
 -- load_version: the state after a change, unless compact has reclaimed part of it
 SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head IS NOT NULL
+
+-- row_of_change: whether a change is remembered
+SELECT 1 FROM changes WHERE id = ?
 
 -- latest_messages: the rows of the latest messages in a range of the log
 SELECT seq, count FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?

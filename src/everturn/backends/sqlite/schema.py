@@ -21,6 +21,11 @@ def refuse_foreign(db: apsw.Connection, path: str) -> None:
     _found(db, path, CURRENT)
 
 
+def is_pending(db: apsw.Connection, path: str) -> bool:
+    """Whether there is something to migrate."""
+    return _found(db, path, CURRENT) != CURRENT
+
+
 def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
     """Apply what is missing. Ten processes may do this at once: the write lock makes them one after the other.
 
@@ -73,7 +78,13 @@ def _look(db: apsw.Connection, path: str, current: int) -> int:
                 "is a SQLite database with tables that are not everturn's; choose another path", path=path
             )
         return 0
-    found: int = db.execute("SELECT max(version) FROM schema_versions").get
+    found: int | None = db.execute("SELECT max(version) FROM schema_versions").get
+    if not isinstance(found, int):
+        raise InvalidInput(
+            "its table schema_versions is empty, so that its stored form is not known: it was emptied by hand, or "
+            "damaged. Restore a backup, or put the row back",
+            path=path,
+        )
     if found > current:
         raise SchemaTooNew(
             f"{path} has schema version {found}, this everturn knows up to {current}; it was left untouched. "

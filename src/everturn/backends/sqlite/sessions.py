@@ -56,7 +56,10 @@ def load(db: Connection, session_id: str, now: float) -> Session | None:
         row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
         if row is None:
             return None
-        no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = row
+        *facts, namespace, name, ended = row
+        no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = facts
+        refuse_another((namespace, name, ended), (db.namespace, session_id, 0))
+        refuse_no_numbers(no, version, last_seq, head, cleared, floor, messages, size)
         if expires_at is not None and expires_at <= now:
             return None
         state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
@@ -65,9 +68,23 @@ def load(db: Connection, session_id: str, now: float) -> Session | None:
     return Session(no, life, version, last_seq, state, size, dimension, ttl)
 
 
+def refuse_another(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
+    """Raise ValueError if the row that an index led to is not the one that was asked for."""
+    if found != wanted:
+        raise ValueError(f"the index of names leads to {found!a}")
+
+
+def refuse_no_numbers(*values: object) -> None:
+    """Raise ValueError if one of these is no whole number, or less than 0."""
+    for value in values:
+        if type(value) is not int or value < 0:
+            raise ValueError(f"{value!a} where a number should be")
+
+
 def state_from(columns: Sequence[Any]) -> State:
     """The state in the five columns head, cleared, floor, kept, messages."""
     head, cleared, floor, kept, messages = columns
+    refuse_no_numbers(head, cleared, floor, messages)
     return State(head, cleared, floor, unpack(kept), messages)
 
 

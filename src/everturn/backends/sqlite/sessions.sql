@@ -1,6 +1,8 @@
--- load_session: the session that bears this name now (it may have expired)
-SELECT no, life, version, last_seq, head, cleared, floor, kept, messages, bytes, dimension, ttl, expires_at
-  FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0
+-- load_session: the session that bears this name now (it may have expired); i is the index alone, s the row it leads to
+SELECT s.no, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept, s.messages, s.bytes, s.dimension, s.ttl, s.expires_at,
+       s.namespace, s.session_id, s.ended
+  FROM sessions i LEFT JOIN sessions s ON s.no = i.no
+ WHERE i.namespace = ? AND i.session_id = ? AND i.ended = 0
 
 -- load_snapshot: the state a snapshot points to
 SELECT head, cleared, floor, kept, messages FROM snapshots WHERE snapshot_id = ? AND session = ?

@@ -128,3 +128,9 @@ SELECT version FROM changes WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- orphans: rows whose session is gone
 SELECT DISTINCT e.id >> 32 FROM entries e WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.no = e.id >> 32)
+
+-- every_name: of the sessions there are, by the table alone
+SELECT CAST(session_id AS BLOB), CAST(namespace AS BLOB) FROM sessions NOT INDEXED WHERE ended = 0 ORDER BY no
+
+-- every_indexed_name: the same, by the index alone
+SELECT CAST(session_id AS BLOB), CAST(namespace AS BLOB) FROM sessions INDEXED BY sessions_by_name WHERE ended = 0

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+
+import apsw
 
 from everturn.backends.soundness import Stored, examine
+from everturn.backends.sqlite import pages
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import MOST, is_checked, unpacked
 from everturn.backends.sqlite.sessions import jumps_to, load, state_from
@@ -45,11 +49,33 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
     return len(kinds), problems
 
 
-def verify_file(db: Connection) -> tuple[int, list[Problem]]:
-    """What is wrong with the file itself, or belongs to no session."""
-    problems = [
-        Problem(None, None, f"SQLite: {line}") for (line,) in db.execute("PRAGMA integrity_check") if line != "ok"
-    ]
-    orphans = (no for (no,) in db.execute(SQL["orphans"]))
-    problems += (Problem(None, None, f"entries of session number {no}, which does not exist") for no in orphans)
-    return 0, problems
+def verify_file(db: Connection, path: str) -> list[Problem]:
+    """What is wrong with the file itself, or belongs to no session. Ends the transaction that it is run in."""
+    pages.look_past_damage(db)
+    problems: list[Problem] = []
+    try:
+        for (line,) in db.execute("PRAGMA integrity_check"):
+            if line != "ok":
+                problems.append(Problem(None, None, f"SQLite: {line}"))
+        for (no,) in db.execute(SQL["orphans"]):
+            problems.append(Problem(None, None, f"entries of session number {no}, which does not exist"))
+    except (apsw.CorruptError, UnicodeDecodeError) as exc:
+        problems.append(Problem(None, None, f"SQLite: {exc}"))
+    if path:
+        db.execute("ROLLBACK")
+        told = "page {} of the file does not match its checksum"
+        problems += (Problem(None, None, told.format(no)) for no in pages.damaged(db, path, db.patience.deadline))
+    return problems
+
+
+def names(db: Connection) -> list[str]:
+    """The names of the sessions, as far as the table can be read, and as far as the index of names can."""
+    pages.look_past_damage(db)
+    found: dict[str, None] = {}
+    for statement in ("every_name", "every_indexed_name"):
+        with suppress(apsw.CorruptError):
+            for name, namespace in db.execute(SQL[statement]):
+                with suppress(UnicodeDecodeError, AttributeError):
+                    if namespace.decode() == db.namespace:
+                        found[name.decode()] = None
+    return list(found)

@@ -9,6 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
+from everturn.backends.sqlite import pages
 from everturn.testing.golden import reading
 from everturn.testing.golden.comparing import compare
 from everturn.testing.golden.errors import GoldenError
@@ -44,6 +45,7 @@ def _write(source: Path, target: Path) -> None:
             raise GoldenError(f"{source} fails integrity_check, and is no artifact: {'; '.join(before.problems)}")
         db.execute("VACUUM INTO ?", (str(target),))
     _fix_header(target)
+    pages.stamp(str(target))  # else a store of ours would take its own artifact for damaged
     # VACUUM is free to number rows anew where a table has no INTEGER PRIMARY KEY, and an FTS index may go by numbers.
     if not compare(before, reading.read(target)).is_none:
         raise GoldenError(

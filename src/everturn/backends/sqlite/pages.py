@@ -1,0 +1,226 @@
+"""Page checksums: SQLite's `cksumvfs`, by which a flipped bit anywhere in a file is an error and not an answer.
+
+The last eight bytes of every page are the checksum of the rest. The VFS writes it when a page goes into the file, and
+compares it when one comes out. It knows nothing of sessions or entries; decision 022 says why.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+
+from everturn.errors import Unsupported
+
+RESERVED = 8  # bytes at the end of each page, which SQLite leaves to the VFS
+_NAME = "cksmvfs"
+_AGAIN = 0.001  # seconds before a page is read again: another process may have been writing it
+
+_loading = threading.Lock()
+_vfs: str | None = None
+_is_missing = False
+
+
+def vfs() -> str | None:
+    """The name of the VFS to open files with; None where this installation of apsw has no such thing.
+
+    The process's default VFS stays what it was, and other users of apsw are not concerned.
+    """
+    global _vfs, _is_missing  # noqa: PLW0603 - SQLite's list of VFSes is the process's, too
+    if _vfs is None and not _is_missing:
+        with _loading:
+            if _NAME in apsw.vfs_names():
+                _vfs = _NAME
+            elif (path := _extension()) is None:
+                _is_missing = True
+            else:
+                _vfs = _loaded(path)
+                _is_missing = _vfs is None
+    return _vfs
+
+
+def _extension() -> str | None:
+    try:
+        from apsw import sqlite_extra  # 18 ms
+    except ImportError:
+        return None
+    try:
+        path: str = sqlite_extra.path("cksumvfs")
+    except (LookupError, sqlite_extra.NotAvailable):
+        return None
+    os.close(os.open(path, os.O_RDONLY))  # out of open files, it would seem to be missing
+    return path
+
+
+def _loaded(path: str) -> str | None:
+    default = apsw.vfs_names()[0]
+    db = apsw.Connection(":memory:")
+    try:
+        db.enable_load_extension(True)  # noqa: FBT003 - of apsw
+        db.load_extension(path)
+    except (apsw.Error, AttributeError):  # built for another system, or a SQLite that loads no extensions
+        return None
+    finally:
+        db.close()
+    apsw.set_default_vfs(default)
+    return _NAME
+
+
+def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> apsw.Connection:
+    """A connection of nobody's, which keeps checksums where a file has them."""
+    return apsw.Connection(path, flags=flags, vfs=vfs())
+
+
+def are_kept(db: apsw.Connection) -> bool:
+    """Whether the pages of the file have checksums."""
+    return db.reserve_bytes() == RESERVED
+
+
+def reserve(db: apsw.Connection) -> None:
+    """Let a file that is yet to be written have them."""
+    db.reserve_bytes(reserve=RESERVED)
+
+
+def refusal(db: apsw.Connection, path: str, own_vfs: str | None) -> Unsupported | None:
+    """The error for a change to a file whose checksums would not be kept up; None if they would, or it has none."""
+    if not are_kept(db) or (own_vfs is None and vfs()):
+        return None
+    why = f"the VFS {own_vfs!r} writes none" if own_vfs else "this installation of apsw has no cksumvfs"
+    return Unsupported(
+        f"{path}: its pages have checksums, and {why}: it can be read here, and not written. Install apsw from its "
+        "wheel, or copy the sessions into a file that was opened with page_checksums=off"
+    )
+
+
+def refuse_damaged(db: apsw.Connection, path: str) -> None:
+    """Raise apsw.CorruptError for damage that checksums do not show."""
+    if is_cut(db, path):
+        raise apsw.CorruptError("the file ends within a page")
+    if is_mark_lost(db, path):
+        raise apsw.CorruptError("its header does not say any more that its pages have checksums")
+
+
+def is_cut(db: apsw.Connection, path: str) -> bool:
+    """Whether the file ends within a page: the VFS takes the rest for zeros. (After a crash it may; the WAL has it.)"""
+    with suppress(FileNotFoundError):
+        if Path(f"{path}-wal").stat().st_size:
+            return False
+    return bool(Path(path).stat().st_size % int(db.pragma("page_size")))
+
+
+def is_mark_lost(db: apsw.Connection, path: str) -> bool:
+    """Whether the byte of the header is damaged that says that pages have checksums: then nobody would look at them."""
+    kept: int = db.reserve_bytes()
+    if kept in (0, RESERVED):
+        page = _first(path, int(db.pragma("page_size"))) if not kept else b""
+        return len(page) > RESERVED and _checksum(page[:20] + b"\x08" + page[21:-RESERVED]) == page[-RESERVED:]
+    return True
+
+
+def _first(path: str, size: int) -> bytes:
+    file = _open(path)
+    try:
+        return file.xRead(size, 0) if file.xFileSize() >= size else b""
+    finally:
+        file.xClose()
+
+
+def _open(path: str) -> apsw.VFSFile:
+    # By SQLite's own means: to close a descriptor of ours would drop the locks this process has on the file.
+    return apsw.VFSFile("", str(Path(path).absolute()), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
+
+
+def look_past_damage(db: apsw.Connection) -> None:
+    """Read pages as they are from now on. Only on a connection that is closed afterwards: it may keep such pages."""
+    db.execute("PRAGMA checksum_verification = OFF").fetchall()
+
+
+def is_damage(exc: BaseException) -> bool:
+    """Whether SQLite reports a page that is not what was written, or that makes no sense."""
+    if isinstance(exc, apsw.IOError):
+        return getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_DATA
+    return isinstance(exc, apsw.CorruptError)
+
+
+def damaged(db: apsw.Connection, path: str, until: float) -> Iterator[int]:
+    """The numbers of the pages in the file that do not match their checksum. Looks at all of them, while there is time.
+
+    Raises TimeoutError when that (time.monotonic) is over.
+
+    First it moves what is in the WAL into the file: a crash may have left pages there half written, which matter to
+    nobody as long as the WAL has them.
+    """
+    if not are_kept(db):
+        return
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    size: int = db.pragma("page_size")
+    file = _open(path)
+    try:
+        count, rest = divmod(file.xFileSize(), size)
+        if rest:
+            yield count + 1  # what is left of it
+        for number in range(count):
+            if not _matches(db, file.xRead(size, number * size)):
+                time.sleep(_AGAIN)
+                if not _matches(db, file.xRead(size, number * size)):
+                    yield number + 1
+            if time.monotonic() > until:
+                raise TimeoutError(f"there was no time for more than {number} pages")
+    finally:
+        file.xClose()
+
+
+def _matches(db: apsw.Connection, page: bytes) -> bool:
+    return bool(db.execute("SELECT verify_checksum(?)", (page,)).get)
+
+
+# --- files that another program wrote --------------------------------------------------------------------------------
+
+
+def accept(path: str) -> str:
+    """Write every page anew, with a checksum of what is in it now: somebody vouches for it.
+
+    Returns what SQLite has against the file ("ok": nothing); if that is something, it was left as it is.
+    """
+    db = connect(path, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        db.set_busy_timeout(30_000)
+        look_past_damage(db)
+        verdict: str = db.execute("PRAGMA integrity_check(1)").get
+        if verdict == "ok" and are_kept(db):
+            db.execute("VACUUM")
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    finally:
+        db.close()
+    return verdict
+
+
+def stamp(path: str) -> None:
+    """Write the checksums of a file's pages, if it has room for them. Nobody may have it open."""
+    with Path(path).open("r+b") as file:
+        header = file.read(24)
+        if len(header) < 24 or header[20] != RESERVED:
+            return
+        size = int.from_bytes(header[16:18], "big")
+        size = 65536 if size == 1 else size
+        file.seek(0)
+        number = 0
+        while len(page := file.read(size)) == size:
+            number += 1
+            file.seek(number * size - RESERVED)
+            file.write(_checksum(page[:-RESERVED]))
+
+
+def _checksum(content: bytes) -> bytes:
+    """As `cksumvfs` has it: two sums over the little-endian words, each fed by the other."""
+    first = second = 0
+    for one, other in struct.iter_unpack("<II", content):
+        first = (first + one + second) & 0xFFFFFFFF
+        second = (second + other + first) & 0xFFFFFFFF
+    return struct.pack("<II", first, second)
