@@ -52,12 +52,14 @@ class Caller:
         self.settings = settings
         self.face = face
 
-    async def call(self, send: Callable[[bool, float], Awaitable[T]]) -> T:
-        """Send a request until it is answered. `send` gets whether this is a retry, and the deadline.
+    async def call(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
+        """Send a request until it is answered. `send` gets whether this is a retry, and the deadline: of a call of many
+        requests that of all of them.
 
         Raises MemoryStoreBackendError with outcome "not_written" only if no attempt can have been applied.
         """
-        deadline = self.face.clock() + self.settings.timeout
+        if deadline is None:
+            deadline = self.face.clock() + self.settings.timeout
         try:
             return await send(False, deadline)  # noqa: FBT003 - said above
         except MemoryStoreBackendError as exc:
