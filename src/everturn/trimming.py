@@ -6,7 +6,7 @@ It reads nothing and keeps no message. Whoever reads asks it how much more it wa
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -37,12 +37,12 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Start(NamedTuple):
-    """A turn with which the part that stays may begin. `count` and `tokens` are those of what would stay, without the
+    """A turn with which the part that stays may begin. `messages` and `tokens` count what would stay then, without the
     system messages that stay anyway."""
 
     number: int  # of the turn, counted from the newest
     turn: int
-    count: int
+    messages: int
     tokens: int
 
 
@@ -128,7 +128,7 @@ class Planner:
         if not self._starts:
             return None
         start = next((start for start in reversed(self._starts) if self._fits(start)), self._starts[0])
-        hidden = (self.seen if total is None else total) - start.count - len(self._system)
+        hidden = (self.seen if total is None else total) - start.messages - len(self._system)
         if not hidden:
             return None
         kept = {seq for seq in self._system if seq < start.turn} | {seq for seq in self._low if seq >= start.turn}
@@ -149,7 +149,7 @@ class Planner:
         return self._exceeds(self._count, self._tokens)
 
     def _fits(self, start: _Start) -> bool:
-        return not self._exceeds(start.count, start.tokens)
+        return not self._exceeds(start.messages, start.tokens)
 
     def _exceeds(self, count: int, tokens: int) -> bool:
         return (self._max_messages is not None and count + len(self._system) > self._max_messages) or (
@@ -196,7 +196,7 @@ def plan_trim(
 ) -> Cut | None:
     """Where to cut so that what stays fits, or None if it fits already, of all headers, oldest first. See Planner."""
     planner = Planner(floor=floor, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system)
-    messages: Iterable[Header] = (item for item in reversed(headers) if item.kind == MESSAGE)
-    for item in messages:
-        planner.add(item)
+    for item in reversed(headers):
+        if item.kind == MESSAGE:
+            planner.add(item)
     return planner.cut()
