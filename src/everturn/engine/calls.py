@@ -108,12 +108,12 @@ def checked_key(key: object) -> bytes | None:
     return _checked_text(key, "key").encode()
 
 
-def checked_label(label: object) -> str | None:
+def checked_label(label: object, path: str = "label") -> str | None:
     if label is None:
         return None
     if not isinstance(label, str):
-        raise InvalidInput(f"must be a string, not {type(label).__name__}", path="label")
-    return _checked_text(label, "label")
+        raise InvalidInput(f"must be a string, not {type(label).__name__}", path=path)
+    return _checked_text(label, path)
 
 
 def plain(text: str) -> str:
@@ -167,7 +167,8 @@ def checked_expectation(expected: object) -> tuple[int | None, str | None]:
         return expected.version, expected.life
     if type(expected) is not int or expected < 0:
         raise InvalidInput(
-            f"is a version (0 for a session that must not exist), a Receipt or a SessionState, not {expected!r}",
+            "is a version (0 for a session that must not exist), a Receipt or a SessionState, "
+            f"not {expected if type(expected) is int else type(expected).__name__}",
             path="expected_version",
         )
     return expected, None
@@ -181,7 +182,7 @@ def checked_at(at: object, path: str = "at") -> At:
         return checked_count(at, path)
     if isinstance(at, Snapshot | str):
         return checked_snapshot(at, path)
-    raise InvalidInput(f"is a snapshot (or its id) or a version, not {at!r}", path=path)
+    raise InvalidInput(f"is a snapshot (or its id) or a version, not {type(at).__name__}", path=path)
 
 
 def checked_snapshot(snapshot: object, path: str = "snapshot") -> str:
