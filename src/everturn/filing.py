@@ -182,9 +182,10 @@ def _fill(end: End, lines: Iterable[bytes], limit: int) -> None:
 
 def _part(line: bytes, number: int) -> dossier.Part:
     try:
-        return dossier.decode(line)
+        part: dossier.Part = dossier.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidInput(f"is not a line of an everturn export: {exc}", path=f"line {number}") from None
+    return part
 
 
 def _check(part: dossier.Part, outline: Outline, limit: int, number: int) -> None:

@@ -123,9 +123,10 @@ def test_what_no_change_would_store_is_refused_by_line_and_field(lines: list[Lin
 
 def test_a_body_over_the_limit_of_the_target_is_refused(lines: list[Line]) -> None:
     with_body(lines[1], msgspec.json.encode({"role": "user", "content": "x" * 5000}), "message")
-    with everturn.open("sqlite://", max_message_bytes=4096) as store:
-        with pytest.raises(InvalidInput, match="line 2, body: .*over the limit"):
-            read_sessions([msgspec.json.encode(line) for line in lines], store)
+    written = [msgspec.json.encode(line) for line in lines]
+    too_long = pytest.raises(InvalidInput, match=r"line 2, body: .*over the limit")
+    with everturn.open("sqlite://", max_message_bytes=4096) as store, too_long:
+        read_sessions(written, store)
 
 
 @pytest.mark.parametrize("how", ["an empty id", "an id with NUL", "nested 100,000 deep"])

@@ -76,7 +76,9 @@ def check_entry(entry: EntryPart, outline: Outline, limit: int) -> None:
     Raises CorruptEntry for one whose bytes are not those that were written.
     """
     check_place(entry, outline)
-    stored = codec.decode(outline.session_id, entry.kind, entry.seq, entry.created_at, entry.checksum, bytes(entry.body))
+    stored = codec.decode(
+        outline.session_id, entry.kind, entry.seq, entry.created_at, entry.checksum, bytes(entry.body)
+    )
     new = msgspec.structs.replace(stored, seq=None, created_at=None)
     dimension = codec.encode(new, "body", limit).dimension
     if dimension is not None and dimension != outline.dimension:

@@ -9,12 +9,12 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
 
 import uvicorn
 
 import everturn
 from everturn.errors import MemoryStoreBackendError, Unsupported
+from everturn.masking import masked_url
 from everturn.web.app import make_app
 from everturn.web.page import Inspector
 
@@ -46,7 +46,7 @@ def serve(
                 except Unsupported:
                     can_order = False
                 ready(f"http://{LOOPBACK}:{number}/?token={token}")
-                yield Inspector(store, without_password(url), can_change, can_order, tuple(reports))
+                yield Inspector(store, masked_url(url), can_change, can_order, tuple(reports))
 
         ending = threading.Event()
         app = make_app(opening, token=token, hosts=hosts, ending=ending)
@@ -82,11 +82,3 @@ def _listening(port: int) -> socket.socket:
         raise MemoryStoreBackendError(
             f"port {port} cannot be had ({exc.strerror}); --port 0 takes a free one", outcome="not_written"
         ) from exc
-
-
-def without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url.partition("?")[0]
-    return parts._replace(netloc=f"{parts.username or ''}:***@{parts.hostname or ''}", query="").geturl()

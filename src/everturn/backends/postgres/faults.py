@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import psycopg
 
 from everturn.errors import MemoryStoreBackendError, Outcome
+from everturn.masking import masked
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -77,7 +78,10 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
             text = f"{self._name}: it did not answer within the time-out"
             raise MemoryStoreBackendError(text, outcome=outcome) from exc
         if isinstance(exc, psycopg.Error | OSError):
-            raise from_driver(exc, self._name, sent=self.sent) from exc
+            error = from_driver(exc, self._name, sent=self.sent)
+            if isinstance(exc, psycopg.Error):
+                exc.args = (_text(exc),)  # tracebacks show it as the cause
+            raise error from exc
 
 
 def from_driver(exc: BaseException, name: str, *, sent: bool) -> MemoryStoreBackendError:
@@ -105,9 +109,12 @@ def _may_pass(exc: BaseException) -> bool:
 
 
 def _text(exc: BaseException) -> str:
-    """What it says, without the details: these may quote what is stored."""
+    """What it says, without the details: these may quote what is stored. An address in it is masked."""
     diag = getattr(exc, "diag", None)
-    return " ".join(((diag and diag.message_primary) or str(exc)).split()) or type(exc).__name__
+    text = " ".join(((diag and diag.message_primary) or str(exc)).split()) or type(exc).__name__
+    if (getattr(exc, "sqlstate", None) or "").startswith("22"):  # of a value: `invalid input syntax for type json: ...`
+        text = text.partition(":")[0]
+    return masked(text)
 
 
 def _error(text: str, outcome: Outcome, *, transient: bool) -> MemoryStoreBackendError:

@@ -10,6 +10,7 @@ import re
 import msgspec
 
 from everturn.errors import MemoryStoreBackendError, Outcome
+from everturn.masking import masked
 
 _CODES = {
     "NoScriptError": "NOSCRIPT",
@@ -59,6 +60,7 @@ _TLS = {
 
 
 _ANSWERS = {"ResponseError", "BusyLoadingError", "AuthenticationError"}  # the latter two are no ResponseErrors
+_QUOTED = re.compile(r",? with args beginning with:?")
 _WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
 
 
@@ -76,13 +78,20 @@ def is_refusal(exc: Exception) -> bool:
 
 def refusal(exc: Exception) -> Refusal:
     code = next((_CODES[kind.__name__] for kind in type(exc).__mro__ if kind.__name__ in _CODES), None)
+    exc.args = (_unquoted(str(exc)),)  # tracebacks show it as the cause
     return Refusal(code, str(exc)) if code else refusal_in(str(exc))
 
 
 def refusal_in(text: str) -> Refusal:
     """What the server said, by the code it begins with. Before Redis 7, that of a command in a script stands within."""
     within = _WITHIN_SCRIPT.search(text) if "user_script" in text else None
+    text = _unquoted(text)
     return Refusal(within[1] if within else text.partition(" ")[0], text)
+
+
+def _unquoted(text: str) -> str:
+    """The text without a command's arguments, which a server may quote: keys, and what was to be stored."""
+    return masked(_QUOTED.split(text, maxsplit=1)[0])
 
 
 def refused(answer: Refusal, where: str) -> MemoryStoreBackendError:
@@ -130,4 +139,4 @@ def lagging(where: str, wanted: int, got: int) -> MemoryStoreBackendError:
 
 
 def _said(exc: BaseException) -> str:
-    return str(exc) or type(exc).__name__
+    return masked(str(exc)) or type(exc).__name__
