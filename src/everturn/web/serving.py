@@ -17,6 +17,7 @@ from everturn.errors import MemoryStoreBackendError, Unsupported
 from everturn.masking import masked_url
 from everturn.web.app import make_app
 from everturn.web.page import Inspector
+from everturn.web.strangers import Strangers
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10.0
@@ -32,6 +33,7 @@ def serve(
 ) -> None:
     """Serve until interrupted. `ready` is given the address, token included, once it is open."""
     token = secrets.token_urlsafe(24)
+    root = f"/{secrets.token_urlsafe(12)}"
     with _listening(port) as listener:
         number = listener.getsockname()[1]
         hosts = (f"{LOOPBACK}:{number}", f"localhost:{number}")
@@ -45,17 +47,19 @@ def serve(
                     can_order = True
                 except Unsupported:
                     can_order = False
-                ready(f"http://{LOOPBACK}:{number}/?token={token}")
+                ready(f"http://{LOOPBACK}:{number}{root}/?token={token}")
                 yield Inspector(store, masked_url(url), can_change, can_order, tuple(reports))
 
         ending = threading.Event()
-        app = make_app(opening, token=token, hosts=hosts, ending=ending)
+        app = make_app(opening, token=token, hosts=hosts, root=root, ending=ending)
         config = uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,  # addresses hold tokens and session ids
             lifespan="on",
             timeout_graceful_shutdown=3,
+            http=Strangers().protocol,  # type: ignore[arg-type]  # a class is expected, and called
+            ws="none",
             limit_concurrency=200,
             server_header=False,
             h11_max_incomplete_event_size=32 * 1024,
