@@ -121,9 +121,8 @@ class MessageReader:
         batch = rows if isinstance(rows, Runs) else Columns.of(rows)
         messages: list[ChatMessage] = []
         if tuple(map(adler32, batch.bodies)) == tuple(batch.checksums):
-            with suppress(
-                msgspec.MsgspecError, ValueError, RecursionError
-            ):  # a field from a newer version, or damage: look at each
+            # A field from a newer version, or damage: look at each.
+            with suppress(msgspec.MsgspecError, ValueError, RecursionError):
                 messages = _decode_lines(b"\n".join(batch.bodies))
         if len(messages) == len(batch.seqs):
             deque(map(_set, messages, repeat("seq"), batch.seqs), 0)

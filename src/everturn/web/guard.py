@@ -59,7 +59,7 @@ class Guard:
             if answer is not None:
                 await answer(scope, receive, _with_headers(send))
             else:
-                await self._app(scope | {"root_path": self._root}, _bounded(receive), _with_headers(send))
+                await self._app({**scope, "root_path": self._root}, _bounded(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> Response | None:
         """The answer to a request that no page of ours would send."""

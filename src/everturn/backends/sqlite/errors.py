@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import apsw
 
+from everturn.backends.interrupts import is_interruption
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome
 
 _ADVICE: dict[type[apsw.Error], str] = {
@@ -39,13 +40,13 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
 
 
 def translation(exc: BaseException, name: str, outcome: Outcome = "not_written") -> BaseException:
-    """SQLite's error as everturn's, with its cause; another as it is."""
+    """SQLite's error as everturn's, with its cause; another as it is, and so is what a signal's handler raised."""
+    if not isinstance(exc, apsw.Error | OSError) or is_interruption(exc):
+        return exc
     if isinstance(exc, apsw.NotADBError):
         error: Exception = InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name)
-    elif isinstance(exc, apsw.Error | OSError):
+    else:
         advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
         error = MemoryStoreBackendError(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
-    else:
-        return exc
     error.__cause__ = exc
     return error
