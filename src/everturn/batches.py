@@ -121,7 +121,8 @@ class MessageReader:
         batch = rows if isinstance(rows, Runs) else Columns.of(rows)
         messages: list[ChatMessage] = []
         if tuple(map(adler32, batch.bodies)) == tuple(batch.checksums):
-            with suppress(msgspec.MsgspecError, ValueError):  # a field from a newer version, or damage: look at each
+            # A field from a newer version, or damage: look at each.
+            with suppress(msgspec.MsgspecError, ValueError, RecursionError):
                 messages = _decode_lines(b"\n".join(batch.bodies))
         if len(messages) == len(batch.seqs):
             deque(map(_set, messages, repeat("seq"), batch.seqs), 0)
@@ -145,7 +146,7 @@ class MessageReader:
                 return False
             try:
                 found = _decode_lines(b"\n".join(bodies))
-            except (msgspec.MsgspecError, ValueError):
+            except (msgspec.MsgspecError, ValueError, RecursionError):
                 return False
             if len(found) != sum(counts):
                 return False

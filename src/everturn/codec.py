@@ -212,11 +212,18 @@ def float32(embedding: object, path: str) -> bytes:
 
 
 def _record_kind(record: Record, path: str) -> str:
-    if type(record.kind) is not str or not record.kind.isascii() or not 0 < len(record.kind) <= MAX_ROLE:
-        check_text(record.kind, f"{path}.kind", longest=MAX_ROLE)  # unusual, if not wrong
+    check_kind(record.kind, f"{path}.kind")
     if record.kind in (MESSAGE, TOOL_CALL, SUMMARY):
         raise InvalidInput(f"{record.kind!r} is everturn's own kind; choose another", path=f"{path}.kind")
     return str.__str__(record.kind)  # of a member of an enumeration the text, and not its name
+
+
+def check_kind(kind: object, path: str) -> None:
+    """Raise InvalidInput unless it can name a kind of entry: 1 to 64 characters without NUL."""
+    if type(kind) is not str or not kind.isascii() or not 0 < len(kind) <= MAX_ROLE:
+        check_text(kind, path, longest=MAX_ROLE)  # unusual, if not wrong
+    if "\0" in str(kind):  # a column of its own, unlike text in a body: PostgreSQL cannot store it
+        raise InvalidInput("must not contain NUL", path=path)
 
 
 def _dump(value: JSON, path: str) -> bytes:
@@ -240,7 +247,7 @@ def decode(session_id: str, kind: str, seq: int, created_at: float, check: int, 
         raise _corrupt(session_id, seq, "its bytes do not match their checksum")
     try:
         entry = _decode_body(kind, body)
-    except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as exc:
+    except (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError) as exc:
         raise _corrupt(session_id, seq, f"its body cannot be read: {exc}") from exc
     _set(entry, "seq", seq)
     _set(entry, "created_at", created_at)
@@ -279,7 +286,7 @@ def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> bytes:
     try:
         known, _ = _split(body, _StoredSummary)
         return msgspec.convert(known, _StoredSummary).embedding
-    except (msgspec.MsgspecError, ValueError) as exc:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         raise _corrupt(session_id, seq, f"its body cannot be read: {exc}") from exc
 
 

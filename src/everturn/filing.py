@@ -20,6 +20,7 @@ from everturn.backend import Status, drive
 from everturn.dossier import ChangePart, EntryPart, Outline, Portion
 from everturn.engine.dossiers import Incomplete, Scrutiny
 from everturn.engine.ends import End, rest_of
+from everturn.engine.intake import check_change, check_entry, check_outline
 from everturn.errors import InvalidInput, MemoryStoreBackendError, SessionNotFound
 from everturn.model import CopyProgress, CopyReport
 from everturn.portable import Arrival, Staging
@@ -117,24 +118,24 @@ def read_sessions(
 ) -> CopyReport:
     """Bring the sessions of a file into a store, each in one step; see `everturn.copy` for what becomes of each.
 
-    Nothing is written before the whole file has been read and found sound. Raises InvalidInput, naming the line, for
-    what is no such file; CorruptEntry.
+    Nothing is written before the whole file has been read and found sound. Raises InvalidInput, naming line and field,
+    for what is no such file, and for what no change would have stored; CorruptEntry.
     """
     with ExitStack() as opened:
         folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="everturn-import-"))
         # Durability is the target's business: this file is gone in a moment.
         waiting = opening.open(f"sqlite:///{Path(folder) / 'arriving.db'}", synchronous="OFF", timeout=60)
         opened.enter_context(waiting)
-        _fill(End(engine_of(waiting), "file"), lines)
+        _fill(End(engine_of(waiting), "file"), lines, engine_of(target).settings.max_message_bytes)
         return copying.copy(waiting, target, progress=progress)
 
 
-def _fill(end: End, lines: Iterable[bytes]) -> None:
+def _fill(end: End, lines: Iterable[bytes], limit: int) -> None:
     outline: Outline | None = None
     rows: list[EntryPart | ChangePart] = []
     scrutiny: Scrutiny | None = None
     handle: str | None = None
-    number = 0
+    number = latest = 0
 
     def bring(*, last: bool) -> None:
         nonlocal handle
@@ -155,18 +156,21 @@ def _fill(end: End, lines: Iterable[bytes]) -> None:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            part = dossier.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-            raise InvalidInput(f"is not a line of an everturn export: {exc}", path=f"line {number}") from None
+        part = _part(line, number)
         if isinstance(part, Outline):
+            _check(part, part, limit, number)
             bring(last=True)
-            outline, scrutiny = part, Scrutiny(part)
+            outline, scrutiny, latest = part, Scrutiny(part), 0
             continue
         if outline is None:
             raise InvalidInput("comes before the session it belongs to", path=f"line {number}")
         if isinstance(part, EntryPart) and rows and isinstance(rows[-1], ChangePart):
             raise InvalidInput("is an entry after the changes of its session", path=f"line {number}")
+        _check(part, outline, limit, number)
+        if isinstance(part, EntryPart):
+            if part.seq <= latest:
+                raise InvalidInput(f"must be above {latest}, that of the entry before", path=f"line {number}, seq")
+            latest = part.seq
         # The changes of a session come in one portion: the last one shows whether all is there.
         if isinstance(part, EntryPart) and _is_full(rows):
             bring(last=False)
@@ -174,6 +178,27 @@ def _fill(end: End, lines: Iterable[bytes]) -> None:
     if number == 0:
         raise InvalidInput("is empty; everturn export writes such a file", path="line 1")
     bring(last=True)
+
+
+def _part(line: bytes, number: int) -> dossier.Part:
+    try:
+        part: dossier.Part = dossier.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        raise InvalidInput(f"is not a line of an everturn export: {exc}", path=f"line {number}") from None
+    return part
+
+
+def _check(part: dossier.Part, outline: Outline, limit: int, number: int) -> None:
+    """Raise InvalidInput, naming line and field, for what no change would have stored."""
+    try:
+        if isinstance(part, Outline):
+            check_outline(part)
+        elif isinstance(part, EntryPart):
+            check_entry(part, outline, limit)
+        else:
+            check_change(part, outline)
+    except InvalidInput as exc:
+        raise InvalidInput(str(exc).removeprefix(f"{exc.path}: "), path=f"line {number}, {exc.path}") from None
 
 
 def _is_full(rows: Sequence[EntryPart | ChangePart]) -> bool:

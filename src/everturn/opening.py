@@ -19,6 +19,7 @@ from everturn.aio import AsyncMemoryStore
 from everturn.backend import Opener
 from everturn.engine import Settings
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
+from everturn.masking import ESCAPES, masked_url
 from everturn.store import MemoryStore
 
 GROUP = "everturn.backends"
@@ -86,16 +87,28 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
     scheme, colon, _ = url.partition("://")
     known = _ours if scheme in _ours else {**_installed(), **_ours}
     if not colon or scheme not in known:
+        shown = masked_url(url)
         raise InvalidInput(
-            f"{url!r} does not begin with a scheme there is an engine for: "
+            f"{shown!r} does not begin with a scheme there is an engine for: "
             + ", ".join(f"{name}://" for name in sorted(known))
-            + ("" if "://" in url else f"; for a file, write sqlite:///{url.removeprefix('sqlite:')}"),
+            + ("" if "://" in url else f"; for a file, write sqlite:///{shown.removeprefix('sqlite:')}"),
             path="url",
         )
     engine = _engine_of(scheme, known[scheme])
     address, _, query = url.partition("?")
+    if "@" in query:
+        _refuse_unescaped(engine, query)
     settings, own = _read_options(engine, dict(parse_qsl(query, keep_blank_values=True)) | dict(options))
     return engine, address, settings, own
+
+
+def _refuse_unescaped(engine: Opener, query: str) -> None:
+    """Raise InvalidInput if an @ behind a ? is not in an option's value: then the ? is one of a password.
+
+    Without a word of it: what would be called an unknown option is a part of the password.
+    """
+    if any(name not in _COMMON and name not in engine.OPTIONS for name, _ in parse_qsl(query, keep_blank_values=True)):
+        raise InvalidInput(f"has an @ behind a ?; {ESCAPES}", path="url")
 
 
 _Loader: TypeAlias = Callable[[], Any]

@@ -1,4 +1,4 @@
-"""The rules of a conversation, as pure functions: what a path is, what a trim keeps, what a tool call needs.
+"""The rules of a conversation, as pure functions: what a path is, what a tool call needs. (Trims: trimming.py.)
 
 No IO, no clock, no randomness; nothing here knows how or where entries are stored.
 """
@@ -6,16 +6,14 @@ No IO, no clock, no randomness; nothing here knows how or where entries are stor
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 from everturn import branches
 from everturn.branches import Branches
-from everturn.model import JSON, MESSAGE, SUMMARY, TOOL_CALL, ChatMessage, Entry, Record, Summary, ToolCall
+from everturn.model import JSON, ChatMessage, Entry, Record, ToolCall
 
 Range: TypeAlias = branches.Range
 Jump: TypeAlias = branches.Jump
@@ -241,100 +239,6 @@ def _unanswered(messages: Sequence[ChatMessage]) -> dict[int, list[str]]:
 
 def _missing_result(call_id: str) -> ChatMessage:
     return ChatMessage("tool", HEALED, tool_call_id=call_id, metadata={"healed": True})
-
-
-# --- trimming --------------------------------------------------------------------------------------------------------
-
-
-class Header(msgspec.Struct, frozen=True, gc=False):
-    """What a trim needs to know of one visible entry."""
-
-    seq: int
-    turn: int
-    kind: str
-    system: bool = False
-    calls: frozenset[str] = frozenset()
-    results: frozenset[str] = frozenset()
-    tokens: int = 0
-
-
-class Cut(msgspec.Struct, frozen=True, gc=False):
-    """The outcome of a trim: hide everything up to `floor` but summaries and `kept`; `hidden` messages go."""
-
-    floor: int
-    kept: tuple[int, ...]
-    hidden: int
-
-
-def header(entry: Entry, turn: int, count_tokens: Callable[[ChatMessage], int] | None) -> Header:
-    """The header of an entry that has a seq."""
-    seq = entry.seq or 0
-    if not isinstance(entry, ChatMessage):
-        return Header(seq, turn, _kind(entry))
-    return Header(
-        seq,
-        turn,
-        MESSAGE,
-        entry.role in SYSTEM_ROLES,
-        frozenset(calls_in(entry)),
-        frozenset(results_in(entry)),
-        count_tokens(entry) if count_tokens else 0,
-    )
-
-
-def _kind(entry: Entry) -> str:
-    return TOOL_CALL if isinstance(entry, ToolCall) else SUMMARY if isinstance(entry, Summary) else "record"
-
-
-def plan_trim(
-    headers: Sequence[Header],
-    *,
-    floor: int,
-    max_messages: int | None,
-    max_tokens: int | None,
-    keep_system: bool,
-) -> Cut | None:
-    """Where to cut so that what stays fits, or None if it fits already. `floor` is where the last trim cut.
-
-    Keeps system messages (if told to; they count), then the newest whole turns that fit, and always the last one.
-    Never cuts between a tool call and its result: so it may keep less than would fit, and more where the last turn
-    answers an earlier one.
-    """
-    messages = [item for item in headers if item.kind == MESSAGE]
-    stay = {item.seq for item in messages if item.system and keep_system}
-    count = len(stay)
-    tokens = sum(item.tokens for item in messages if item.seq in stay)
-    further_back = Counter(call for item in messages for call in item.calls)
-    unmatched: set[str] = set()  # results seen, whose call was not
-    start: int | None = None  # the seq from which on everything stays
-    for turn in _turns_backwards(messages):
-        for item in turn:
-            if item.seq not in stay:
-                count += 1
-                tokens += item.tokens
-        over = (max_messages is not None and count > max_messages) or (max_tokens is not None and tokens > max_tokens)
-        if over and start is not None:
-            break
-        for item in turn:  # backwards: some models use an id again, and the nearest call before a result is its own
-            further_back.subtract(item.calls)
-            unmatched -= item.calls
-            unmatched |= item.results
-        if not any(further_back[call] for call in unmatched):
-            start = turn[-1].turn
-    if start is None:
-        return None
-    stay.update(item.seq for item in messages if item.seq >= start)
-    hidden = len(messages) - len(stay)
-    if not hidden:
-        return None
-    new_floor = max(start - 1, floor)
-    return Cut(new_floor, tuple(item.seq for item in messages if item.seq <= new_floor and item.seq in stay), hidden)
-
-
-def _turns_backwards(messages: Sequence[Header]) -> Iterable[list[Header]]:
-    """The turns, newest first; within a turn newest first too."""
-    for _, turn in groupby(reversed(messages), key=lambda item: item.turn):
-        yield list(turn)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -21,7 +21,8 @@ DRIVERS = {"apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "fak
 # What each part may know of the package; a name stands for all that is below it.
 PURE = [
     *("everturn.errors", "everturn.model", "everturn.door", "everturn.codec", "everturn.rules", "everturn.vectors"),
-    *("everturn.batches", "everturn.branches", "everturn.dossier", "everturn.words"),
+    *("everturn.batches", "everturn.branches", "everturn.dossier", "everturn.words", "everturn.trimming"),
+    "everturn.masking",
 ]
 # Whose subject is a bare driver, or a file that is not ours: to be measured, shown losing turns, brought in.
 BARE = ("everturn.bench", "everturn.cli.demo.stores", "everturn.cli.foreign.reading")
@@ -35,8 +36,10 @@ MAY_IMPORT = {
     "everturn.batches": ["everturn.errors", "everturn.model", "everturn.codec"],
     "everturn.branches": [],
     "everturn.rules": ["everturn.errors", "everturn.model", "everturn.branches"],
+    "everturn.trimming": ["everturn.errors", "everturn.model", "everturn.rules"],
     "everturn.vectors": ["everturn.errors"],
     "everturn.words": [],
+    "everturn.masking": [],
     "everturn.markup": [],
     "everturn.dossier": ["everturn.codec", "everturn.rules"],
     "everturn.backend": PURE,
@@ -110,7 +113,9 @@ def test_drivers_are_imported_in_backends_only(module: str) -> None:
     assert not drivers or within(module, "everturn.backends", "everturn.testing", *BARE)
 
 
-@pytest.mark.parametrize("module", ["errors", "model", "door", "codec", "batches", "rules", "dossier"])
+@pytest.mark.parametrize(
+    "module", ["errors", "model", "door", "codec", "batches", "rules", "trimming", "masking", "dossier"]
+)
 def test_the_pure_modules_know_no_clock_no_chance_and_no_disk(module: str) -> None:
     impure = {"time", "random", "secrets", "uuid", "os", "io", "pathlib", "socket", "threading", "asyncio", "datetime"}
     assert imports(MODULES[f"everturn.{module}"]) & impure == set()

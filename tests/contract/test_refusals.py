@@ -139,6 +139,24 @@ def test_a_kind_of_record_that_is_none_is_refused(one_store: Any, kind: Any) -> 
     assert caught.value.path == "entries[0].kind"
 
 
+def test_a_kind_with_nul_is_refused_everywhere(store: Any) -> None:
+    """PostgreSQL cannot store it, and SQLite and Redis could: what one backend takes, all take."""
+    with pytest.raises(InvalidInput, match="NUL") as caught:
+        store.append("a", [Record("no\0te", 1)])
+    assert caught.value.path == "entries[0].kind"
+    with pytest.raises(InvalidInput, match="NUL"):
+        store.state("a", kind="no\0te")
+    assert store.state("a").version == 0
+
+
+def test_an_argument_that_cannot_even_be_shown_is_refused(one_store: Any) -> None:
+    deep = nested(100_000)
+    with pytest.raises(InvalidInput, match="not list"):
+        one_store.add_messages("a", [user("x")], expected_version=deep)
+    with pytest.raises(InvalidInput, match="not list"):
+        one_store.get_history("a", at=deep)
+
+
 def test_a_summarys_own_fields_are_no_extra_ones(one_store: Any) -> None:
     with pytest.raises(InvalidInput) as caught:
         one_store.add_summary("a", Summary("s", [1.0], (1, 1), extra={"text": "other"}))

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall, batches, codec, rules
+from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall, batches, codec, rules, trimming
 from everturn.branches import Branches
-from everturn.rules import Header
+from everturn.trimming import Header
 from tests.unit.model_store import Stored, calls_of, results_of, trimmed
 
 settings.register_profile("rules", max_examples=150, derandomize=True, deadline=None, database=None)
@@ -223,7 +223,13 @@ def tokens(message: ChatMessage) -> int:
 
 
 def headers_of(visible: list[Stored], count: Any) -> list[Header]:
-    return [rules.header(msgspec.structs.replace(item.entry, seq=item.seq), item.turn, count) for item in visible]
+    messages = [(msgspec.structs.replace(item.entry, seq=item.seq), item.turn) for item in visible]
+    return [
+        trimming.header(entry, turn, count(entry) if count else 0)
+        if isinstance(entry, ChatMessage)
+        else Header(entry.seq, turn, "other")
+        for entry, turn in messages
+    ]
 
 
 @settings(many, max_examples=800)
@@ -240,7 +246,7 @@ def test_a_trim_keeps_the_most_whole_turns_that_fit_and_no_result_without_its_ca
     # Below the last cut only what it kept is visible: summaries and system messages.
     visible = [item for item in visible if item.seq > floor or stays_below(item.entry)]
     headers = headers_of(visible, tokens)
-    cut = rules.plan_trim(
+    cut = trimming.plan_trim(
         headers, floor=floor, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system
     )
     hidden = trimmed(visible, max_messages, max_tokens, tokens, keep_system=keep_system)
@@ -268,13 +274,13 @@ def stays_below(entry: Any) -> bool:
 @given(visible=conversations())
 def test_a_trim_that_everything_fits_changes_nothing(visible: list[Stored]) -> None:
     headers = headers_of(visible, None)
-    assert rules.plan_trim(headers, floor=0, max_messages=100, max_tokens=None, keep_system=False) is None
+    assert trimming.plan_trim(headers, floor=0, max_messages=100, max_tokens=None, keep_system=False) is None
 
 
 def test_the_last_turn_stays_however_little_room_there_is() -> None:
     headers = [Header(1, 1, "message"), Header(2, 2, "message"), Header(3, 2, "message")]
-    cut = rules.plan_trim(headers, floor=0, max_messages=0, max_tokens=None, keep_system=True)
-    assert cut == rules.Cut(1, (), 1)
+    cut = trimming.plan_trim(headers, floor=0, max_messages=0, max_tokens=None, keep_system=True)
+    assert cut == trimming.Cut(1, (), 1)
 
 
 def test_an_id_used_again_belongs_to_the_nearest_call_before() -> None:
@@ -285,9 +291,11 @@ def test_an_id_used_again_belongs_to_the_nearest_call_before() -> None:
         Header(3, 2, "message", calls=call),
         Header(4, 3, "message", results=result),
     ]
-    assert rules.plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) is None
+    assert trimming.plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) is None
     headers[1] = Header(2, 2, "message")
-    assert rules.plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) == rules.Cut(1, (), 1)
+    assert trimming.plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) == trimming.Cut(
+        1, (), 1
+    )
 
 
 # --- tool calls and pairs --------------------------------------------------------------------------------------------

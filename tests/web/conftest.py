@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
@@ -57,17 +61,44 @@ def client(url: str) -> Iterator[Client]:
     with contextlib.ExitStack() as open_clients:
 
         def make(
-            *, can_change: bool = True, admitted: bool = True, can_order: bool = True, reports: tuple[Path, ...] = ()
+            *,
+            can_change: bool = True,
+            admitted: bool = True,
+            can_order: bool = True,
+            reports: tuple[Path, ...] = (),
+            root: str = "",
         ) -> TestClient:
             @contextlib.asynccontextmanager
             async def opening() -> AsyncIterator[Inspector]:
                 async with await everturn.open_async(url) as store:
                     yield Inspector(store, "sqlite:///memory.db", can_change, can_order, reports)
 
-            app = make_app(opening, token=TOKEN, hosts=[HOST])
+            app = make_app(opening, token=TOKEN, hosts=[HOST], root=root)
             made = open_clients.enter_context(TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False))
             if admitted:
-                assert made.get("/", params={"token": TOKEN}).status_code == 200
+                assert made.get(f"{root}/", params={"token": TOKEN}).status_code == 200
             return made
 
         yield make
+
+
+@pytest.fixture
+def serve(url: str) -> Iterator[Any]:
+    """Starts inspectors; each is a process of its own, and gone when the test ends."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*options: str) -> str:
+        command = [sys.executable, "-m", "everturn.cli", "serve", url, "--no-open", *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        address = re.search(r"http://\S+", process.stdout.readline())
+        assert address
+        return address[0]
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait(10)
+        assert process.stdout is not None
+        process.stdout.close()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,28 +48,6 @@ def browser() -> Iterator[Any]:
         started = playwright.chromium.launch(executable_path=path, args=QUIET)
         yield started
         started.close()
-
-
-@pytest.fixture
-def serve(url: str) -> Iterator[Any]:
-    """Starts inspectors; each is a process of its own, and gone when the test ends."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*options: str) -> str:
-        command = [sys.executable, "-m", "everturn.cli", "serve", url, "--no-open", *options]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        started.append(process)
-        assert process.stdout is not None
-        address = re.search(r"http://\S+", process.stdout.readline())
-        assert address
-        return address[0]
-
-    yield start
-    for process in started:
-        process.terminate()
-        process.wait(10)
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import everturn
@@ -32,6 +34,68 @@ def test_the_token_is_exchanged_for_a_strict_cookie_and_leaves_the_address(clien
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
     assert TOKEN not in cookie
+
+
+def test_pages_are_below_a_path_of_their_own_and_so_is_the_cookie(client: Client) -> None:
+    made = client(root="/secret", admitted=False)
+    for path in ("/", "/session", f"/?token={TOKEN}", f"/secre/?token={TOKEN}", "/secret", "/secretly/", "//secret/"):
+        answer = made.get(path, follow_redirects=False)
+        assert answer.status_code == 401, path
+        assert "set-cookie" not in answer.headers
+    answer = made.get(f"/secret/session?id={CUSTOMER}&token={TOKEN}", follow_redirects=False)
+    assert answer.headers["location"] == f"/secret/session?id={CUSTOMER}"
+    assert "path=/secret;" in answer.headers["set-cookie"].lower()
+    name = answer.headers["set-cookie"].partition("=")[0]
+    other = client(root="/other", admitted=False).get(f"/other/?token={TOKEN}", follow_redirects=False)
+    assert other.headers["set-cookie"].partition("=")[0] != name
+
+
+def test_every_link_of_a_page_leads_below_its_path(client: Client) -> None:
+    made = client(root="/secret")
+    for page in (
+        "/",
+        f"/session?id={CUSTOMER}",
+        "/search?q=order",
+        f"/compare?id={CUSTOMER}&a=1",
+        f"/erase?id={CUSTOMER}",
+    ):
+        answer = made.get(f"/secret{page}")
+        assert answer.status_code == 200
+        links = re.findall(r'(?:href|src|action|data-live|data-part|data-more)="(/[^"]*)"', answer.text)
+        assert links
+        assert [link for link in links if not link.startswith("/secret/")] == []
+        assert 'data-root="/secret"' in answer.text
+    assert made.get("/secret/static/inspector.js").status_code == 200
+    with_changes = made.get("/secret/session", params={"id": CUSTOMER}).text
+    assert 'action="/secret/act/undo"' in with_changes
+
+
+def test_a_refused_stranger_is_not_kept(client: Client) -> None:
+    assert client(admitted=False).get("/").headers["connection"] == "close"
+
+
+HUGE = "9" * 5000
+NUMBERS = [f"/session?id={CUSTOMER}&at=", f"/session?id={CUSTOMER}&changes=", f"/raw?id={CUSTOMER}&seq=", "/reports?n="]
+NUMBERS += [f"/session/entries?id={CUSTOMER}&before=", f"/compare?id={CUSTOMER}&a=", f"/compare?id={CUSTOMER}&b="]
+
+
+@pytest.mark.parametrize("page", NUMBERS)
+@pytest.mark.parametrize("number", [HUGE, "1" + "0" * 18, "\u0663" * 5000])
+def test_a_number_that_is_too_long_is_the_askers_mistake(client: Client, page: str, number: str) -> None:
+    answer = client().get(page + number)
+    assert answer.status_code in (400, 414)  # escaped, some are too long for an address
+    assert "digits" in answer.text or answer.status_code == 414
+
+
+@pytest.mark.parametrize("field", ["version", "messages"])
+def test_so_it_is_in_a_form(client: Client, url: str, field: str) -> None:
+    form = {"id": CUSTOMER, "life": "x", "version": "1", "messages": "1"} | {field: HUGE}
+    assert client().post("/act/trim", data=form, headers={"origin": f"http://{HOST}"}).status_code == 400
+
+
+def test_so_it_is_for_the_length_of_a_request(client: Client) -> None:
+    headers = {"origin": f"http://{HOST}", "content-length": HUGE}
+    assert client().post("/act/clear", content=b"", headers=headers).status_code == 413
 
 
 def test_the_redirect_stays_on_this_host(client: Client) -> None:

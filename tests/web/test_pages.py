@@ -12,9 +12,9 @@ import pytest
 import everturn
 from everturn import ChatMessage
 from everturn.markup import named, shown, tag
+from everturn.masking import masked_url
 from everturn.testing.report.files import write_json
 from everturn.testing.results import ClauseResult, Event, RunReport, Violation, count_statuses
-from everturn.web.serving import without_password
 from tests.web.conftest import CUSTOMER, HOST, Client
 
 ORIGIN = {"origin": f"http://{HOST}"}
@@ -293,8 +293,8 @@ def test_a_file_that_is_no_report_is_an_error(client: Client, tmp_path: Path) ->
 
 
 def test_a_password_is_never_shown() -> None:
-    assert without_password("postgresql://me:secret@host:5432/db?x=secret") == "postgresql://me:***@host/db"
-    assert without_password("sqlite:///memory.db?ttl=3") == "sqlite:///memory.db"
+    assert masked_url("postgresql://me:secret@host:5432/db?x=secret") == "postgresql://me:***@host:5432/db"
+    assert masked_url("sqlite:///memory.db?ttl=3") == "sqlite:///memory.db"
 
 
 def test_elements_escape_by_construction() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ParamSpec, TypeVar
 
@@ -85,19 +87,25 @@ def checked_store(store: MemoryStore | AsyncMemoryStore) -> MemoryStore | AsyncM
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call it in a thread, so that the event loop goes on. A cancelled caller waits until it has settled."""
-    return await settled(asyncio.to_thread(call, *args, **kwargs))
+    work = partial(copy_context().run, call, *args, **kwargs)
+    # Not asyncio.to_thread: that is a task, and asyncio.run cancels all tasks when it ends; a thread works on.
+    return await settled(asyncio.get_running_loop().run_in_executor(None, work))
 
 
-async def settled(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await it to its end, also if the caller is cancelled meanwhile: then raise the cancellation."""
-    task = asyncio.ensure_future(coroutine)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # it is heard of, so that nobody logs it
-        raise
+async def settled(work: Awaitable[T]) -> T:
+    """Await it to its end, however often the caller is cancelled meanwhile: then raise the cancellation."""
+    future = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as exc:  # asked again; the answer is the same
+            cancelled = exc
+    if cancelled is None:
+        return future.result()
+    if not future.cancelled():
+        future.exception()  # it is heard of, so that nobody logs it
+    raise cancelled
 
 
 def require(package: str, oldest: tuple[int, ...], adapter: str) -> None:

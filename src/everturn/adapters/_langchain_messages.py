@@ -287,7 +287,7 @@ def _langchain_call(call: Any) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             arguments = {"arguments": arguments}
     if not isinstance(arguments, dict):
         arguments = {} if arguments is None else {"arguments": arguments}

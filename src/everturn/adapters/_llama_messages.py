@@ -268,7 +268,7 @@ def _arguments(arguments: Any) -> Any:
     if isinstance(arguments, str):
         try:
             read = json.loads(arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return arguments
         return read if isinstance(read, dict) else arguments
     return arguments if isinstance(arguments, dict) else {} if arguments is None else json.dumps(arguments)

@@ -14,6 +14,7 @@ from everturn.backends.findings import Examination
 from everturn.cli.opening import URL, opened
 from everturn.cli.output import clean, console, print_json
 from everturn.errors import Unsupported
+from everturn.masking import masked_url
 from everturn.store import engine_of
 from everturn.words import count
 
@@ -37,7 +38,7 @@ def doctor(
     with opened(url, **quiet) as store:
         backend: Any = engine_of(store).backend
         if not hasattr(backend, "examine"):
-            raise Unsupported(f"the engine of {url!r} does not tell about itself")
+            raise Unsupported(f"the engine of {masked_url(url)!r} does not tell about itself")
         found: Examination = drive(backend.examine(time.monotonic() + engine_of(store).settings.timeout))
     if json:
         print_json([found])

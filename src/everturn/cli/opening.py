@@ -19,10 +19,12 @@ import typer
 import everturn
 from everturn.cli.output import clean
 from everturn.errors import InvalidInput, SessionNotFound, SnapshotNotFound
+from everturn.masking import masked, masked_url
 from everturn.model import SessionInfo, Snapshot
 from everturn.store import MemoryStore
 
 MOST_NAMES = 1000  # looked through for near matches
+DIGITS = 19  # of the largest number that means something here; Python refuses to read some 4,300
 
 URL = Annotated[str, typer.Argument(metavar="URL", help="The store: sqlite:///memory.db, redis://host, ...")]
 SESSION = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
@@ -68,7 +70,9 @@ def refuse_absent_file(url: str) -> None:
     if path is not None and not path.exists():
         near = sorted(str(other) for other in path.parent.glob(f"*{path.suffix or '.db'}") if other.is_file())[:5]
         hint = f"; there is {', '.join(near)}" if near else ""
-        raise InvalidInput(f"there is no file {path}{hint}", path="url")
+        # `redis:/me:secret@host`, with a slash too few, is a path as well.
+        shown = masked_url(str(path)) if ":" in str(path) and "@" in str(path) else masked(str(path))
+        raise InvalidInput(f"there is no file {shown}{hint}", path="url")
 
 
 def _say(message: Warning | str, *_: object, **__: object) -> None:
@@ -122,6 +126,6 @@ def point_in(store: MemoryStore, session_id: str, name: str | None) -> Snapshot 
     """A point in the session's time: a version (a number), a snapshot (its id or label), or None for now."""
     if name is None or name == "now":
         return None
-    if name.isdecimal():
+    if name.isdecimal() and len(name) <= DIGITS:
         return int(name)
     return snapshot_in(store, session_id, name)

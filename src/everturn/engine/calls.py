@@ -52,12 +52,14 @@ class Caller:
         self.settings = settings
         self.face = face
 
-    async def call(self, send: Callable[[bool, float], Awaitable[T]]) -> T:
-        """Send a request until it is answered. `send` gets whether this is a retry, and the deadline.
+    async def call(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
+        """Send a request until it is answered. `send` gets whether this is a retry, and the deadline: of a call of many
+        requests that of all of them.
 
         Raises MemoryStoreBackendError with outcome "not_written" only if no attempt can have been applied.
         """
-        deadline = self.face.clock() + self.settings.timeout
+        if deadline is None:
+            deadline = self.face.clock() + self.settings.timeout
         try:
             return await send(False, deadline)  # noqa: FBT003 - said above
         except MemoryStoreBackendError as exc:
@@ -106,12 +108,12 @@ def checked_key(key: object) -> bytes | None:
     return _checked_text(key, "key").encode()
 
 
-def checked_label(label: object) -> str | None:
+def checked_label(label: object, path: str = "label") -> str | None:
     if label is None:
         return None
     if not isinstance(label, str):
-        raise InvalidInput(f"must be a string, not {type(label).__name__}", path="label")
-    return _checked_text(label, "label")
+        raise InvalidInput(f"must be a string, not {type(label).__name__}", path=path)
+    return _checked_text(label, path)
 
 
 def plain(text: str) -> str:
@@ -165,7 +167,8 @@ def checked_expectation(expected: object) -> tuple[int | None, str | None]:
         return expected.version, expected.life
     if type(expected) is not int or expected < 0:
         raise InvalidInput(
-            f"is a version (0 for a session that must not exist), a Receipt or a SessionState, not {expected!r}",
+            "is a version (0 for a session that must not exist), a Receipt or a SessionState, "
+            f"not {expected if type(expected) is int else type(expected).__name__}",
             path="expected_version",
         )
     return expected, None
@@ -179,7 +182,7 @@ def checked_at(at: object, path: str = "at") -> At:
         return checked_count(at, path)
     if isinstance(at, Snapshot | str):
         return checked_snapshot(at, path)
-    raise InvalidInput(f"is a snapshot (or its id) or a version, not {at!r}", path=path)
+    raise InvalidInput(f"is a snapshot (or its id) or a version, not {type(at).__name__}", path=path)
 
 
 def checked_snapshot(snapshot: object, path: str = "snapshot") -> str:

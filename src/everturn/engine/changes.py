@@ -336,10 +336,11 @@ class Changes(Caller):
         named: Any = None,
         call: bytes | None = None,
         also: Status | None = None,
+        deadline: float | None = None,
     ) -> ChangeOutcome:
         """The same, with the backend's own answer; a refusal that is `also` fine is not raised."""
         request = self._request(session_id, effect, key, expected, content, call)
-        outcome = await self.call(partial(self._attempt, request))
+        outcome = await self.call(partial(self._attempt, request), deadline)
         if outcome.status not in _DONE and outcome.status is not also:
             refuse(outcome, session_id, expected=request.expected_version, named=named)
         return outcome

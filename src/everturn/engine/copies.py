@@ -16,8 +16,9 @@ from everturn.dossier import Outline, Portion
 from everturn.engine.comparing import Difference, compare
 from everturn.engine.dossiers import Incomplete, Kinship, OtherPast, Scrutiny, judge
 from everturn.engine.ends import End, rest_of
+from everturn.engine.intake import check_outline
 from everturn.engine.upkeep import Upkeep
-from everturn.errors import CorruptEntry, MemoryStoreBackendError
+from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import CopyOutcome, CopyProgress, CopyReport
 from everturn.portable import Arrival, Mark, Staging
 
@@ -125,6 +126,11 @@ class Copies:
 
     async def _bring(self, outline: Outline, there: Outline | None, seen: float) -> bool:
         """Restore the session as it was `seen`. False: something is no longer as it was, here or there."""
+        try:
+            check_outline(outline)  # before anything is written
+        except InvalidInput as exc:
+            text = f"session {outline.session_id!r} of the source is damaged: {exc}; run verify there"
+            raise CorruptEntry(text, session_id=outline.session_id, seq=outline.state.head) from exc
         onto = handle = None
         portion: Portion | None = None
         if there is not None:

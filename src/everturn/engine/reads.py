@@ -152,17 +152,18 @@ class Reads(Caller):
         self, session_id: str, a: Snapshot | str | int | None, b: Snapshot | str | int | None = None
     ) -> Diff:
         """What state `b` (now, if left out) shows that `a` does not, and the other way round."""
-        first = {entry.seq: entry for entry in await self._entries(session_id, a)}
-        second = {entry.seq: entry for entry in await self._entries(session_id, b)}
+        deadline = self.face.clock() + self.settings.timeout  # of both requests together
+        first = {entry.seq: entry for entry in await self._entries(session_id, a, deadline)}
+        second = {entry.seq: entry for entry in await self._entries(session_id, b, deadline)}
         return Diff(
             session_id,
             tuple(entry for seq, entry in second.items() if seq not in first),
             tuple(entry for seq, entry in first.items() if seq not in second),
         )
 
-    async def _entries(self, session_id: str, at: Snapshot | str | int | None) -> list[Entry]:
+    async def _entries(self, session_id: str, at: Snapshot | str | int | None, deadline: float) -> list[Entry]:
         query = Query(checked_id(session_id), at=checked_at(at))
-        reading, reader = await self._read(query, lambda: EntryReader(session_id))
+        reading, reader = await self._read(query, lambda: EntryReader(session_id), deadline)
         _refuse_gaps(reading, query, reader.messages)
         return reader.entries
 
@@ -260,14 +261,16 @@ class Reads(Caller):
         await self.call(send)
         return matches
 
-    async def _read(self, query: Query, new_reader: Callable[[], Reader]) -> tuple[Reading, Reader]:
+    async def _read(
+        self, query: Query, new_reader: Callable[[], Reader], deadline: float | None = None
+    ) -> tuple[Reading, Reader]:
         """Read into a new reader. Raises what the reading's status means; an absent session is no error."""
 
         async def send(_retry: object, by: float) -> tuple[Reading, Reader]:
             reader = new_reader()
             return await self.backend.read(query, reader.take, by), reader
 
-        reading, reader = await self.call(send)
+        reading, reader = await self.call(send, deadline)
         if reading.status is Status.NO_SNAPSHOT or (reading.session is None and isinstance(query.at, str)):
             raise no_snapshot(query.session_id, str(query.at))
         if reading.status is Status.NO_VERSION or (reading.session is None and query.at):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from everturn import codec
@@ -16,20 +16,13 @@ class EntryReader:
         self._session_id = session_id
         self._kind = kind
         self.entries: list[Entry] = []
-        self.turns: list[int] = []
 
     def take(self, rows: Sequence[Any]) -> None:
         """Decode a batch. Raises CorruptEntry at the first bad row."""
         for row in rows:
             self.entries.append(codec.decode(self._session_id, self._kind or row[4], *row[:4]))
-        if self._kind is None:
-            self.turns += (row[5] for row in rows)
 
     @property
     def messages(self) -> int:
         """How many of the entries are messages."""
         return sum(isinstance(entry, ChatMessage) for entry in self.entries)
-
-    def with_turns(self) -> Iterator[tuple[Entry, int]]:
-        """Each entry with the seq of the first of its turn."""
-        return zip(self.entries, self.turns, strict=True)

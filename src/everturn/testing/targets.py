@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from everturn.masking import masked_url
 from everturn.testing import engines
 
 OPTIONAL = ("session_id", "redis_url", "postgres_url", "ttl", "timeout", "vfs")
@@ -60,12 +61,12 @@ def parse(text: str, *, use_server: bool = False) -> Target:
             )
         if use_server and scheme == "sqlite":
             raise TargetError("--use-server is for servers; a sqlite URL always runs in a private directory")
-        return Target(text, engines.__name__, "factory", url=text, use_server=use_server)
+        return Target(masked_url(text), engines.__name__, "factory", url=text, use_server=use_server)
     if use_server:
         raise TargetError("--use-server goes with a URL; a factory decides for itself which server it uses")
     module, colon, name = text.partition(":")
     if not colon or not module or not name:
-        raise TargetError(f"{text!r} is neither a store URL (sqlite:///x.db) nor package.module:factory")
+        raise TargetError(f"{masked_url(text)!r} is neither a store URL (sqlite:///x.db) nor package.module:factory")
     return Target(text, module, name)
 
 

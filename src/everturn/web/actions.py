@@ -15,7 +15,7 @@ from everturn.errors import InvalidInput
 from everturn.markup import Html, Node, shown, tag
 from everturn.model import Receipt, SessionInfo, Snapshot
 from everturn.web.compare import changed
-from everturn.web.links import link, url
+from everturn.web.links import link, number_in, url
 from everturn.web.page import Inspector, ago, inspector_of, page
 from everturn.words import count, size
 
@@ -43,7 +43,7 @@ def form(facts: SessionInfo, verb: str, label: str, *fields: Node, class_: str |
         *fields,
         tag("button", label, type="submit"),
         method="post",
-        action=f"/act/{verb}",
+        action=url(f"/act/{verb}"),
         class_=class_,
         data_verb=verb,
     )
@@ -174,9 +174,7 @@ async def _change(inspector: Inspector, verb: str, session_id: str, fields: Mapp
     """Apply the change. Returns the session to show."""
     store = inspector.store
     version = fields.get("version", "")
-    if not version.isdecimal():
-        raise InvalidInput("is a number", path="version")
-    expected = Receipt(session_id, fields.get("life", ""), int(version))
+    expected = Receipt(session_id, fields.get("life", ""), number_in(version, "version"))
     match verb:
         case "snapshot":
             await store.save_snapshot(session_id, fields.get("label") or None, expected_version=expected)
@@ -188,10 +186,8 @@ async def _change(inspector: Inspector, verb: str, session_id: str, fields: Mapp
             await store.fork(session_id, fields.get("new", ""), expected_version=expected)
             return fields.get("new", "")
         case "trim":
-            messages = fields.get("messages", "")
-            if not messages.isdecimal():
-                raise InvalidInput("is a number", path="messages")
-            await store.trim(session_id, max_messages=int(messages), expected_version=expected)
+            messages = number_in(fields.get("messages", ""), "messages")
+            await store.trim(session_id, max_messages=messages, expected_version=expected)
         case "clear":
             await store.clear(session_id, expected_version=expected)
         case _:

@@ -38,8 +38,10 @@ ROUTES = [
 ]
 
 
-def make_app(opening: Opening, *, token: str, hosts: Iterable[str], ending: threading.Event | None = None) -> ASGIApp:
-    """The inspector as an ASGI application. The store is opened in the event loop that serves it.
+def make_app(
+    opening: Opening, *, token: str, hosts: Iterable[str], root: str = "", ending: threading.Event | None = None
+) -> ASGIApp:
+    """The inspector as an ASGI application, below the path `root`. The store is opened in the loop that serves it.
 
     Once `ending` is set, streams end by themselves.
     """
@@ -54,4 +56,4 @@ def make_app(opening: Opening, *, token: str, hosts: Iterable[str], ending: thre
 
     handlers = {MemoryStoreError: on_error, Exception: on_error}
     app = Starlette(routes=ROUTES, lifespan=lifespan, exception_handlers=handlers)
-    return Guard(app, token=token, hosts=hosts)
+    return Guard(app, token=token, hosts=hosts, root=root)

@@ -13,7 +13,7 @@ from everturn.errors import InvalidInput
 from everturn.markup import Html, Node, shown, tag
 from everturn.model import Diff, Entry
 from everturn.web.entries import LONGEST, entry, plain
-from everturn.web.links import link
+from everturn.web.links import link, number_in
 from everturn.web.page import inspector_of, page
 
 
@@ -37,7 +37,7 @@ async def compare(request: Request) -> Response:
 
 def _point(request: Request, name: str) -> int | str | None:
     given = request.query_params.get(name)
-    return int(given) if given is not None and given.isdecimal() else given or None
+    return number_in(given, name) if given is not None and given.isdecimal() else given or None
 
 
 def changed(found: Diff) -> Html:

@@ -15,9 +15,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from everturn.web.links import ROOT
+
 LARGEST_BODY = 64 * 1024
 LONGEST_QUERY = 8 * 1024
-COOKIE = "everturn"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -34,10 +35,16 @@ HEADERS = {
 
 
 class Guard:
-    """Lets a request through to the app only if it comes from the person who was given the token."""
+    """Lets a request through to the app only if it comes from the person who was given the token.
 
-    def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str]) -> None:
+    A browser sends the cookies of 127.0.0.1 to the servers on all its ports. So the pages are below a path that nobody
+    can guess, and the cookie is for that path: no other server is sent it, and none overwrites it.
+    """
+
+    def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str], root: str = "") -> None:
         self._app = app
+        self._root = root  # "" or "/" and a secret
+        self._name = f"everturn-{secrets.token_hex(4)}"
         self._token = token
         self._hosts = frozenset(hosts)  # with the port, as a browser writes them
         # Not the token: a URL stays in histories and logs, and is worth nothing once the server has ended.
@@ -47,11 +54,12 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
+            ROOT.set(self._root)
             answer = self._refusal(scope) or self._admission(scope)
             if answer is not None:
                 await answer(scope, receive, _with_headers(send))
             else:
-                await self._app(scope, _bounded(receive), _with_headers(send))
+                await self._app({**scope, "root_path": self._root}, _bounded(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> Response | None:
         """The answer to a request that no page of ours would send."""
@@ -59,13 +67,15 @@ class Guard:
         host = headers.get("host", "")
         if host not in self._hosts:
             return _refuse(421, "This page answers only to the address it printed.")
+        if not scope["path"].startswith(f"{self._root}/"):
+            return _refuse(401, "Open the address that everturn serve printed: the whole of it.")
         if len(scope["query_string"]) > LONGEST_QUERY:
             return _refuse(414, "The address is too long.")
         if scope["method"] not in {"GET", "HEAD"}:
             if scope["method"] != "POST":
                 return _refuse(405, "Only GET and POST are understood.")
             length = headers.get("content-length", "")
-            if not length.isdecimal() or int(length) > LARGEST_BODY:
+            if not length.isdecimal() or len(length) > len(str(LARGEST_BODY)) or int(length) > LARGEST_BODY:
                 return _refuse(413, "The request is too large.")
             if not _is_ours(headers, f"http://{host}"):
                 return _refuse(403, "A change must come from this very page.")
@@ -81,11 +91,11 @@ class Guard:
             if not secrets.compare_digest(token.encode(), self._token.encode()):
                 return _refuse(401, "This token is not the one that was printed; copy the whole address.")
             rest = urlencode([(name, value) for name, value in query if name != "token"])
-            path = scope["path"] if scope["path"].startswith("/") and not scope["path"].startswith("//") else "/"
+            path = scope["path"] if not scope["path"].startswith("//") else f"{self._root}/"
             answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
-            answer.set_cookie(COOKIE, self._cookie, httponly=True, samesite="strict", path="/")
+            answer.set_cookie(self._name, self._cookie, httponly=True, samesite="strict", path=self._root or "/")
             return answer
-        if secrets.compare_digest(_cookie_in(scope).encode(), self._cookie.encode()):
+        if secrets.compare_digest(_cookie_in(scope, self._name).encode(), self._cookie.encode()):
             return None
         return _refuse(401, "Open the address that everturn serve printed: it holds the token.")
 
@@ -98,16 +108,16 @@ def _is_ours(headers: Headers, origin: str) -> bool:
     return headers.get("sec-fetch-site") == "same-origin"
 
 
-def _cookie_in(scope: Scope) -> str:
+def _cookie_in(scope: Scope, name: str) -> str:
     try:
         cookies = SimpleCookie(Headers(scope=scope).get("cookie", ""))
     except CookieError:
         return ""
-    return cookies[COOKIE].value if COOKIE in cookies else ""
+    return cookies[name].value if name in cookies else ""
 
 
 def _refuse(code: int, why: str) -> Response:
-    return PlainTextResponse(f"{why}\n", code)
+    return PlainTextResponse(f"{why}\n", code, {"Connection": "close"})  # a stranger's is not kept
 
 
 def _with_headers(send: Send) -> Send:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from urllib.parse import urlencode
 
+from everturn.errors import InvalidInput
 from everturn.markup import Html, Node, tag
+
+DIGITS = 18  # Python refuses to read some 4,300, and no number here is that large
+ROOT: ContextVar[str] = ContextVar("root", default="")
+"""The path below which this inspector's pages are; set by the guard, for each request."""
 
 
 def url(path: str, **parameters: str | int | None) -> str:
     """The address of a page; what is None is left out."""
     given = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    return ROOT.get() + (f"{path}?{urlencode(given)}" if given else path)
+
+
+def number_in(text: str, path: str) -> int:
+    """The whole number that a parameter is. Raises InvalidInput."""
+    if not text.isdecimal() or len(text) > DIGITS:
+        raise InvalidInput(f"is a whole number of up to {DIGITS} digits", path=path)
+    return int(text)
 
 
 def link(path: str, label: Node, *, class_: str | None = None, **parameters: str | int | None) -> Html:

@@ -23,7 +23,7 @@ from everturn.errors import (
 )
 from everturn.markup import Html, Node, join, named, shown, tag
 from everturn.model import SessionInfo
-from everturn.web.links import link
+from everturn.web.links import link, url
 from everturn.words import at_time, lasting
 
 CODES = {
@@ -64,10 +64,10 @@ def page(inspector: Inspector, title: str, *body: Node, status: int = 200) -> HT
             tag("meta", charset="utf-8"),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("title", f"{named(title)[:120]} · everturn"),
-            tag("link", rel="icon", href="/static/icon.svg"),
-            tag("link", rel="stylesheet", href="/static/inspector.css"),
-            tag("link", rel="stylesheet", href="/static/violation.css") if inspector.reports else None,
-            tag("script", src="/static/inspector.js", defer=True),
+            tag("link", rel="icon", href=url("/static/icon.svg")),
+            tag("link", rel="stylesheet", href=url("/static/inspector.css")),
+            tag("link", rel="stylesheet", href=url("/static/violation.css")) if inspector.reports else None,
+            tag("script", src=url("/static/inspector.js"), defer=True),
         ),
         tag(
             "body",
@@ -81,6 +81,7 @@ def page(inspector: Inspector, title: str, *body: Node, status: int = 200) -> HT
                 class_="top",
             ),
             tag("main", *body, id="main", tabindex="-1"),
+            data_root=url(""),
         ),
         lang="en",
     )

@@ -10,7 +10,7 @@ from everturn.markup import Html, Node, shown, tag
 from everturn.testing.report import timeline
 from everturn.testing.report.files import BadReport, read_json
 from everturn.testing.results import ClauseResult, RunReport
-from everturn.web.links import link
+from everturn.web.links import link, number_in
 from everturn.web.page import inspector_of, page
 
 BROKEN = ("fail", "untested", "known")
@@ -25,10 +25,11 @@ async def reports(request: Request) -> Response:
     if number is None:
         links = [tag("li", link("/reports", shown(str(path)), n=n)) for n, path in enumerate(inspector.reports)]
         return page(inspector, "Reports", tag("h1", "Reports"), tag("ul", links))
-    if not number.isdecimal() or int(number) >= len(inspector.reports):
-        raise InvalidInput(f"is the number of a report, not {number!r}", path="n")
+    index = number_in(number, "n")
+    if index >= len(inspector.reports):
+        raise InvalidInput(f"is the number of a report, not {index}", path="n")
     try:
-        report = read_json(inspector.reports[int(number)])
+        report = read_json(inspector.reports[index])
     except (BadReport, OSError) as error:
         raise InvalidInput(str(error), path="report") from error
     return page(inspector, f"Report on {report.target}", *_report(report))

@@ -9,14 +9,15 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from urllib.parse import urlsplit
 
 import uvicorn
 
 import everturn
 from everturn.errors import MemoryStoreBackendError, Unsupported
+from everturn.masking import masked_url
 from everturn.web.app import make_app
 from everturn.web.page import Inspector
+from everturn.web.strangers import Strangers
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10.0
@@ -32,6 +33,7 @@ def serve(
 ) -> None:
     """Serve until interrupted. `ready` is given the address, token included, once it is open."""
     token = secrets.token_urlsafe(24)
+    root = f"/{secrets.token_urlsafe(12)}"
     with _listening(port) as listener:
         number = listener.getsockname()[1]
         hosts = (f"{LOOPBACK}:{number}", f"localhost:{number}")
@@ -45,17 +47,19 @@ def serve(
                     can_order = True
                 except Unsupported:
                     can_order = False
-                ready(f"http://{LOOPBACK}:{number}/?token={token}")
-                yield Inspector(store, without_password(url), can_change, can_order, tuple(reports))
+                ready(f"http://{LOOPBACK}:{number}{root}/?token={token}")
+                yield Inspector(store, masked_url(url), can_change, can_order, tuple(reports))
 
         ending = threading.Event()
-        app = make_app(opening, token=token, hosts=hosts, ending=ending)
+        app = make_app(opening, token=token, hosts=hosts, root=root, ending=ending)
         config = uvicorn.Config(
             app,
             log_level="warning",
             access_log=False,  # addresses hold tokens and session ids
             lifespan="on",
             timeout_graceful_shutdown=3,
+            http=Strangers().protocol,  # type: ignore[arg-type]  # a class is expected, and called
+            ws="none",
             limit_concurrency=200,
             server_header=False,
             h11_max_incomplete_event_size=32 * 1024,
@@ -82,11 +86,3 @@ def _listening(port: int) -> socket.socket:
         raise MemoryStoreBackendError(
             f"port {port} cannot be had ({exc.strerror}); --port 0 takes a free one", outcome="not_written"
         ) from exc
-
-
-def without_password(url: str) -> str:
-    """The URL as it may be shown."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url.partition("?")[0]
-    return parts._replace(netloc=f"{parts.username or ''}:***@{parts.hostname or ''}", query="").geturl()

@@ -17,7 +17,7 @@ from everturn.timeline import Moment
 from everturn.web.actions import buttons, snapshot_list, toast
 from everturn.web.drawing import drawn
 from everturn.web.entries import entries, plain
-from everturn.web.links import link, url
+from everturn.web.links import link, number_in, url
 from everturn.web.page import Inspector, ago, fragment, inspector_of, page, stamp
 from everturn.words import count, lasting, size
 
@@ -51,7 +51,7 @@ def asked_for(request: Request) -> tuple[str, int | str | None]:
     """The session, and the point in its time: a version, a snapshot's id, or None for now."""
     session_id = request.query_params.get("id", "")
     at = request.query_params.get("at")
-    return session_id, int(at) if at is not None and at.isdecimal() else at
+    return session_id, number_in(at, "at") if at is not None and at.isdecimal() else at
 
 
 async def session(request: Request) -> Response:
@@ -79,8 +79,8 @@ async def session(request: Request) -> Response:
 
 async def _body(inspector: Inspector, seen: View, request: Request) -> list[Node]:
     facts = seen.facts
-    changes = int(request.query_params.get("changes") or CHANGES)
-    told, words, snapshots = await _told(inspector.store, facts, seen.entries, min(max(changes, 1), 2000))
+    changes = min(max(number_in(request.query_params.get("changes") or str(CHANGES), "changes"), 1), 2000)
+    told, words, snapshots = await _told(inspector.store, facts, seen.entries, changes)
     at = seen.at if isinstance(seen.at, int) else next((one.version for one in snapshots if one.id == seen.at), None)
     then = None if seen.at is None else _then(facts, seen.at, snapshots)
     older = None
@@ -153,19 +153,15 @@ def window(seen: View) -> list[Node]:
 async def earlier_entries(request: Request) -> Response:
     """The window before a seq, for the script."""
     session_id, at = asked_for(request)
-    before = request.query_params.get("before", "")
-    if not before.isdecimal():
-        raise InvalidInput("is a seq", path="before")
-    return fragment(*window(await view(inspector_of(request).store, session_id, at, int(before))))
+    before = number_in(request.query_params.get("before", ""), "before")
+    return fragment(*window(await view(inspector_of(request).store, session_id, at, before)))
 
 
 async def raw(request: Request) -> Response:
     """One entry as plain text, whole."""
     session_id, at = asked_for(request)
-    seq = request.query_params.get("seq", "")
-    if not seq.isdecimal():
-        raise InvalidInput("is a number", path="seq")
-    state = await inspector_of(request).store.state(session_id, at=at, after=int(seq) - 1, before=int(seq) + 1)
+    seq = max(1, number_in(request.query_params.get("seq", ""), "seq"))
+    state = await inspector_of(request).store.state(session_id, at=at, after=seq - 1, before=seq + 1)
     if not state.entries:
         raise InvalidInput(f"session {session_id!r} does not show an entry {seq} here", path="seq")
     return PlainTextResponse("\n".join(map(plain, state.entries)))
@@ -258,6 +254,6 @@ def _compare(facts: SessionInfo, told: list[Moment]) -> Node:
         " ",
         tag("button", "Compare", type="submit"),
         method="get",
-        action="/compare",
+        action=url("/compare"),
         class_="bar",
     )

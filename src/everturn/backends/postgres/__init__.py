@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from everturn.backends.options import namespace, switch, whole_number
 from everturn.errors import InvalidInput
+from everturn.masking import ESCAPES
 
 if TYPE_CHECKING:
     from everturn.backends.postgres.backend import AsyncPostgresBackend, PostgresBackend
@@ -114,6 +115,9 @@ def _conninfo(url: str, options: Mapping[str, Any]) -> tuple[str, str]:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+    place, _, path = url.partition("://")[2].partition("/")
+    if place.count("@") > 1 or "@" in path:  # else libpq takes a part of the password for a host or a database
+        raise InvalidInput(f"has an @ too many; {ESCAPES}", path="url")
     own = {name: value for name, value in options.items() if name in _OF_LIBPQ}
     defaults = {"client_encoding": "utf8", "application_name": "everturn"}
     try:
@@ -121,10 +125,10 @@ def _conninfo(url: str, options: Mapping[str, Any]) -> tuple[str, str]:
         if "," in str(conninfo_to_dict(conninfo).get("host", "")):
             # Of several hosts, one that is silent must not use up the time of the others.
             conninfo = make_conninfo(conninfo, **{"connect_timeout": "2"} | own)
-    except psycopg.Error as exc:
-        raise InvalidInput(
-            f"is not an address that libpq understands: {' '.join(str(exc).split())}", path="url"
-        ) from exc
+    except psycopg.Error:
+        conninfo = ""
+    if not conninfo:  # out here, and without libpq's words: these quote the part of the password that it stumbled over
+        raise InvalidInput(f"is not an address that libpq understands; {ESCAPES}", path="url")
     parts = conninfo_to_dict(conninfo)
     where = ":".join(str(parts[part]) for part in ("host", "port") if parts.get(part))
     return conninfo, f"postgresql://{where}/{parts.get('dbname') or parts.get('user') or ''}"

@@ -12,6 +12,7 @@ import psycopg
 
 from everturn.backends.damage import damaged_session
 from everturn.errors import MemoryStoreBackendError, Outcome
+from everturn.masking import masked
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -93,11 +94,14 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
             outcome: Outcome = "unknown" if self.sent else "not_written"
             text = f"{self._name}: it did not answer within the time-out"
             raise MemoryStoreBackendError(text, outcome=outcome) from exc
-        # The system's errors have a number; a TimeoutError without one was raised by the handler of a signal.
         if isinstance(exc, psycopg.Error) and exc.sqlstate == DAMAGED:
             raise damaged_session(exc.diag.message_detail or "", _text(exc)) from exc
+        # The system's errors have a number; a TimeoutError without one was raised by the handler of a signal.
         if isinstance(exc, psycopg.Error) or (isinstance(exc, OSError) and exc.errno is not None):
-            raise from_driver(exc, self._name, sent=self.sent) from exc
+            error = from_driver(exc, self._name, sent=self.sent)
+            if isinstance(exc, psycopg.Error):
+                exc.args = (_text(exc),)  # tracebacks show it as the cause
+            raise error from exc
 
 
 def from_driver(exc: BaseException, name: str, *, sent: bool) -> MemoryStoreBackendError:
@@ -127,9 +131,12 @@ def _may_pass(exc: BaseException) -> bool:
 
 
 def _text(exc: BaseException) -> str:
-    """What it says, without the details: these may quote what is stored."""
+    """What it says, without the details: these may quote what is stored. An address in it is masked."""
     diag = getattr(exc, "diag", None)
-    return " ".join(((diag and diag.message_primary) or str(exc)).split()) or type(exc).__name__
+    text = " ".join(((diag and diag.message_primary) or str(exc)).split()) or type(exc).__name__
+    if (getattr(exc, "sqlstate", None) or "").startswith("22"):  # of a value: `invalid input syntax for type json: ...`
+        text = text.partition(":")[0]
+    return masked(text)
 
 
 def _error(text: str, outcome: Outcome, *, transient: bool) -> MemoryStoreBackendError:

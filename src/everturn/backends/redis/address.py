@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import msgspec
 
 from everturn.errors import InvalidInput
+from everturn.masking import ESCAPES
 
 Node = tuple[str, int]  # host and port
 
@@ -26,6 +27,9 @@ class Address(msgspec.Struct, frozen=True):
     db: int = 0
     service: str = ""
     tls: bool = False
+
+    def __repr__(self) -> str:
+        return f"Address({self.kind}, {self.nodes}, db={self.db})"  # debuggers and crash reports show it
 
 
 def parse(url: str) -> Address:
@@ -45,8 +49,8 @@ def parse(url: str) -> Address:
         service = steps.pop(0)
     if kind == "single" and len(nodes) > 1:
         raise InvalidInput("names several hosts; use redis+cluster:// or redis+sentinel://", path="url")
-    if len(steps) > (kind != "cluster") or (steps and not steps[0].isdigit()):
-        raise InvalidInput(f"{path!r} is not the number of a database (a cluster has none)", path="url")
+    if len(steps) > (kind != "cluster") or (steps and not (steps[0].isdecimal() and len(steps[0]) < 10)):
+        raise _unclear("a path that is not the number of a database (a cluster has none)")
     return Address(
         kind,
         nodes,
@@ -62,9 +66,14 @@ def _node(text: str, default: int) -> Node:
     host, colon, port = text.rpartition(":")
     if not colon or port.endswith("]"):
         host, port = text, ""
-    if port and not port.isdigit():
-        raise InvalidInput(f"{port!r} is not a port", path="url")
+    if port and not (port.isdecimal() and len(port) < 10):
+        raise _unclear("a port that is not a number")
     return host.strip("[]") or "localhost", int(port) if port else default
+
+
+def _unclear(what: str) -> InvalidInput:
+    """The error for a part of a URL, without quoting it: it may be a part of a password that was not escaped."""
+    return InvalidInput(f"has {what}; {ESCAPES}", path="url")
 
 
 def driver_options(address: Address, options: Mapping[str, Any], *, sentinel: bool = False) -> dict[str, Any]:

@@ -11,7 +11,9 @@ from typing import NoReturn, TypeAlias
 
 import msgspec
 
+from everturn.backends.interrupts import raised_by_handler
 from everturn.errors import MemoryStoreBackendError, Outcome
+from everturn.masking import masked
 
 _CODES = {
     "NoScriptError": "NOSCRIPT",
@@ -70,6 +72,7 @@ class Damaged(MemoryStoreBackendError):
 
 _DAMAGED = re.compile(r"DAMAGED (\w+)\.")  # as lua/state.lua says it
 _ANSWERS = {"ResponseError", "BusyLoadingError", "AuthenticationError"}  # the latter two are no ResponseErrors
+_QUOTED = re.compile(r",? with args beginning with:?")
 _WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
 
 
@@ -99,12 +102,7 @@ def interruption(exc: BaseException) -> BaseException | None:
     known = isinstance(exc, OSError | EOFError) or any(kind.__name__ in _DRIVERS for kind in type(exc).__mro__)
     if not known:
         return exc
-    wrapped: BaseException | None = exc
-    while wrapped is not None:
-        if is_of_a_handler(wrapped):
-            return wrapped
-        wrapped = wrapped.__cause__ or wrapped.__context__
-    return None
+    return raised_by_handler(exc)
 
 
 Fault: TypeAlias = Callable[[str, BaseException], MemoryStoreBackendError]
@@ -118,18 +116,6 @@ def raise_as(exc: BaseException, fault: Fault, where: str) -> NoReturn:
     raise interrupting
 
 
-def is_of_a_handler(exc: BaseException) -> bool:
-    """Whether a signal's handler raised this: it was given the frame that it interrupted, which called it."""
-    outer = exc.__traceback__
-    while outer is not None and outer.tb_next is not None:
-        interrupted, inner = outer.tb_frame, outer.tb_next
-        for value in list(inner.tb_frame.f_locals.values()):
-            if value is interrupted or (type(value) is tuple and any(part is interrupted for part in value)):
-                return True
-        outer = inner
-    return False
-
-
 def is_refusal(exc: Exception) -> bool:
     """Whether the driver's error is an answer of the server (and nothing was done)."""
     return any(kind.__name__ in _ANSWERS for kind in type(exc).__mro__)
@@ -137,12 +123,14 @@ def is_refusal(exc: Exception) -> bool:
 
 def refusal(exc: Exception) -> Refusal:
     code = next((_CODES[kind.__name__] for kind in type(exc).__mro__ if kind.__name__ in _CODES), None)
+    exc.args = (_unquoted(str(exc)),)  # tracebacks show it as the cause
     return Refusal(code, str(exc)) if code else refusal_in(str(exc))
 
 
 def refusal_in(text: str) -> Refusal:
     """What the server said, by the code it begins with. Before Redis 7, that of a command in a script stands within."""
     within = _WITHIN_SCRIPT.search(text) if "user_script" in text else None
+    text = _unquoted(text)
     return Refusal(within[1] if within else text.partition(" ")[0], text)
 
 
@@ -150,6 +138,11 @@ def damaged_part(answer: Refusal) -> str | None:
     """The part of a session that a script found damaged; None if it was refused for something else."""
     named = _DAMAGED.search(answer.text)
     return named[1] if named else "type" if "WRONGTYPE" in answer.text else None
+
+
+def _unquoted(text: str) -> str:
+    """The text without a command's arguments, which a server may quote: keys, and what was to be stored."""
+    return masked(_QUOTED.split(text, maxsplit=1)[0])
 
 
 def refused(answer: Refusal, where: str) -> MemoryStoreBackendError:
@@ -209,4 +202,4 @@ def lagging(where: str, wanted: int, got: int) -> MemoryStoreBackendError:
 
 
 def _said(exc: BaseException) -> str:
-    return str(exc) or type(exc).__name__
+    return masked(str(exc)) or type(exc).__name__

@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.errors import translated, translation
 from everturn.errors import MemoryStoreBackendError
@@ -94,7 +95,7 @@ def _in_savepoint(db: Connection, name: str, job: Job) -> None:
         with translated(name):
             job.result = job.work(db)
     except Exception as exc:
-        if not db.in_transaction:
+        if not db.in_transaction or is_interruption(exc):
             raise
         job.error = exc
     with translated(name):
@@ -112,8 +113,10 @@ def _alone(db: Connection, name: str, job: Job) -> None:
             db.execute("BEGIN IMMEDIATE")
         job.result = job.work(db)
         _commit(db, name)
-    except Exception as exc:  # noqa: BLE001 - whatever it is, it is this job's, and raised to its caller
+    except Exception as exc:
         roll_back(db)
+        if is_interruption(exc):
+            raise  # it is the thread's that runs the job, which may be another's
         job.error = translation(exc, name)
     job.stage = Stage.DONE
 
@@ -126,7 +129,7 @@ def _commit(db: Connection, name: str) -> None:
         unwritten = isinstance(exc, (apsw.FullError, apsw.BusyError)) or (
             isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_WRITE
         )
-        raise translation(exc, name, "not_written" if unwritten else "unknown") from exc
+        raise translation(exc, name, "not_written" if unwritten else "unknown")  # noqa: B904 - with its cause
 
 
 def roll_back(db: Connection) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import apsw
 
+from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite.batch import Job, Stage, Work, roll_back, run_batch
 from everturn.backends.sqlite.connections import Database
 from everturn.backends.sqlite.errors import translation
@@ -93,7 +94,7 @@ class GroupCommit:
         try:
             self.enqueue(job)
             if job.asleep is None:
-                self.lead()
+                self.lead(job)
             else:
                 self._await(job, job.asleep)
         except BaseException as exc:  # interrupted: what was not begun is not to be begun any more
@@ -112,11 +113,11 @@ class GroupCommit:
             if not self._leading.locked():
                 # Nobody leads. Most likely somebody is about to; but it may have been interrupted on the way, and to
                 # lead when there is nothing to do does no harm.
-                self.lead()
+                self.lead(job)
             if job.stage is Stage.DONE:
                 return
         if job.stage is Stage.LEADING:
-            self.lead()
+            self.lead(job)
 
     # --- for whoever only looks --------------------------------------------------------------------------------------
 
@@ -139,7 +140,7 @@ class GroupCommit:
                 finally:
                     self._database.return_writer()
             except (apsw.Error, OSError) as exc:
-                raise translation(exc, self._database.name) from exc
+                raise translation(exc, self._database.name)  # noqa: B904 - with its cause
             finally:  # as whoever leads does, and like that before anybody else can lead
                 self._settle()
                 if self._led:
@@ -147,11 +148,13 @@ class GroupCommit:
 
     # --- for whoever leads -------------------------------------------------------------------------------------------
 
-    def lead(self) -> None:
+    def lead(self, own: Job | None = None) -> None:
         """Run one batch of what waits, and pass the lead on. Raises nothing of a job's own.
 
-        An interrupt (Ctrl-C, in the main thread) may end it between any two instructions. Hence jobs stay in the queue
-        until they are settled, the next to lead settles what was left behind, and those who wait look after the lead.
+        `own` is the job of the calling thread. An interrupt (Ctrl-C in the main thread, what a signal's handler raises)
+        is raised to that thread's caller, whosever job was being run. It may end it between any two instructions. Hence
+        jobs stay in the queue until they are settled, the next to lead settles what was left behind, and those who wait
+        look after the lead.
         """
         with self._leading:
             first = self._first()
@@ -169,9 +172,11 @@ class GroupCommit:
                         roll_back(db)
                     self._database.return_writer()
             except BaseException as exc:
-                # No lock in the first job's time; the next may have more of it.
-                self._fail(first, translation(exc, self._database.name))
-                if not isinstance(exc, Exception):
+                interrupted = is_interruption(exc)
+                if first is own or not interrupted:
+                    # No lock in the first job's time; the next may have more of it.
+                    self._fail(first, translation(exc, self._database.name))
+                if interrupted:
                     raise
             finally:
                 self._settle()

@@ -6,6 +6,7 @@ import errno
 
 import apsw
 
+from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import pages
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome
 
@@ -52,20 +53,20 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
 
 
 def translation(exc: BaseException, name: str, outcome: Outcome = "not_written") -> BaseException:
-    """SQLite's error as everturn's, with its cause; another as it is."""
+    """SQLite's error as everturn's, with its cause; another as it is, and so is what a signal's handler raised."""
+    if not isinstance(exc, apsw.Error | OSError) or is_interruption(exc):
+        return exc
     if isinstance(exc, apsw.NotADBError):
         error: Exception = InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name)
     elif pages.is_damage(exc):
         advice = _ADVICE[apsw.CorruptError] if isinstance(exc, apsw.CorruptError) else _DAMAGED
         error = Damaged(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
-    elif isinstance(exc, apsw.Error | OSError):
+    else:
         advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
         if getattr(exc, "errno", None) in (errno.EMFILE, errno.ENFILE):
             advice = _NO_FILES
         elif isinstance(exc, PermissionError):
             advice = _ADVICE[apsw.PermissionsError]
         error = MemoryStoreBackendError(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
-    else:
-        return exc
     error.__cause__ = exc
     return error

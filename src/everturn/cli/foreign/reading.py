@@ -31,7 +31,7 @@ def rows(form: str, file: Path, table: str) -> Iterator[Row]:
             try:
                 fields = msgspec.json.decode(text)
                 message = from_openai(fields) if form == "openai-agents" else from_langchain(fields)
-            except (msgspec.MsgspecError, ValueError, KeyError, TypeError) as exc:
+            except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError) as exc:
                 sys.exit(f"row {row} of session {session_id!r} cannot be read ({exc}); nothing after it was imported")
             yield Row(session_id, row, message.to_dict())
     except apsw.SQLError as exc:

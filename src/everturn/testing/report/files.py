@@ -25,7 +25,7 @@ def read_json(path: str | os.PathLike[str]) -> RunReport:
     """Read a report that `write_json` wrote. Fields of later versions are ignored. Raises BadReport, OSError."""
     try:
         report = _decode(Path(path).read_bytes())
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadReport(f"{path}: not a report of `everturn check --json` ({error})") from error
     if report.report_format > REPORT_FORMAT:
         raise BadReport(

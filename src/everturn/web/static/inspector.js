@@ -3,6 +3,7 @@
 "use strict";
 
 const live = document.getElementById("live");
+const root = document.body.dataset.root || "";
 
 // --- something changed: ask for the part again -------------------------------------------------------------------
 
@@ -111,10 +112,10 @@ function move(by) {
 }
 
 const KEYS = {
-  "/": () => (document.getElementById("find") ? document.getElementById("find").focus() : (location.href = "/search")),
+  "/": () => (document.getElementById("find") ? document.getElementById("find").focus() : (location.href = root + "/search")),
   j: () => move(1),
   k: () => move(-1),
-  g: () => (location.href = "/"),
+  g: () => (location.href = root + "/"),
   n: () => document.querySelector(".then a")?.click(),
   "?": () => tell("/ find · j k move · Enter open · g sessions · n back to now", () => {}),
 };

@@ -1,0 +1,35 @@
+"""Tells an exception that a signal's handler raised from a fault: it must reach the caller as it is.
+
+A handler raises wherever it finds the main thread, also within a driver, and may raise what a driver raises.
+"""
+
+from __future__ import annotations
+
+
+def is_interruption(exc: BaseException) -> bool:
+    """Whether this is no fault of ours or of a driver's: KeyboardInterrupt and its like, or what a handler raised."""
+    return not isinstance(exc, Exception) or raised_by_handler(exc) is not None
+
+
+def raised_by_handler(exc: BaseException) -> BaseException | None:
+    """The exception that a signal's handler raised: this one, or one that a driver has wrapped; None if none did."""
+    seen: set[int] = set()
+    wrapped: BaseException | None = exc
+    while wrapped is not None and id(wrapped) not in seen:
+        if is_of_a_handler(wrapped):
+            return wrapped
+        seen.add(id(wrapped))
+        wrapped = wrapped.__cause__ or wrapped.__context__
+    return None
+
+
+def is_of_a_handler(exc: BaseException) -> bool:
+    """Whether a signal's handler raised this: it was given the frame that it interrupted, which called it."""
+    outer = exc.__traceback__
+    while outer is not None and outer.tb_next is not None:
+        interrupted, inner = outer.tb_frame, outer.tb_next
+        for value in list(inner.tb_frame.f_locals.values()):
+            if value is interrupted or (type(value) is tuple and any(part is interrupted for part in value)):
+                return True
+        outer = inner
+    return False

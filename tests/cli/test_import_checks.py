@@ -1,0 +1,141 @@
+"""Import goes by the checks of every other change: nothing comes in that no call could have written, or could read."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+import everturn
+from everturn import ChatMessage, InvalidInput, Record, Summary, ToolCall, codec
+from everturn.filing import read_sessions, write_sessions
+from tests.cli.conftest import Run
+
+Line = dict[str, Any]
+
+
+@pytest.fixture
+def lines() -> list[Line]:
+    """An export of one session, with everything that a session has."""
+    with everturn.open("sqlite://", ttl=3600) as store:
+        store.add_messages("first", [ChatMessage("system", "be brief")])
+        store.fork("first", "a")
+        store.append("a", [ChatMessage("user", "hello"), ToolCall("f", {}), Record("note", [1])], key="k")
+        store.add_summary("a", Summary("so far", (1.0, 2.0), (1, 2)))
+        store.save_snapshot("a", "safe")
+        store.replace("a", [ChatMessage("user", "hi")], after=2)
+        store.trim("a", max_messages=1)
+        out = io.BytesIO()
+        write_sessions(store, ["a"], out.write)
+    return [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def first(lines: list[Line], part: str, **having: Any) -> Line:
+    return next(line for line in lines if line["part"] == part and having.items() <= line.items())
+
+
+def with_body(entry: Line, body: bytes, kind: str | None = None) -> None:
+    """Give an entry another body, and the checksum that goes with it."""
+    entry["kind"] = entry["kind"] if kind is None else kind
+    entry["checksum"] = codec.checksum(entry["kind"], body)
+    entry["body"] = msgspec.Raw(body)
+
+
+def set_field(part: str, *path: Any, to: Any) -> Callable[[list[Line]], None]:
+    def spoil(lines: list[Line]) -> None:
+        place: Any = next(line for line in lines if line["part"] == part and (path[0] != "snapshots" or line[path[0]]))
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] = to
+
+    return spoil
+
+
+def body(text: bytes, kind: str | None = None) -> Callable[[list[Line]], None]:
+    return lambda lines: with_body(first(lines, "entry", kind="message"), text, kind)
+
+
+DEEP = b'{"role":"user","content":%s}'
+SPOILT: dict[str, tuple[Callable[[list[Line]], None], str]] = {
+    "an id with NUL": (set_field("session", "session_id", to="a\0b"), "line 1, session_id"),
+    "an id of 5,000 bytes": (set_field("session", "session_id", to="a" * 5000), "line 1, session_id"),
+    "an empty id": (set_field("session", "session_id", to=""), "line 1, session_id"),
+    "a life with a blank": (set_field("session", "life", to="9f3c51d2 07be846"), "line 1, life"),
+    "a short life": (set_field("session", "life", to="9f"), "line 1, life"),
+    "a life in capitals": (set_field("session", "life", to="9F3C51D2A07BE846"), "line 1, life"),
+    "version 0": (set_field("session", "version", to=0), "line 1, version"),
+    "a large version": (set_field("session", "version", to=2**60), "line 1, version"),
+    "a negative seq": (set_field("session", "last_seq", to=-1), "line 1, last_seq"),
+    "a long call": (set_field("session", "call", to="AAAA" * 99), "line 1, call"),
+    "a negative time": (set_field("session", "created_at", to=-5.0), "line 1, created_at"),
+    "a far time": (set_field("session", "seen_at", to=1e300), "line 1, seen_at"),
+    "a ttl of 0": (set_field("session", "ttl", to=0), "line 1, ttl"),
+    "no dimension": (set_field("session", "dimension", to=0), "line 1, dimension"),
+    "another dimension": (set_field("session", "dimension", to=3), "body.embedding"),
+    "forked from NUL": (set_field("session", "forked_from", to="\0"), "line 1, forked_from"),
+    "a head beyond the log": (set_field("session", "state", "head", to=99), "line 1, state.head"),
+    "kept that do not ascend": (set_field("session", "state", "kept", to=[2, 1]), "line 1, state.kept[1]"),
+    "a jump forward": (set_field("session", "jumps", to=[[2, 3]]), "line 1, jumps[0][1]"),
+    "a label with NUL": (set_field("session", "snapshots", 0, "label", to="\0"), "line 1, snapshots[0].label"),
+    "a snapshot without id": (set_field("session", "snapshots", 0, "id", to=""), "line 1, snapshots[0].id"),
+    "a late snapshot": (set_field("session", "snapshots", 0, "version", to=99), "line 1, snapshots[0].version"),
+    "an unknown step": (set_field("session", "undo_steps", 0, "kind", to="append"), "line 1, undo_steps[0].kind"),
+    "a seq beyond the log": (set_field("entry", "seq", to=99), "line 2, seq"),
+    "a turn after its entry": (set_field("entry", "turn", to=99), "line 2, turn"),
+    "a seq twice": (lambda lines: lines.insert(2, lines[1]), "line 3, seq"),
+    "a kind with NUL": (body(b"1", "no\0te"), "line 2, kind"),
+    "an empty kind": (body(b"1", ""), "line 2, kind"),
+    "a long kind": (body(b"1", "x" * 65), "line 2, kind"),
+    "a long role": (body(b'{"role":"%s","content":"x"}' % (b"x" * 99)), "line 2, body.role"),
+    "no content": (body(b'{"role":"user","content":null}'), "line 2, body.content"),
+    "nested 300 deep": (body(DEEP % (b"[" * 300 + b"]" * 300)), "line 2, body.content[0][0]"),
+    "nested 100,000 deep": (body(DEEP % (b"[" * 100_000 + b"]" * 100_000)), "line 2"),
+    "a record nested deep": (body(b"[" * 100_000 + b"]" * 100_000, "note"), "line 2"),
+    "an unknown change": (set_field("change", "kind", to="magic"), ", kind"),
+    "a change of many": (set_field("change", "count", to=99), ", count"),
+    "a change with NUL": (set_field("change", "label", to="\0"), ", label"),
+    "a short key": (set_field("change", "key", to="AAAA"), ", key"),
+    "a short content": (set_field("change", "content", to="AAAA"), ", content"),
+    "a change of nobody": (set_field("change", "call", to=""), ", call"),
+}
+
+
+def test_the_file_itself_comes_in(lines: list[Line]) -> None:
+    with everturn.open("sqlite://") as store:
+        assert read_sessions([msgspec.json.encode(line) for line in lines], store).imported == 1
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_what_no_change_would_store_is_refused_by_line_and_field(lines: list[Line], how: str) -> None:
+    spoil, told = SPOILT[how]
+    spoil(lines)
+    with everturn.open("sqlite://") as store:
+        with pytest.raises(InvalidInput) as caught:
+            read_sessions([msgspec.json.encode(line) for line in lines], store)
+        assert told in str(caught.value)
+        assert "line " in caught.value.path
+        assert store.sessions().sessions == ()
+
+
+def test_a_body_over_the_limit_of_the_target_is_refused(lines: list[Line]) -> None:
+    with_body(lines[1], msgspec.json.encode({"role": "user", "content": "x" * 5000}), "message")
+    written = [msgspec.json.encode(line) for line in lines]
+    too_long = pytest.raises(InvalidInput, match=r"line 2, body: .*over the limit")
+    with everturn.open("sqlite://", max_message_bytes=4096) as store, too_long:
+        read_sessions(written, store)
+
+
+@pytest.mark.parametrize("how", ["an empty id", "an id with NUL", "nested 100,000 deep"])
+def test_the_command_says_it_and_fails(run: Run, tmp_path: Any, lines: list[Line], how: str) -> None:
+    spoil, told = SPOILT[how]
+    spoil(lines)
+    file = tmp_path / "wrong.jsonl"
+    file.write_bytes(b"\n".join(msgspec.json.encode(line) for line in lines))
+    ran = run("import", f"sqlite:///{tmp_path / 'other.db'}", file)
+    assert ran.code == 2, ran
+    assert told in ran.err
+    assert "Traceback" not in ran.err
