@@ -57,6 +57,7 @@ class Seen:
     since: float
     state: State | None
     expires: float | None = None
+    life: int = 0
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -109,6 +110,7 @@ class Judge:
         self.findings: list[Finding] = []
         self.records: dict[int, Record] = {}
         self.applied_at: dict[int, list[float]] = {}
+        self._lives: dict[int, int] = {}  # the model's life that a call changed first
         self.relaxed_from = FOREVER  # true time from which a server's clock cannot be relied on
         self._made: dict[str, list[int]] = {}  # the calls that made the versions of the present life
         self._moves: dict[str, list[tuple[float, Op]]] = {}
@@ -163,6 +165,7 @@ class Judge:
             self._broken.add(name)
             return
         made.append(op.id)
+        self._lives.setdefault(op.id, self.model.sessions[name].life if name in self.model.sessions else 0)
         if op.kind in MOVES:
             self._moves.setdefault(name, []).append((now, op))
         self._note(name)
@@ -205,7 +208,7 @@ class Judge:
             case "snapshot":
                 done = model.save_snapshot(name)
                 self._numbers[op.id] = done.snapshot or 0
-                self._shown[op.id] = Seen(0.0, model.sessions[name].state).values
+                self._shown.setdefault(op.id, Seen(0.0, model.sessions[name].state).values)
             case "rollback":
                 self._changed(model.rollback_to_snapshot(name, self._numbers.get(op.of, 0)), op)
             case "delete_snapshot":
@@ -275,8 +278,8 @@ class Judge:
 
     def _note(self, name: str) -> None:
         session = self.model.sessions.get(name)
-        state, expires = (None, None) if session is None else (session.state, session.expires_at)
-        self._states.setdefault(name, [Seen(0.0, None)]).append(Seen(self._now(), state, expires))
+        seen = Seen(self._now(), None) if session is None else Seen(self._now(), session.state, session.expires_at, session.life)
+        self._states.setdefault(name, [Seen(0.0, None)]).append(seen)
 
     def _seen(self, name: str, begin: float, end: float) -> Iterator[Seen]:
         """The states of a session from one moment to another; without what had expired in all of that time."""
@@ -329,7 +332,7 @@ class Judge:
         name = op.target if op.kind == "fork" else op.session
         if isinstance(record.error, CorruptEntry) or record.outcome == "error":
             self.find("broken", f"{_named(op)} raised {record.error!r}")
-        if record.outcome in ("not_written", "refused") and applied:
+        if record.outcome in ("not_written", "refused") and applied and self._outlives(record, name):
             self.find(
                 "appeared", f"{_named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}"
             )
@@ -344,6 +347,13 @@ class Judge:
                 self.find("wrong read", f"{_named(op)} saw {record.result}, not {self._shown.get(op.of)}")
         elif not applied or applied[0] > record.end:
             self._idle(record, name)
+
+    def _outlives(self, record: Record, name: str) -> bool:
+        """Whether a call that was applied and failed can be seen to have been: not if that life ended before it did."""
+        if record.outcome == "not_written" or record.end is None:
+            return True
+        life = self._lives.get(record.op.id)
+        return any(seen.life == life for seen in self._seen(name, record.end, record.end))
 
     def _idle(self, record: Record, name: str) -> None:
         """Judge an acknowledged call that changed nothing."""

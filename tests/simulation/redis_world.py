@@ -88,6 +88,7 @@ class RedisWorld(World):
         super().__init__(schedule)
         self.servers = {node: RedisServer(self._clock_of(node)) for node in self.nodes}
         self.master = self.nodes[0]
+        self._masters = [(0.0, self.master)]
         self._keys = Names("")
         self._observer = RedisBackend(Sender(ObservingLines(self), Single(self.nodes[0])), "")
         self.network = Network(
@@ -115,10 +116,14 @@ class RedisWorld(World):
         return self._observer
 
     def store_time(self, moment: float) -> float:
-        return self.clocks[self.master].at(moment)
+        return self.clocks[self._master_at(moment)].at(moment)
+
+    def _master_at(self, moment: float) -> Node:
+        return next(node for since, node in reversed(self._masters) if since <= moment)
 
     def clock_steps(self, first: float, last: float) -> list[float]:
-        return self.clocks[self.master].steps_between(first, last)
+        turns = [since for since, _ in self._masters if first <= since <= last]
+        return turns + [moment for clock in self.clocks.values() for moment in clock.steps_between(first, last)]
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
@@ -130,7 +135,7 @@ class RedisWorld(World):
             return server.execute(commands, most)
         name = op.target if op.kind == "fork" else op.session
         server.space.purge()
-        self._expire(name)
+        self._expire()
         before = self._facts(server, name)
         replies = server.execute(commands, most)
         if self._facts(server, name) != before:
@@ -140,14 +145,16 @@ class RedisWorld(World):
                 self._images.append((self.scheduler.now, server.space.image(), self.judge.image()))
         return replies
 
-    def _expire(self, name: str) -> None:
-        """Tell the judge of a session that the master has removed: its time was over."""
-        session = self.judge.model.sessions.get(name)
-        if session is not None and session.expires_at is not None:
-            master = self.servers[self.master]
-            master.space.purge()
+    def _expire(self) -> None:
+        """Tell the judge of sessions that the master has removed: their time was over."""
+        ending = [(name, one.expires_at) for name, one in self.judge.model.sessions.items() if one.expires_at is not None]
+        if not ending:
+            return
+        master, now = self.servers[self.master], self.store_time(self.scheduler.now)
+        master.space.purge()
+        for name, expires in ending:
             if self._facts(master, name) is None:
-                if session.expires_at > self.store_time(self.scheduler.now):
+                if expires > now:
                     self.judge.find("expired early", f"{name!r} is gone before its time")
                 self.judge.vanished(name)
 
@@ -201,6 +208,7 @@ class RedisWorld(World):
             self.servers[node].space.is_readonly = node != new
         self.network.down.discard(new)
         self.master = new
+        self._masters.append((self.scheduler.now, new))
 
     def _image(self, age: float) -> Any:
         """The data as it was so long ago; the judge goes back, too."""
@@ -214,8 +222,7 @@ class RedisWorld(World):
         self.network.down.clear()
         self.network.until.clear()
         self.network.dark.clear()
-        for name in list(self.judge.model.sessions):
-            self._expire(name)
+        self._expire()
 
 
 
