@@ -111,11 +111,12 @@ class Judge:
         self.records: dict[int, Record] = {}
         self.applied_at: dict[int, list[float]] = {}
         self._lives: dict[int, int] = {}  # the model's life that a call changed first
+        self.early = self.late = 0.0  # seconds by which a session may expire before or behind its time
         self.relaxed_from = FOREVER  # true time from which a server's clock cannot be relied on
         self._made: dict[str, list[int]] = {}  # the calls that made the versions of the present life
         self._moves: dict[str, list[tuple[float, Op]]] = {}
         self._numbers: dict[int, int] = {}  # the model's snapshots by the calls that took them
-        self._shown: dict[int, tuple[str, ...]] = {}  # what snapshots show
+        self._shown: dict[int, list[tuple[str, ...]]] = {}  # what snapshots show; one may be taken in two lives
         self._states: dict[str, list[Seen]] = {}
         self._after: dict[int, int] = {}  # where replaces were told to begin
         self._broken: set[str] = set()  # sessions in which the model cannot follow any more
@@ -144,13 +145,14 @@ class Judge:
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    def applied(self, attempt: Attempt, name: str) -> None:
-        """A request changed a session, just now."""
+    def applied(self, attempt: Attempt, name: str, *, continues: bool = True) -> None:
+        """A request changed a session, just now. `continues`: the life that was there before is there still."""
         op, now = attempt.op, self._now()
         self.applied_at.setdefault(op.id, []).append(now)
         if name in self._broken:
             return
         self._check_time(attempt, name)
+        self._settle(name, is_over=not continues and op.kind != "erase")
         stored = self._peek(name)
         session = self.model.live(name)
         if session is None:
@@ -170,6 +172,19 @@ class Judge:
             self._moves.setdefault(name, []).append((now, op))
         self._note(name)
         self._compare(name, stored, _named(op))
+
+    def _settle(self, name: str, *, is_over: bool) -> None:
+        """Let the model see a session as the store does, which may end a life a little early, or too late."""
+        session = self.model.sessions.get(name)
+        if session is None or session.expires_at is None:
+            return
+        left = session.expires_at - self._clock(self._now())
+        if not is_over and -self.late < left <= 0:
+            session.expires_at = None
+        elif is_over and left > 0:
+            if left > self.early:
+                self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time")
+            self.vanished(name)
 
     def _check_time(self, attempt: Attempt, name: str) -> None:
         op, now, sent = attempt.op, self._now(), attempt.sent
@@ -208,7 +223,7 @@ class Judge:
             case "snapshot":
                 done = model.save_snapshot(name)
                 self._numbers[op.id] = done.snapshot or 0
-                self._shown.setdefault(op.id, Seen(0.0, model.sessions[name].state).values)
+                self._shown.setdefault(op.id, []).append(Seen(0.0, model.sessions[name].state).values)
             case "rollback":
                 self._changed(model.rollback_to_snapshot(name, self._numbers.get(op.of, 0)), op)
             case "delete_snapshot":
@@ -293,10 +308,10 @@ class Judge:
                 continue
             first, last = max(begin, seen.since), min(end, until)
             moments = [first, last, *self._steps(first, last)]
-            over = [self._clock(moment) >= seen.expires for moment in moments]
-            if not all(over):
+            left = [seen.expires - self._clock(moment) for moment in moments]
+            if any(seconds > -self.late for seconds in left):
                 yield seen
-            if any(over):
+            if any(seconds <= self.early for seconds in left):
                 yield Seen(seen.since, None)
 
     def _compare(self, name: str, stored: Stored | None, behind: str) -> None:
@@ -322,9 +337,14 @@ class Judge:
         """Judge every answer, once all is quiet."""
         for record in self.records.values():
             self._answer(record)
-        for name in set(self.model.sessions) | set(self._states):
-            if name not in self._broken:
+        for name in sorted(set(self.model.sessions) | set(self._states)):
+            self._settle(name, is_over=False)
+            if name not in self._broken and not (self.late and self._peek(name) is None and self._is_over(name)):
                 self._compare(name, self._peek(name), "everything")
+
+    def _is_over(self, name: str) -> bool:
+        last = list(self._seen(name, self._now(), self._now()))
+        return any(seen.state is None for seen in last)
 
     def _answer(self, record: Record) -> None:
         op = record.op
@@ -343,7 +363,7 @@ class Judge:
                 shown = [seen.values for seen in self._seen(name, record.begin, record.end)]
                 self.find("wrong read", f"{_named(op)} saw {record.result}; in its time there was {shown}")
         elif op.kind == "read_at":
-            if record.result != self._shown.get(op.of):
+            if record.result not in self._shown.get(op.of, ()):
                 self.find("wrong read", f"{_named(op)} saw {record.result}, not {self._shown.get(op.of)}")
         elif not applied or applied[0] > record.end:
             self._idle(record, name)
@@ -367,7 +387,7 @@ class Judge:
             case "erase":
                 fine = any(one.state is None for one in seen)
             case "rollback":
-                fine = any(one.values == self._shown.get(op.of) for one in seen)
+                fine = any(one.values in self._shown.get(op.of, ()) for one in seen)
             case "append":
                 mates = [other.op.id for other in self.records.values() if op.key and other.op.key == op.key]
                 fine = record.result and any(self.applied_at.get(mate, [FOREVER])[0] <= end for mate in mates)

@@ -96,7 +96,7 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 MENU: dict[Kind, float] = {
-    "append": 8, "read": 4, "snapshot": 2, "rollback": 4, "undo": 1.5, "replace": 1.5, "trim": 2, "clear": 1,
+    "append": 8, "read": 4, "snapshot": 2, "rollback": 4, "undo": 1.5, "replace": 1.5, "trim": 3, "clear": 1,
     "erase": 2, "set_ttl": 0.7, "fork": 0.7, "compact": 0.7, "delete_snapshot": 0.3, "read_at": 0.7,
 }  # fmt: skip
 TROUBLES = ("lost", "mute", "held", "twice", "cut", "refused", "dies")
@@ -119,7 +119,7 @@ def make(seed: int, backend: str) -> Schedule:
 
 def _weather(random: Random, backend: str) -> dict[str, float]:
     if backend == "sqlite":
-        return {}
+        return {"dies": random.choice((0.0, 0.0, 0.03))}
     kinds = [kind for kind in TROUBLES if random.random() < 0.5] or ["held"]
     trouble = random.choice((0.03, 0.1, 0.25, 0.4))
     return {kind: trouble / len(kinds) for kind in kinds}
