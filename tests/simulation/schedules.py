@@ -68,6 +68,7 @@ class Client(msgspec.Struct, frozen=True, omit_defaults=True):
     lanes: tuple[tuple[Op, ...], ...]
     rate: float = 1.0
     ahead: float = 0.0
+    opens_late: bool = False  # at its first call, and not when the world begins
 
 
 class Server(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -142,7 +143,7 @@ def _faults(random: Random, backend: str, clients: int, timeout: float) -> tuple
                 seconds, lose = random.uniform(0.01, timeout), random.choice((0.0, 0.0, random.uniform(0.0, 1.0)))
             if kind in ("step", "step_client"):
                 lose = random.choice((-1, 1)) * random.choice((0.5, 5.0, 3600.0))
-                seconds = random.choice((0.0, seconds))
+                seconds = seconds if backend == "sqlite" else random.choice((0.0, seconds))
             faults.append(Fault(kind, at, who if kind in ("dark", "kill", "step_client") else 0, seconds, lose))
     return tuple(sorted(faults, key=lambda fault: fault.at))
 
@@ -172,7 +173,8 @@ class _Writer:
                 ops[:0] = [self._made("append", "a", 0.0), self._made("snapshot", "a", 0.0)]
             lanes.append(tuple(ops))
         ahead = random.choice((0.0, random.uniform(-2, 2)))
-        return Client(tuple(lanes), 1 + random.uniform(-2e-4, 2e-4), ahead)
+        opens_late = random.random() < 0.2
+        return Client(tuple(lanes), 1 + random.uniform(-2e-4, 2e-4), ahead, opens_late)
 
     def _op(self) -> Op:
         random = self._random

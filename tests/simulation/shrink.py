@@ -92,6 +92,7 @@ def _rounder(schedule: Schedule) -> Iterator[Schedule]:
     yield replace(schedule, servers=tuple(Server() for _ in schedule.servers))
     for at, client in enumerate(schedule.clients):
         yield _with_client(schedule, at, Client(client.lanes))
+        yield _with_client(schedule, at, Client(client.lanes, opens_late=client.opens_late))
         for number, lane in enumerate(client.lanes):
             for place, op in enumerate(lane):
                 for other in (replace(op, cancel=None), *(replace(op, pause=pause) for pause in _rounded(op.pause))):

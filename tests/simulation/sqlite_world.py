@@ -85,6 +85,10 @@ class Process:
         self._backend: Any = None
         self._counts: dict[int, int] = {}
 
+    def open(self) -> None:
+        if self._backend is None:
+            self._backend = self._world.opened(self._host)
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         async def call(*args: Any) -> Any:
             return await self._run(name, args)
@@ -99,8 +103,7 @@ class Process:
         number = self._counts[op.id] = self._counts.get(op.id, 0) + 1
         fate = world.fates.of(f"{op.id} {name} {number}")
         await host.sleep(fate.out)
-        if self._backend is None:
-            self._backend = world.opened(host)
+        self.open()
         session = op.target if op.kind == "fork" else op.session
         attempt = Attempt(op, host, f"{name} {number}", world.scheduler.now, host.true(args[-1]))
         before = world.facts(session)
@@ -137,6 +140,8 @@ class SqliteWorld(World):
 
     def backend_for(self, host: Host) -> Backend:
         process: Any = Process(self, host)
+        if not self.schedule.clients[self.hosts.index(host)].opens_late:
+            process.open()
         return process  # type: ignore[no-any-return]
 
     def opened(self, host: Host) -> SqliteBackend:
