@@ -145,14 +145,16 @@ class SqliteWorld(World):
         return process  # type: ignore[no-any-return]
 
     def opened(self, host: Host) -> SqliteBackend:
-        """Open the file in a process: its time is the machine's, but for the observer's, which is the true one."""
+        """Open the file in a process. Its time is the machine's; the observer's stands still, so that it sees all."""
         vfs = DISK if self._fills else None
         database = Database(self._path, namespace="", synchronous="OFF", vfs=vfs)
         database.open(host.clock() + self.schedule.timeout)
         self._databases.append(database)
         backend: Any = SqliteBackend(database)
         scheduler = self.scheduler
-        if hasattr(backend, "_time"):
+        if host is self.observer:
+            backend._clock = lambda: 0.0
+        elif hasattr(backend, "_time"):
             backend._time = type(backend._time)(lambda: host.wall.at(scheduler.now), host.clock)
         else:
             backend._clock = lambda: host.wall.at(scheduler.now)

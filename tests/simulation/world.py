@@ -103,6 +103,9 @@ class World(ABC):
                     self.scheduler.run()
                 except Endless as exc:
                     self.judge.find("endless", str(exc))
+                for host in self.hosts:
+                    if host.is_alive and not all(task.is_over for task in host.tasks):
+                        self.judge.find("hung", f"{host.name} waits for ever")
                 self.quiet()
                 self.judge.finish()
                 self._verify()
