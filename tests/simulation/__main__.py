@@ -47,10 +47,10 @@ def _search(runner: Runner, backend: str, options: argparse.Namespace) -> int:
     began = time.process_time()
     found: Counter[str] = Counter()
     first: dict[str, int] = {}
-    calls = done = 0
+    calls = answered = done = 0
     for seed in range(options.first, options.first + options.seeds):
         outcome = runner.run(make(seed, backend))
-        calls, done = calls + outcome.calls, done + 1
+        calls, answered, done = calls + outcome.calls, answered + outcome.answered, done + 1
         kinds = outcome.kinds() if options.kind is None else outcome.kinds() & {options.kind}
         for kind in kinds:
             found[kind] += 1
@@ -62,7 +62,7 @@ def _search(runner: Runner, backend: str, options: argparse.Namespace) -> int:
                 options.keep.write_bytes(msgspec.json.format(msgspec.json.encode(smallest.schedule), indent=1) + b"\n")
             break
     seconds = time.process_time() - began
-    print(f"{backend}: {done} schedules, {calls} calls in {seconds:.1f} s of processor time ({60 * done / seconds:.0f} a minute); ", end="")
+    print(f"{backend}: {done} schedules, {calls} calls, {answered} acknowledged, in {seconds:.1f} s of processor time ({60 * done / seconds:.0f} a minute); ", end="")
     print("; ".join(f"{kind}: {found[kind]}, first at seed {first[kind]}" for kind in first) or "nothing found")
     return len(found)
 

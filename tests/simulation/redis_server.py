@@ -9,7 +9,7 @@ from typing import Any
 from lupa import lua51
 
 from everturn.backends.redis.faults import Refusal, refusal_in
-from everturn.backends.redis.wire import Call, Command
+from everturn.backends.redis.wire import Command, packed
 from tests.simulation.keyspace import Keyspace, ServerError
 
 _INFO = b"role:%b\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:0\r\n"
@@ -90,7 +90,7 @@ class RedisServer:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.space = Keyspace(clock)
-        self._known: set[bytes] = set()  # scripts it was sent
+        self._known: dict[bytes, bytes] = {}  # scripts it was sent, by their hash
 
     def forget_scripts(self) -> None:
         self._known.clear()
@@ -98,21 +98,21 @@ class RedisServer:
     def execute(self, commands: Sequence[Command], most: int | None = None) -> list[Any]:
         """A reply for each command, errors as Refusal; no more than the first few, if the connection was cut."""
         self.space.purge()
-        return [self._one(command) for command in commands[:most]]
+        return [self._one(words_of(packed([command]))) for command in commands[:most]]
 
-    def _one(self, command: Command) -> Any:
+    def _one(self, words: list[bytes]) -> Any:
+        name, *rest = words
         try:
-            if isinstance(command, Call):
-                if command.script.sha not in self._known:
-                    return Refusal("NOSCRIPT", "NOSCRIPT No matching script. Please use EVAL.")
-                args = [_part(arg) for arg in command.args]
-                return _lua().run(self.space, command.script.text, command.keys, args)
-            name, *rest = [_part(part) for part in command]
             match name:
+                case b"EVALSHA":
+                    text = self._known.get(rest[0])
+                    if text is None:
+                        return Refusal("NOSCRIPT", "NOSCRIPT No matching script. Please use EVAL.")
+                    return self._script(text, rest)
                 case b"EVAL":
-                    text, count, *both = rest
-                    self._known.add(hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
-                    return _lua().run(self.space, text, both[: int(count)], both[int(count) :])
+                    text = rest[0]
+                    self._known[hashlib.sha1(text, usedforsecurity=False).hexdigest().encode()] = text
+                    return self._script(text, rest)
                 case b"INFO":
                     return _INFO % (b"slave" if self.space.is_readonly else b"master")
                 case b"CONFIG":
@@ -122,3 +122,19 @@ class RedisServer:
             return self.space.run(name, tuple(rest))
         except ServerError as exc:
             return refusal_in(str(exc))
+
+    def _script(self, text: bytes, rest: list[bytes]) -> Any:
+        first = 2 + int(rest[1])
+        return _lua().run(self.space, text, rest[2:first], rest[first:])
+
+
+def words_of(request: bytes) -> list[bytes]:
+    """The parts of a command as it goes over the wire."""
+    head, _, rest = request.partition(b"\r\n")
+    words, at = [], 0
+    for _ in range(int(head[1:])):
+        end = rest.index(b"\r\n", at)
+        size, start = int(rest[at + 1 : end]), end + 2
+        words.append(rest[start : start + size])
+        at = start + size + 2
+    return words

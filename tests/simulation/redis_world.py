@@ -73,7 +73,9 @@ def _named(commands: Sequence[Command]) -> str:
     first = commands[0]
     if isinstance(first, Call):
         return _NAMES.get(first.script.sha, "a script")
-    return " ".join(str(part) for part in first[:2]) if first[0] != "EVAL" else "a script in full"
+    if first[0] == "EVAL":
+        return "a script in full"
+    return " ".join(part if isinstance(part, str) else "..." for part in first[:2])
 
 
 class RedisWorld(World):

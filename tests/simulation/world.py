@@ -34,7 +34,7 @@ class Outcome:
     story: tuple[tuple[float, str, str], ...]
     fates: dict[str, Any]
     calls: int
-    applied: int
+    answered: int  # of them: a world in which nothing works proves nothing
 
     def kinds(self) -> set[str]:
         return {finding.kind for finding in self.findings}
@@ -119,7 +119,7 @@ class World(ABC):
             tuple(self.story),
             self.fates.drawn,
             len(self.judge.records),
-            sum(map(len, self.judge.applied_at.values())),
+            sum(record.outcome == "ok" for record in self.judge.records.values()),
         )
 
     def tell(self, who: str, what: str) -> None:
