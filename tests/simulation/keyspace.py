@@ -100,9 +100,13 @@ class Keyspace:
         self.values = {key: value if type(value) is bytes else value.copy() for key, value in values.items()}
         self.expiries = dict(expiries)
 
+    def follow(self, master: Keyspace) -> None:
+        """Be a replica that is never behind: it has the master's own data, and changes nothing."""
+        self.values, self.expiries, self.is_readonly = master.values, master.expiries, True
+
     def purge(self) -> None:
         """Remove what has expired. Before every request: then no command needs to look."""
-        if self.expiries:
+        if self.expiries and not self.is_readonly:
             now = int(self.clock() * 1000)
             for key in [key for key, at in self.expiries.items() if at <= now]:
                 del self.expiries[key]

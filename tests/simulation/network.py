@@ -21,13 +21,14 @@ CLEAN = Fate()
 class Attempt:
     """One request on its way, with all that the judge wants to know of it."""
 
-    __slots__ = ("host", "name", "op", "sent", "until")
+    __slots__ = ("change", "host", "name", "op", "sent", "until")
 
-    def __init__(self, op: Any, host: Host, name: str, sent: float, until: float) -> None:
+    def __init__(self, op: Any, host: Host, name: str, sent: float, until: float, *, change: bool = True) -> None:
         self.op = op
         self.host = host
         self.name = name
         self.sent = sent
+        self.change = change
         self.until = until  # true time at which whoever sent it gives up on it
 
 
@@ -69,7 +70,7 @@ class Fates:
 class Network:
     """Carries exchanges. `deliver(server, attempt, payload, most)` executes one in a server, and returns its reply.
 
-    `gone(exc)` words a request that may have arrived, `unsent(exc)` one that has not.
+    `gone(exc, change=)` words a request that may have arrived, `unsent(exc)` one that has not.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Network:
         scheduler: Scheduler,
         fates: Fates,
         deliver: Callable[[Any, Attempt, Any, int | None], Any],
-        gone: Callable[[BaseException], BaseException],
+        gone: Callable[..., BaseException],
         unsent: Callable[[BaseException], BaseException],
         tell: Callable[[str, str], None],
     ) -> None:
@@ -113,9 +114,9 @@ class Network:
             self._tell(host.name, f"cannot connect for {label}")
             scheduler.at(sent + fate.out, lambda: signal.set(error=self._unsent(ConnectionError("refused"))))
         else:
-            attempt = Attempt(op, host, name, sent, until)
+            attempt = Attempt(op, host, name, sent, until, change=change)
             self._send(attempt, server, payload, fate, label, signal)
-        scheduler.at(until, lambda: signal.set(error=self._gone(TimeoutError("timed out"))))
+        scheduler.at(until, lambda: signal.set(error=self._gone(TimeoutError("timed out"), change=change)))
         try:
             return await signal
         except CancelledError:
@@ -132,7 +133,7 @@ class Network:
         self._tell(attempt.host.name, f"sends {label}" + (f": {_said(fate, kind)}" if kind != "ok" else ""))
         if kind in ("lost", "mute", "held", "cut") and fate.notice is not None:
             scheduler.at(
-                sent + fate.notice, lambda: signal.set(error=self._gone(ConnectionError("the connection was reset")))
+                sent + fate.notice, lambda: signal.set(error=self._gone(ConnectionError("the connection was reset"), change=attempt.change))
             )
         if kind == "lost":
             return
@@ -156,7 +157,7 @@ class Network:
         now = self._scheduler.now
         if server in self.down:
             if heard is not None:
-                heard.set(error=self._gone(ConnectionError("the server closed the connection")))
+                heard.set(error=self._gone(ConnectionError("the server closed the connection"), change=attempt.change))
             return
         if self.until.get(server, 0.0) > now:
             self._scheduler.at(

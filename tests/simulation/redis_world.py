@@ -90,6 +90,7 @@ class RedisWorld(World):
         super().__init__(schedule)
         self.servers = {node: RedisServer(self._clock_of(node)) for node in self.nodes}
         self.master = self.nodes[0]
+        self._load(({}, {}))
         self._masters = [(0.0, self.master)]
         self._keys = Names("")
         self._observer = RedisBackend(Sender(ObservingLines(self), Single(self.nodes[0])), "")
@@ -97,7 +98,7 @@ class RedisWorld(World):
             self.scheduler,
             self.fates,
             self._deliver,
-            lambda exc: faults.unanswered(WHERE, exc),
+            lambda exc, **_: faults.unanswered(WHERE, exc),
             lambda exc: faults.unsent(WHERE, exc),
             self.tell,
         )
@@ -193,8 +194,16 @@ class RedisWorld(World):
         self.network.down.add(node)
         self.servers[node].forget_scripts()
         if fault.lose:
-            self.servers[node].space.load(self._image(fault.lose))
+            self._load(self._image(fault.lose))
         self.scheduler.at(self.scheduler.now + fault.seconds, lambda: self._start(node))
+
+    def _load(self, image: Any) -> None:
+        master = self.servers[self.master].space
+        master.load(image)
+        master.is_readonly = False
+        for node, server in self.servers.items():
+            if node != self.master:
+                server.space.follow(master)
 
     def _start(self, node: Node) -> None:
         self.tell(node[0], "is up again")
@@ -205,11 +214,11 @@ class RedisWorld(World):
         new = next(node for node in self.nodes if node != old)
         self.tell(new[0], f"takes over from {old[0]}, {fault.lose:.3f} s behind it")
         image = self._image(fault.lose) if fault.lose else self.servers[old].space.image()
-        for node in self.nodes:
-            self.servers[node].space.load(image)
-            self.servers[node].space.is_readonly = node != new
-        self.network.down.discard(new)
         self.master = new
+        self._load(image)
+        self.network.down.discard(new)
+        self.network.down.add(old)  # whoever is connected to it is cut off; then it is a replica
+        self.scheduler.at(self.scheduler.now + fault.seconds, lambda: self.network.down.discard(old))
         self._masters.append((self.scheduler.now, new))
 
     def _image(self, age: float) -> Any:

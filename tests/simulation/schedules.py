@@ -109,12 +109,13 @@ def make(seed: int, backend: str) -> Schedule:
     timeout = random.choice((0.5, 1.0, 1.0, 5.0))
     ttl = random.choice((None, None, None, 2.0, 10.0, 60.0)) if backend != "sqlite" else random.choice((None, 2.0, 30.0))
     weather = _weather(random, backend)
-    writer = _Writer(random, timeout, ttl)
+    with_failover = backend == "redis" and random.random() < 0.12
+    if with_failover:
+        ttl = None  # a session's end is told in one clock
+    writer = _Writer(random, timeout, without={"set_ttl"} if with_failover else set())
     clients = tuple(writer.client(number) for number in range(random.choice((2, 2, 3, 4))))
-    servers = [_server(random)]
-    faults = _faults(random, backend, len(clients), timeout)
-    if any(fault.kind == "failover" for fault in faults):
-        servers.append(_server(random))
+    servers = [_server(random) for _ in range(1 + with_failover)]
+    faults = _faults(random, backend, len(clients), timeout, with_failover=with_failover)
     return Schedule(seed, backend, clients, tuple(servers), faults, timeout, ttl, weather)
 
 
@@ -130,12 +131,16 @@ def _server(random: Random) -> Server:
     return Server(1 + random.uniform(-2e-4, 2e-4), random.choice((0.0, random.uniform(-3, 3), random.uniform(-1e4, 1e4))))
 
 
-def _faults(random: Random, backend: str, clients: int, timeout: float) -> tuple[Fault, ...]:
+def _faults(
+    random: Random, backend: str, clients: int, timeout: float, *, with_failover: bool
+) -> tuple[Fault, ...]:
     faults: list[Fault] = []
-    servers_have = {"redis": ("pause", "restart", "failover", "step", "dark"), "postgres": ("pause", "step", "dark")}
-    kinds = ("kill", "step_client", *servers_have.get(backend, ("full",)))
+    servers_have = {"redis": ("pause", "restart", "step", "dark"), "postgres": ("pause", "step", "dark")}
+    kinds = ["kill", "step_client", *servers_have.get(backend, ("full",))]
+    if with_failover:
+        kinds.append("failover")
     for kind in kinds:
-        often = 0.25 if kind in ("dark", "kill") or (backend == "sqlite" and kind == "step_client") else 0.1
+        often = 0.6 if kind == "failover" else 0.25 if kind in ("dark", "kill") or (backend == "sqlite" and kind == "step_client") else 0.1
         while random.random() < often:
             at = random.uniform(0.05, 4 * timeout)
             seconds, lose, who = random.uniform(0.1, 1.5 * timeout), 0.0, random.randrange(clients)
@@ -151,13 +156,12 @@ def _faults(random: Random, backend: str, clients: int, timeout: float) -> tuple
 class _Writer:
     """Writes what the callers do."""
 
-    def __init__(self, random: Random, timeout: float, ttl: float | None) -> None:
+    def __init__(self, random: Random, timeout: float, without: set[str]) -> None:
         self._random = random
         self._timeout = timeout
-        self._ttl = ttl
         self._count = 0
         names: list[Kind] = [kind for kind in MENU if random.random() < 0.6]
-        self._menu: list[Kind] = sorted({*names, "append", "read"})
+        self._menu: list[Kind] = sorted({*names, "append", "read"} - without)
         self._weights = [MENU[kind] for kind in self._menu]
         self._sessions = ["a"] if random.random() < 0.75 else ["a", "b"]
         self._keyed: list[Op] = []
