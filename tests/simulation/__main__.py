@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from tests.simulation.judge import TOLERATED
 from tests.simulation.running import BACKENDS, Runner
 from tests.simulation.schedules import Schedule, make
 from tests.simulation.shrink import shrink
@@ -51,7 +52,7 @@ def _search(runner: Runner, backend: str, options: argparse.Namespace) -> int:
     for seed in range(options.first, options.first + options.seeds):
         outcome = runner.run(make(seed, backend))
         calls, answered, done = calls + outcome.calls, answered + outcome.answered, done + 1
-        kinds = outcome.kinds() if options.kind is None else outcome.kinds() & {options.kind}
+        kinds = outcome.kinds() - TOLERATED if options.kind is None else outcome.kinds() & {options.kind}
         for kind in kinds:
             found[kind] += 1
             first.setdefault(kind, seed)

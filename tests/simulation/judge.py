@@ -17,6 +17,10 @@ from tests.simulation.network import Attempt
 from tests.simulation.schedules import Op
 from tests.unit.model_store import Change, ModelStore, Refused, Session, State, trimmed
 
+REPEATED = "repeated refusal"
+"""A request that changed nothing is repeated by the network within its time, and then changes something. Nothing is
+written by a refusal, so nothing can tell that it was given (docs/decisions/025-simulation.md)."""
+TOLERATED = {REPEATED}
 MOVES = {"rollback", "undo", "replace", "erase"}
 TOLERANCE = 0.02  # seconds: clocks drift while a request is under way
 FOREVER = float("inf")
@@ -119,6 +123,7 @@ class Judge:
         self._shown: dict[int, list[tuple[str, ...]]] = {}  # what snapshots show; one may be taken in two lives
         self._states: dict[str, list[Seen]] = {}
         self._after: dict[int, int] = {}  # where replaces were told to begin
+        self._repeated: set[int] = set()
         self._broken: set[str] = set()  # sessions in which the model cannot follow any more
 
     def find(self, kind: str, text: str) -> None:
@@ -191,6 +196,10 @@ class Judge:
         record = self.records[op.id]
         over = record.over
         if now <= over + TOLERANCE or now >= self.relaxed_from:
+            return
+        if attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1:
+            self.find(REPEATED, f"{_named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
+            self._repeated.add(op.id)
             return
         for moved_at, move in reversed(self._moves.get(name, ())):
             by = self.records[move.id]
@@ -349,6 +358,8 @@ class Judge:
     def _answer(self, record: Record) -> None:
         op = record.op
         applied = self.applied_at.get(op.id, [])
+        if op.id in self._repeated:
+            return
         name = op.target if op.kind == "fork" else op.session
         if isinstance(record.error, CorruptEntry) or record.outcome == "error":
             self.find("broken", f"{_named(op)} raised {record.error!r}")

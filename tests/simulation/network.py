@@ -21,7 +21,7 @@ CLEAN = Fate()
 class Attempt:
     """One request on its way, with all that the judge wants to know of it."""
 
-    __slots__ = ("change", "host", "name", "op", "sent", "until")
+    __slots__ = ("arrivals", "change", "host", "name", "op", "sent", "until")
 
     def __init__(self, op: Any, host: Host, name: str, sent: float, until: float, *, change: bool = True) -> None:
         self.op = op
@@ -29,6 +29,7 @@ class Attempt:
         self.name = name
         self.sent = sent
         self.change = change
+        self.arrivals = 0
         self.until = until  # true time at which whoever sent it gives up on it
 
 
@@ -164,6 +165,7 @@ class Network:
                 self.until[server], lambda: self._arrive(attempt, server, payload, most, heard, back)
             )
             return
+        attempt.arrivals += 1
         try:
             reply = self._deliver(server, attempt, payload, most)
         except MemoryStoreBackendError as exc:

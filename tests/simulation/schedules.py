@@ -107,7 +107,10 @@ def make(seed: int, backend: str) -> Schedule:
     """The schedule of a seed. Each leaves out some calls and some faults: what always happens hides what is rare."""
     random = Random(f"{backend}{seed}")
     timeout = random.choice((0.5, 1.0, 1.0, 5.0))
-    ttl = random.choice((None, None, None, 2.0, 10.0, 60.0)) if backend != "sqlite" else random.choice((None, 2.0, 30.0))
+    # Longer than a request lives: with its session everything ends that could tell of it.
+    ttl = random.choice((None, None, None, 2.1 * timeout, 60.0))
+    if backend == "sqlite":
+        ttl = random.choice((None, 2.0, 30.0))
     weather = _weather(random, backend)
     with_failover = backend == "redis" and random.random() < 0.12
     if with_failover:
@@ -219,7 +222,7 @@ class _Writer:
             case "trim":
                 op = replace(op, limit=random.randint(1, 4))
             case "set_ttl":
-                op = replace(op, seconds=random.choice((None, 1.0, 5.0, 100.0)))
+                op = replace(op, seconds=random.choice((None, 2.1 * self._timeout, 100.0)))
             case "fork":
                 op = replace(op, target=f"{session}-fork-{random.randrange(2)}")
         return op
