@@ -184,18 +184,33 @@ class Judge:
         if session is None or session.expires_at is None:
             return
         left = session.expires_at - self._clock(self._now())
-        if not is_over and -self.late < left <= 0:
+        if not is_over and -self._late() < left <= 0:
             session.expires_at = None
         elif is_over and left > 0:
             if left > self.early:
                 self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time")
             self.vanished(name)
 
+    def _late(self) -> float:
+        """How much too late a session may expire: for ever, once its clock was set back."""
+        return self.late if self._now() < self.relaxed_from else FOREVER
+
+    def _ended(self, name: str, since: float) -> bool:
+        """Whether a life ran out since a moment: with it goes whatever could tell of a request."""
+        states = self._states.get(name, [])
+        for place, seen in enumerate(states):
+            after = states[place + 1] if place + 1 < len(states) else None
+            until = self._now() if after is None else after.since
+            if seen.expires is not None and until > since and (after is None or after.life != seen.life):
+                if self._clock(until) >= seen.expires:
+                    return True
+        return False
+
     def _check_time(self, attempt: Attempt, name: str) -> None:
         op, now, sent = attempt.op, self._now(), attempt.sent
         record = self.records[op.id]
         over = record.over
-        if now <= over + TOLERANCE or now >= self.relaxed_from:
+        if now <= over + TOLERANCE or now >= self.relaxed_from or self._ended(name, sent):
             return
         if attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1:
             self.find(REPEATED, f"{_named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
@@ -318,7 +333,7 @@ class Judge:
             first, last = max(begin, seen.since), min(end, until)
             moments = [first, last, *self._steps(first, last)]
             left = [seen.expires - self._clock(moment) for moment in moments]
-            if any(seconds > -self.late for seconds in left):
+            if any(seconds > -self._late() for seconds in left):
                 yield seen
             if any(seconds <= self.early for seconds in left):
                 yield Seen(seen.since, None)
@@ -348,7 +363,7 @@ class Judge:
             self._answer(record)
         for name in sorted(set(self.model.sessions) | set(self._states)):
             self._settle(name, is_over=False)
-            if name not in self._broken and not (self.late and self._peek(name) is None and self._is_over(name)):
+            if name not in self._broken and not (self._late() and self._peek(name) is None and self._is_over(name)):
                 self._compare(name, self._peek(name), "everything")
 
     def _is_over(self, name: str) -> bool:

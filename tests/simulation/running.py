@@ -15,12 +15,12 @@ class Runner:
     """Runs schedules of one backend, one after the other."""
 
     def __init__(self, backend: str) -> None:
-        self._backend = backend
+        self.backend = backend
         self._stack = ExitStack()
         self._make: Any = None
 
     def __enter__(self) -> Self:
-        match self._backend:
+        match self.backend:
             case "redis":
                 from tests.simulation.redis_world import RedisWorld
 
