@@ -1,6 +1,6 @@
 """`python -m tests.simulation`: runs the schedules of many seeds, and tells the first that fails, shrunk.
 
-    python -m tests.simulation --seeds 1000 --from 0 --backend redis|sqlite|postgres|all [--kind "late"] [--keep FILE]
+python -m tests.simulation --seeds 1000 --from 0 --backend redis|sqlite|postgres|all [--kind "late"] [--keep FILE]
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def _search(runner: Runner, backend: str, options: argparse.Namespace) -> int:
                 options.keep.write_bytes(msgspec.json.format(msgspec.json.encode(smallest.schedule), indent=1) + b"\n")
             break
     seconds = time.process_time() - began
-    print(f"{backend}: {done} schedules, {calls} calls, {answered} acknowledged, in {seconds:.1f} s of processor time ({60 * done / seconds:.0f} a minute); ", end="")
+    rate = f"{seconds:.1f} s of processor time ({60 * done / seconds:.0f} a minute)"
+    print(f"{backend}: {done} schedules, {calls} calls, {answered} acknowledged, in {rate}; ", end="")
     print("; ".join(f"{kind}: {found[kind]}, first at seed {first[kind]}" for kind in first) or "nothing found")
     return len(found)
 

@@ -1,7 +1,7 @@
 """Judges a simulated world: what was applied in what order is known here, so every promise is checked as it is stated.
 
-Each change that a server applies is repeated by the pure model (tests/unit/model_store.py), and what is then stored must
-be what the model has. Answers are compared with the states that there were while the call was under way.
+Each change that a server applies is repeated by the pure model (tests/unit/model_store.py), and what is then stored
+must be what the model has. Answers are compared with the states that there were while the call was under way.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from tests.unit.model_store import Change, ModelStore, Refused, Session, State, 
 REPEATED = "repeated refusal"
 """A request that changed nothing is repeated by the network within its time, and then changes something. Nothing is
 written by a refusal, so nothing can tell that it was given (docs/decisions/025-simulation.md)."""
-TOLERATED = {REPEATED}
+MISLED = "opened in a wrong time"
+"""A process that starts while its machine's clock is wrong has nothing to compare it with, and believes it."""
+TOLERATED = {REPEATED, MISLED}
 MOVES = {"rollback", "undo", "replace", "erase"}
 TOLERANCE = 0.02  # seconds: clocks drift while a request is under way
 FOREVER = float("inf")
@@ -96,7 +98,7 @@ Stored = tuple[str, int, tuple[tuple[int, str], ...]]  # life, version, and the 
 
 
 class Judge:
-    """Follows one world. `clock` is that of the store at a true moment; `peek` reads what is stored, past the network."""
+    """Follows one world. `clock` is that of the store at a true moment; `peek` reads what is stored, with no network."""
 
     def __init__(
         self,
@@ -124,10 +126,11 @@ class Judge:
         self._states: dict[str, list[Seen]] = {}
         self._after: dict[int, int] = {}  # where replaces were told to begin
         self._repeated: set[int] = set()
+        self.misled: set[str] = set()  # hosts that began with a clock that was wrong
         self._broken: set[str] = set()  # sessions in which the model cannot follow any more
 
-    def find(self, kind: str, text: str) -> None:
-        self.findings.append(Finding(kind, self._now(), text))
+    def find(self, kind: str, text: str, host: str = "") -> None:
+        self.findings.append(Finding(MISLED if host in self.misled else kind, self._now(), text))
 
     # --- data that is lost -------------------------------------------------------------------------------------------
 
@@ -157,7 +160,7 @@ class Judge:
         if name in self._broken:
             return
         self._check_time(attempt, name)
-        self._settle(name, is_over=not continues and op.kind != "erase")
+        self._settle(name, attempt.host.name, is_over=not continues and op.kind != "erase")
         stored = self._peek(name)
         session = self.model.live(name)
         if session is None:
@@ -178,7 +181,7 @@ class Judge:
         self._note(name)
         self._compare(name, stored, _named(op))
 
-    def _settle(self, name: str, *, is_over: bool) -> None:
+    def _settle(self, name: str, host: str, *, is_over: bool) -> None:
         """Let the model see a session as the store does, which may end a life a little early, or too late."""
         session = self.model.sessions.get(name)
         if session is None or session.expires_at is None:
@@ -188,7 +191,7 @@ class Judge:
             session.expires_at = None
         elif is_over and left > 0:
             if left > self.early:
-                self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time")
+                self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time", host)
             self.vanished(name)
 
     def _late(self) -> float:
@@ -201,9 +204,9 @@ class Judge:
         for place, seen in enumerate(states):
             after = states[place + 1] if place + 1 < len(states) else None
             until = self._now() if after is None else after.since
-            if seen.expires is not None and until > since and (after is None or after.life != seen.life):
-                if self._clock(until) >= seen.expires:
-                    return True
+            is_last = after is None or after.life != seen.life
+            if is_last and until > since and seen.expires is not None and self._clock(until) >= seen.expires:
+                return True
         return False
 
     def _check_time(self, attempt: Attempt, name: str) -> None:
@@ -222,6 +225,8 @@ class Judge:
                 kind = "behind erasure" if move.kind == "erase" else "behind rollback"
                 if op.kind == "append" and self._had(name, op.values, moved_at):
                     kind = "erased came back" if move.kind == "erase" else "dropped came back"
+                    if any(mate in self.applied_at for mate in self._mates(op)):
+                        kind += ", keyed"  # its caller had sent it again, and that was applied
                 self.find(
                     kind,
                     f"{_named(op)}, sent at {sent:.3f} and given up or answered at {over:.3f}, was applied behind "
@@ -229,6 +234,10 @@ class Judge:
                 )
                 return
         self.find("late", f"{_named(op)}, given up or answered at {over:.3f}, was applied")
+
+    def _mates(self, op: Op) -> list[int]:
+        """Other calls with the key of this one."""
+        return [one for one, record in self.records.items() if op.key and record.op.key == op.key and one != op.id]
 
     def _had(self, name: str, values: tuple[str, ...], before: float) -> bool:
         """Whether the values were to be seen before a moment, and not right behind it."""
@@ -317,7 +326,11 @@ class Judge:
 
     def _note(self, name: str) -> None:
         session = self.model.sessions.get(name)
-        seen = Seen(self._now(), None) if session is None else Seen(self._now(), session.state, session.expires_at, session.life)
+        seen = (
+            Seen(self._now(), None)
+            if session is None
+            else Seen(self._now(), session.state, session.expires_at, session.life)
+        )
         self._states.setdefault(name, [Seen(0.0, None)]).append(seen)
 
     def _seen(self, name: str, begin: float, end: float) -> Iterator[Seen]:
@@ -362,7 +375,7 @@ class Judge:
         for record in self.records.values():
             self._answer(record)
         for name in sorted(set(self.model.sessions) | set(self._states)):
-            self._settle(name, is_over=False)
+            self._settle(name, "", is_over=False)
             if name not in self._broken and not (self._late() and self._peek(name) is None and self._is_over(name)):
                 self._compare(name, self._peek(name), "everything")
 
@@ -379,15 +392,13 @@ class Judge:
         if isinstance(record.error, CorruptEntry) or record.outcome == "error":
             self.find("broken", f"{_named(op)} raised {record.error!r}")
         if record.outcome in ("not_written", "refused") and applied and self._outlives(record, name):
-            self.find(
-                "appeared", f"{_named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}"
-            )
+            self.find("appeared", f"{_named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
         if record.outcome != "ok" or record.end is None or name in self._broken:
             return
         if op.kind == "read":
             if not any(seen.values == record.result for seen in self._seen(name, record.begin, record.end)):
                 shown = [seen.values for seen in self._seen(name, record.begin, record.end)]
-                self.find("wrong read", f"{_named(op)} saw {record.result}; in its time there was {shown}")
+                self.find("wrong read", f"{_named(op)} saw {record.result}; in its time there was {shown}", record.host)
         elif op.kind == "read_at":
             if record.result not in self._shown.get(op.of, ()):
                 self.find("wrong read", f"{_named(op)} saw {record.result}, not {self._shown.get(op.of)}")
@@ -415,7 +426,7 @@ class Judge:
             case "rollback":
                 fine = any(one.values in self._shown.get(op.of, ()) for one in seen)
             case "append":
-                mates = [other.op.id for other in self.records.values() if op.key and other.op.key == op.key]
+                mates = [op.id, *self._mates(op)]
                 fine = record.result and any(self.applied_at.get(mate, [FOREVER])[0] <= end for mate in mates)
             case "replace":
                 fine = not op.values
@@ -424,7 +435,7 @@ class Judge:
             case _:
                 fine = False
         if not fine:
-            self.find("not done", f"{_named(op)} was acknowledged at {end:.3f}, and nothing was done")
+            self.find("not done", f"{_named(op)} was acknowledged at {end:.3f}, and nothing was done", record.host)
 
 
 def message(value: str) -> ChatMessage:

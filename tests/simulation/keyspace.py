@@ -6,7 +6,7 @@ A command it does not know is a fault of the simulator, and raised as one. test_
 from __future__ import annotations
 
 import fnmatch
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -277,9 +277,7 @@ class Keyspace:
         if number <= stream.last:
             if not stream.ids and stream.last == (0, 0):
                 del self.values[key]
-            raise ServerError(
-                "ERR The ID specified in XADD is equal or smaller than the target stream top item"
-            )
+            raise ServerError("ERR The ID specified in XADD is equal or smaller than the target stream top item")
         stream.ids.append(number)
         stream.rows[number] = list(fields)
         stream.last = number
@@ -318,7 +316,7 @@ class Keyspace:
         stream = self._typed(key, Stream)
         if stream is None:
             return 0
-        bound = [part for part in rest if part not in (b"=", b"~")][0]
+        bound = next(part for part in rest if part not in (b"=", b"~"))
         doomed = (
             [name for name in stream.ids if name < _id(bound, 0)]
             if how.upper() == b"MINID"

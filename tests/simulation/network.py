@@ -12,8 +12,8 @@ from typing import Any
 
 from everturn.errors import MemoryStoreBackendError
 from tests.simulation.hosts import Host
-from tests.simulation.schedules import Fate, Schedule
 from tests.simulation.scheduler import Scheduler, Signal
+from tests.simulation.schedules import Fate, Schedule
 
 CLEAN = Fate()
 
@@ -54,11 +54,12 @@ class Fates:
     def _draw(self, random: Random) -> Fate:
         out, back = (round(random.expovariate(500), 6) for _ in range(2))
         dice = random.random()
-        for kind, share in self._weather.items():
+        kind = None
+        for trouble, share in self._weather.items():
+            if 0 <= dice < share:
+                kind = trouble
             dice -= share
-            if dice < 0:
-                break
-        else:
+        if kind is None:
             return Fate("ok", out, back)
         longest = self._timeout
         hold = round(random.choice((random.uniform(0, longest), random.uniform(0, 4 * longest))), 6)
@@ -124,7 +125,7 @@ class Network:
             if change:  # seen through to its outcome, as the drivers' sides do
                 try:
                     await signal
-                except Exception:  # noqa: BLE001, S110 - nobody hears of it any more
+                except Exception:  # noqa: BLE001 - nobody hears of it any more
                     pass
             raise
 
@@ -134,7 +135,10 @@ class Network:
         self._tell(attempt.host.name, f"sends {label}" + (f": {_said(fate, kind)}" if kind != "ok" else ""))
         if kind in ("lost", "mute", "held", "cut") and fate.notice is not None:
             scheduler.at(
-                sent + fate.notice, lambda: signal.set(error=self._gone(ConnectionError("the connection was reset"), change=attempt.change))
+                sent + fate.notice,
+                lambda: signal.set(
+                    error=self._gone(ConnectionError("the connection was reset"), change=attempt.change)
+                ),
             )
         if kind == "lost":
             return
@@ -161,9 +165,7 @@ class Network:
                 heard.set(error=self._gone(ConnectionError("the server closed the connection"), change=attempt.change))
             return
         if self.until.get(server, 0.0) > now:
-            self._scheduler.at(
-                self.until[server], lambda: self._arrive(attempt, server, payload, most, heard, back)
-            )
+            self._scheduler.at(self.until[server], lambda: self._arrive(attempt, server, payload, most, heard, back))
             return
         attempt.arrivals += 1
         try:

@@ -177,6 +177,10 @@ class PostgresWorld(World):
                     self.judge.relaxed_from = min(self.judge.relaxed_from, back)
                 self.step(SERVER, self.clock, fault)
 
+    def quiet(self) -> None: ...
+
+    def close(self) -> None: ...
+
 
 def _gone(exc: BaseException, *, change: bool) -> MemoryStoreBackendError:
     if isinstance(exc, TimeoutError):

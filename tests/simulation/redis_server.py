@@ -1,4 +1,4 @@
-"""A simulated Redis server: runs the store's own Lua scripts over a keyspace. What a network does is not its business."""
+"""A simulated Redis server: runs the store's own Lua scripts over a keyspace. It knows no network."""
 
 from __future__ import annotations
 

@@ -150,7 +150,9 @@ class RedisWorld(World):
 
     def _expire(self) -> None:
         """Tell the judge of sessions that the master has removed: their time was over."""
-        ending = [(name, one.expires_at) for name, one in self.judge.model.sessions.items() if one.expires_at is not None]
+        ending = [
+            (name, one.expires_at) for name, one in self.judge.model.sessions.items() if one.expires_at is not None
+        ]
         if not ending:
             return
         master, now = self.servers[self.master], self.store_time(self.scheduler.now)
@@ -235,5 +237,4 @@ class RedisWorld(World):
         self.network.dark.clear()
         self._expire()
 
-
-
+    def close(self) -> None: ...

@@ -131,19 +131,25 @@ def _weather(random: Random, backend: str) -> dict[str, float]:
 
 
 def _server(random: Random) -> Server:
-    return Server(1 + random.uniform(-2e-4, 2e-4), random.choice((0.0, random.uniform(-3, 3), random.uniform(-1e4, 1e4))))
+    return Server(
+        1 + random.uniform(-2e-4, 2e-4), random.choice((0.0, random.uniform(-3, 3), random.uniform(-1e4, 1e4)))
+    )
 
 
-def _faults(
-    random: Random, backend: str, clients: int, timeout: float, *, with_failover: bool
-) -> tuple[Fault, ...]:
+def _faults(random: Random, backend: str, clients: int, timeout: float, *, with_failover: bool) -> tuple[Fault, ...]:
     faults: list[Fault] = []
     servers_have = {"redis": ("pause", "restart", "step", "dark"), "postgres": ("pause", "step", "dark")}
     kinds = ["kill", "step_client", *servers_have.get(backend, ("full",))]
     if with_failover:
         kinds.append("failover")
     for kind in kinds:
-        often = 0.6 if kind == "failover" else 0.25 if kind in ("dark", "kill") or (backend == "sqlite" and kind == "step_client") else 0.1
+        often = (
+            0.6
+            if kind == "failover"
+            else 0.25
+            if kind in ("dark", "kill") or (backend == "sqlite" and kind == "step_client")
+            else 0.1
+        )
         while random.random() < often:
             at = random.uniform(0.05, 4 * timeout)
             seconds, lose, who = random.uniform(0.1, 1.5 * timeout), 0.0, random.randrange(clients)

@@ -96,7 +96,11 @@ def _rounder(schedule: Schedule) -> Iterator[Schedule]:
         for number, lane in enumerate(client.lanes):
             for place, op in enumerate(lane):
                 for other in (replace(op, cancel=None), *(replace(op, pause=pause) for pause in _rounded(op.pause))):
-                    lanes = (*client.lanes[:number], (*lane[:place], other, *lane[place + 1 :]), *client.lanes[number + 1 :])
+                    lanes = (
+                        *client.lanes[:number],
+                        (*lane[:place], other, *lane[place + 1 :]),
+                        *client.lanes[number + 1 :],
+                    )
                     yield _with_client(schedule, at, replace(client, lanes=lanes))
     for name, fate in (schedule.fates or {}).items():
         for hold in _rounded(fate.hold):
@@ -106,7 +110,9 @@ def _rounder(schedule: Schedule) -> Iterator[Schedule]:
                 yield _with_fate(schedule, name, replace(fate, notice=notice))
     for at, fault in enumerate(schedule.faults):
         for moment in _rounded(fault.at):
-            yield replace(schedule, faults=(*schedule.faults[:at], replace(fault, at=moment), *schedule.faults[at + 1 :]))
+            yield replace(
+                schedule, faults=(*schedule.faults[:at], replace(fault, at=moment), *schedule.faults[at + 1 :])
+            )
         for seconds in _rounded(fault.seconds):
             changed = replace(fault, seconds=seconds)
             yield replace(schedule, faults=(*schedule.faults[:at], changed, *schedule.faults[at + 1 :]))

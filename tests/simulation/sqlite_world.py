@@ -149,6 +149,8 @@ class SqliteWorld(World):
         vfs = DISK if self._fills else None
         database = Database(self._path, namespace="", synchronous="OFF", vfs=vfs)
         database.open(host.clock() + self.schedule.timeout)
+        if self.wall.error(self.scheduler.now):
+            self.judge.misled.add(host.name)
         self._databases.append(database)
         backend: Any = SqliteBackend(database)
         scheduler = self.scheduler

@@ -6,10 +6,8 @@ from tests.simulation.world import Outcome
 
 
 def told(outcome: Outcome) -> str:
-    lines = [
-        f"{outcome.schedule.backend}, seed {outcome.schedule.seed}; timeout {outcome.schedule.timeout} s, "
-        f"ttl {outcome.schedule.ttl}"
-    ]
+    schedule = outcome.schedule
+    lines = [f"{schedule.backend}, seed {schedule.seed}; timeout {schedule.timeout} s, ttl {schedule.ttl}"]
     lines += [f"{at:9.3f}  {who:10}  {what}" for at, who, what in outcome.story]
     lines += [f"{finding.at:9.3f}  {finding.kind.upper()}: {finding.text}" for finding in outcome.findings]
     return "\n".join(lines)

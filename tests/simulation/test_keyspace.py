@@ -1,4 +1,4 @@
-"""Compares the simulated Redis with a real one: every command that scripts use, on the same data, has the same reply."""
+"""Compares the simulated Redis with a real one: each command that scripts use has the same reply."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_a_seed_runs_the_same_again(runner: Runner) -> None:
         assert again.story == first.story  # and so it does when its fates are written down
 
 
-# --- the simulator itself: it must be able to fail, and to say why ------------------------------------------------------
+# --- the simulator itself: it must be able to fail, and to say why ---------------------------------------------------
 
 
 def _found(runner: Runner, kinds: set[str], seeds: int) -> tuple[str, Schedule]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from asyncio import CancelledError
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -19,8 +19,8 @@ from everturn.engine.rows import EntryReader
 from tests.simulation.hosts import EPOCH, Clock, Host, lent
 from tests.simulation.judge import Finding, Judge, Record, Stored, described, message, outcome_of
 from tests.simulation.network import Fates
-from tests.simulation.schedules import Fault, Op, Schedule
 from tests.simulation.scheduler import Endless, Scheduler, Task
+from tests.simulation.schedules import Fault, Op, Schedule
 
 OBSERVED = 30.0  # seconds that the observer would wait: nothing makes it
 
@@ -50,7 +50,12 @@ class World(ABC):
         self.story: list[tuple[float, str, str]] = []
         self.observer = Host(self.scheduler, "observer", Clock(0.0), Clock(EPOCH))
         self.hosts = [
-            Host(self.scheduler, f"process {number}", Clock(1000.0 * number, client.rate), Clock(EPOCH + client.ahead, client.rate))
+            Host(
+                self.scheduler,
+                f"process {number}",
+                Clock(1000.0 * number, client.rate),
+                Clock(EPOCH + client.ahead, client.rate),
+            )
             for number, client in enumerate(schedule.clients, 1)
         ]
         self.judge = Judge(schedule.ttl, lambda: self.scheduler.now, self.store_time, self.peek, self.clock_steps)
@@ -78,12 +83,11 @@ class World(ABC):
     def happen(self, fault: Fault) -> None:
         """Let a fault happen to something of this world's own."""
 
+    @abstractmethod
     def quiet(self) -> None:
         """End all faults, before the last look."""
 
-    def running(self) -> AbstractContextManager[Any]:
-        return nullcontext()
-
+    @abstractmethod
     def close(self) -> None:
         """Release what is not simulated."""
 
@@ -91,14 +95,14 @@ class World(ABC):
 
     def run(self) -> Outcome:
         tasks: list[Task] = []
-        with lent(self.scheduler, self.observer, Random(self.schedule.seed)), self.running():
+        with lent(self.scheduler, self.observer, Random(self.schedule.seed)):
             try:
                 for host, client in zip(self.hosts, self.schedule.clients, strict=True):
                     settings = Settings(ttl=self.schedule.ttl, timeout=self.schedule.timeout)
                     engine = Engine(self.backend_for(host), settings, host)
                     tasks += [host.start(self._work(host, engine, lane)) for lane in client.lanes]
                 for fault in self.schedule.faults:
-                    self.scheduler.at(fault.at, lambda fault=fault: self._befall(fault))  # type: ignore[misc]
+                    self.scheduler.at(fault.at, partial(self._befall, fault))
                 try:
                     self.scheduler.run()
                 except Endless as exc:
@@ -162,7 +166,7 @@ class World(ABC):
             self.tell(host.name, f"calls {op.id}: {described(op)}")
             task.tag = op
             if op.cancel is not None:
-                self.scheduler.at(now + op.cancel, lambda op=op: self._cancel(task, op))  # type: ignore[misc]
+                self.scheduler.at(now + op.cancel, partial(self._cancel, task, op))
             try:
                 record.result = await call()
             except CancelledError:
