@@ -98,7 +98,7 @@ Stored = tuple[str, int, tuple[tuple[int, str], ...]]  # life, version, and the 
 
 
 class Judge:
-    """Follows one world. `clock` is that of the store at a true moment; `peek` reads what is stored, with no network."""
+    """Follows one world. `clock` tells the store's time at a true moment; `peek` reads what is stored."""
 
     def __init__(
         self,

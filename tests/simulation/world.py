@@ -16,6 +16,7 @@ from typing import Any
 from everturn.backend import Backend, Query, Status, drive
 from everturn.engine import Engine, Settings
 from everturn.engine.rows import EntryReader
+from tests.simulation import histories
 from tests.simulation.hosts import EPOCH, Clock, Host, lent
 from tests.simulation.judge import Finding, Judge, Record, Stored, described, message, outcome_of
 from tests.simulation.network import Fates
@@ -113,6 +114,9 @@ class World(ABC):
                 self.quiet()
                 self.judge.finish()
                 self._verify()
+                if not self.judge.findings and histories.fits(self.schedule):
+                    for violation in histories.violations(self.judge.records.values()):
+                        self.judge.find("history", violation)
             finally:
                 for task in tasks:
                     task.close()
