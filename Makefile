@@ -5,9 +5,6 @@ VENV    ?= .venv
 BENCH   ?= .venv-bench
 ARGS    ?=
 WORKERS ?= 3
-SEEDS   ?= 1000
-FROM    ?= 0
-BACKEND ?= all
 
 # -qq: errors still show. --no-compile: Python compiles what is imported, which is far less than all.
 INSTALL = -m pip --disable-pip-version-check --no-input -qq install --no-compile
@@ -17,16 +14,16 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try test lint bench clean mutants wolf simulate deep deep-simulate deep-files
+.PHONY: help try test lint bench clean mutants wolf
 
 help:
 	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
 	@echo "make test    run the tests          (make test ARGS='-k rollback -x' WORKERS=0)"
 	@echo "make mutants run the contract on every broken store; make wolf on sound ones, 50 times"
-	@echo "make simulate run simulated worlds  (make simulate SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
-	@echo "make deep    a night's work: many simulated worlds, mutants, wolf, damaged files"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
+	@echo "make simulate the store in simulated worlds (make simulate SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
+	@echo "make deep    a night's work: many simulated worlds, damaged files, mutants, wolf"
 	@echo "make clean   remove venvs, caches and builds"
 	@echo
 	@echo "Another Python: make test PYTHON=python3.13 VENV=.venv-3.13"
@@ -43,21 +40,6 @@ mutants: $(VENV)/.dev
 wolf: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.mutants.wolf $(ARGS)
 
-simulate: $(VENV)/.dev
-	@$(VENV)/bin/python -m tests.simulation --seeds $(SEEDS) --from $(FROM) --backend $(BACKEND) $(ARGS)
-
-# Other seeds every night, which the first line tells. -k: a finding in one part keeps none of the others from running.
-deep:
-	@$(MAKE) -k deep-simulate deep-files mutants wolf FROM=$(shell date +%Y%m%d)00000
-
-deep-simulate: $(VENV)/.dev
-	@$(VENV)/bin/python -m tests.simulation --seeds 300000 --from $(FROM) --backend redis
-	@$(VENV)/bin/python -m tests.simulation --seeds 150000 --from $(FROM) --backend sqlite
-	@$(VENV)/bin/python -m tests.simulation --seeds 50000 --from $(FROM) --backend postgres
-
-deep-files: $(VENV)/.dev
-	@test ! -f tests/crash/file_fuzz.py || $(VENV)/bin/python -m tests.crash.file_fuzz
-
 lint: $(VENV)/.dev
 	@$(VENV)/bin/python -m ruff check .
 	@$(VENV)/bin/python -m ruff format --check .
@@ -65,6 +47,23 @@ lint: $(VENV)/.dev
 
 bench: $(BENCH)/.bench
 	@$(BENCH)/bin/python -m benchmarks $(ARGS)
+
+SEEDS   ?= 1000
+FROM    ?= 0
+BACKEND ?= all
+.PHONY: simulate deep deep-simulate
+
+simulate: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.simulation --seeds $(SEEDS) --from $(FROM) --backend $(BACKEND) $(ARGS)
+
+# Other seeds every night. -k: a finding in one part keeps none of the others from running.
+deep:
+	@$(MAKE) -k deep-simulate $(if $(wildcard tests/crash/file_fuzz.py),fuzz) mutants wolf FROM=$(shell date +%Y%m%d)000000
+
+deep-simulate: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.simulation --seeds 600000 --from $(FROM) --backend redis
+	@$(VENV)/bin/python -m tests.simulation --seeds 300000 --from $(FROM) --backend sqlite
+	@$(VENV)/bin/python -m tests.simulation --seeds 100000 --from $(FROM) --backend postgres
 
 clean:
 	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
