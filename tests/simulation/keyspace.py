@@ -336,12 +336,19 @@ class Keyspace:
         return len(members) - before
 
     def zrange(self, key: bytes, first: bytes, last: bytes, *how: bytes) -> list[bytes]:
+        options = [option.upper() for option in how]
+        if not set(options) <= {b"REV", b"WITHSCORES"}:
+            raise NotImplementedError(f"ZRANGE with {options}; teach it in keyspace.py")
         members = self._typed(key, Sorted) or Sorted()
-        ranked = [member for _, member in sorted((score, member) for member, score in members.items())]
-        if b"REV" in [option.upper() for option in how]:
-            ranked.reverse()
+        ranked = sorted(((score, member) for member, score in members.items()), reverse=b"REV" in options)
         stop = int(last)
-        return ranked[int(first) : None if stop == -1 else stop + 1]
+        found = ranked[int(first) : None if stop == -1 else stop + 1]
+        if b"WITHSCORES" in options:
+            return [part for score, member in found for part in (member, b"%.17g" % score)]
+        return [member for _, member in found]
+
+    def zrevrange(self, key: bytes, first: bytes, last: bytes, *how: bytes) -> list[bytes]:
+        return self.zrange(key, first, last, b"REV", *how)
 
     def zrangebyscore(self, key: bytes, first: bytes, last: bytes, *how: bytes) -> list[bytes]:
         found = (self._typed(key, Sorted) or Sorted()).between(first, last)
@@ -382,7 +389,7 @@ class Keyspace:
 
 _READS = (
     "exists pttl type scan time get hget hmget hexists hlen hkeys hvals hgetall hstrlen hscan xrange xrevrange xlen "
-    "zrange zrangebyscore zrevrangebyscore zcount zcard zscore"
+    "zrange zrevrange zrangebyscore zrevrangebyscore zcount zcard zscore"
 )
 _WRITES = (
     "unlink rename persist pexpireat pexpire set hset hsetnx hdel hincrby xadd xdel xtrim zadd zrem zremrangebyscore"

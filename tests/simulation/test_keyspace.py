@@ -49,6 +49,8 @@ def _command(random: Random) -> tuple[bytes, ...]:
         (b"XTRIM", b"stream", b"MINID", b"%d-0" % low),
         (b"ZADD", b"zset", number, field),
         (b"ZRANGE", b"zset", b"0", b"-1"),
+        (b"ZREVRANGE", b"zset", b"0", b"1"),
+        (b"ZRANGE", b"zset", b"0", b"-1", b"WITHSCORES"),
         (b"ZRANGEBYSCORE", b"zset", *bounds),
         (b"ZRANGEBYSCORE", b"zset", b"(" + bounds[0], b"+inf", b"LIMIT", b"0", b"1"),
         (b"ZCOUNT", b"zset", *bounds),
