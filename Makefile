@@ -26,6 +26,8 @@ help:
 	@echo "make fuzz    damage a SQLite file in thousands of ways (make fuzz FLIPS=3000 OTHERS=300 SEED=1)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
+	@echo "make simulate the store in simulated worlds (make simulate SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
+	@echo "make deep    a night's work: many simulated worlds, damaged files, mutants, wolf"
 	@echo "make clean   remove venvs, caches and builds"
 	@echo
 	@echo "Another Python: make test PYTHON=python3.13 VENV=.venv-3.13"
@@ -52,6 +54,23 @@ lint: $(VENV)/.dev
 
 bench: $(BENCH)/.bench
 	@$(BENCH)/bin/python -m benchmarks $(ARGS)
+
+SEEDS   ?= 1000
+FROM    ?= 0
+BACKEND ?= all
+.PHONY: simulate deep deep-simulate
+
+simulate: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.simulation --seeds $(SEEDS) --from $(FROM) --backend $(BACKEND) $(ARGS)
+
+# Other seeds every night. -k: a finding in one part keeps none of the others from running.
+deep:
+	@$(MAKE) -k deep-simulate $(if $(wildcard tests/crash/file_fuzz.py),fuzz) mutants wolf FROM=$(shell date +%Y%m%d)000000
+
+deep-simulate: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.simulation --seeds 600000 --from $(FROM) --backend redis
+	@$(VENV)/bin/python -m tests.simulation --seeds 300000 --from $(FROM) --backend sqlite
+	@$(VENV)/bin/python -m tests.simulation --seeds 100000 --from $(FROM) --backend postgres
 
 clean:
 	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

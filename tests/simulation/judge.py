@@ -1,0 +1,472 @@
+"""Judges a simulated world: what was applied in what order is known here, so every promise is checked as it is stated.
+
+Each change that a server applies is repeated by the pure model (tests/unit/model_store.py), and what is then stored
+must be what the model has. Answers are compared with the states that there were while the call was under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+from everturn import ChatMessage, MemoryStoreError
+from everturn.errors import CorruptEntry, MemoryStoreBackendError
+from tests.simulation.network import Attempt
+from tests.simulation.schedules import Op
+from tests.unit.model_store import Change, ModelStore, Refused, Session, State, trimmed
+
+REPEATED = "repeated refusal"
+"""A request that changed nothing is repeated by the network within its time, and then changes something. Nothing is
+written by a refusal, so nothing can tell that it was given (docs/decisions/025-simulation.md)."""
+MISLED = "opened in a wrong time"
+"""A process that starts while its machine's clock is wrong has nothing to compare it with, and believes it."""
+TOLERATED = {REPEATED, MISLED}
+MOVES = {"rollback", "undo", "replace", "erase"}
+TOLERANCE = 0.02  # seconds: clocks drift while a request is under way
+FOREVER = float("inf")
+
+
+@dataclass
+class Record:
+    """One call as its caller saw it. `end` is None for one whose process was killed."""
+
+    op: Op
+    host: str
+    begin: float
+    by: float  # true time of its deadline
+    end: float | None = None
+    outcome: str = "killed"
+    result: Any = None
+    error: BaseException | None = None
+
+    @property
+    def over(self) -> float:
+        """When its caller had been answered or had given up."""
+        return self.by if self.end is None or self.outcome == "cancelled" else self.end
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A promise that was broken. `kind` is one word for all of its sort."""
+
+    kind: str
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A state of a session, from a moment on. None: there is none. `expires` is on the store's clock."""
+
+    since: float
+    state: State | None
+    expires: float | None = None
+    life: int = 0
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return () if self.state is None else tuple(item.entry.content for item in self.state.messages)
+
+
+@dataclass
+class Image:
+    """All that the judge knows of the data at one moment, for a server that loses what came later."""
+
+    sessions: dict[str, Session]
+    made: dict[str, list[int]]
+    moves: dict[str, list[tuple[float, Op]]]
+    numbers: dict[int, int]
+
+    def copy(self) -> Image:
+        sessions = {
+            name: replace(
+                session,
+                snapshots=dict(session.snapshots),
+                undo=list(session.undo),
+                log=list(session.log),
+                stored=dict(session.stored),
+            )
+            for name, session in self.sessions.items()
+        }
+        made = {name: list(ops) for name, ops in self.made.items()}
+        return Image(sessions, made, {name: list(moves) for name, moves in self.moves.items()}, dict(self.numbers))
+
+
+Stored = tuple[str, int, tuple[tuple[int, str], ...]]  # life, version, and the messages with their seqs
+
+
+class Judge:
+    """Follows one world. `clock` tells the store's time at a true moment; `peek` reads what is stored."""
+
+    def __init__(
+        self,
+        ttl: float | None,
+        now: Callable[[], float],
+        clock: Callable[[float], float],
+        peek: Callable[[str], Stored | None],
+        steps: Callable[[float, float], list[float]],
+    ) -> None:
+        self._now = now
+        self._clock = clock
+        self._peek = peek
+        self._steps = steps
+        self.model = ModelStore(lambda: clock(now()), ttl, count(1), count(1))
+        self.findings: list[Finding] = []
+        self.records: dict[int, Record] = {}
+        self.applied_at: dict[int, list[float]] = {}
+        self._lives: dict[int, int] = {}  # the model's life that a call changed first
+        self.early = self.late = 0.0  # seconds by which a session may expire before or behind its time
+        self.relaxed_from = FOREVER  # true time from which a server's clock cannot be relied on
+        self._made: dict[str, list[int]] = {}  # the calls that made the versions of the present life
+        self._moves: dict[str, list[tuple[float, Op]]] = {}
+        self._numbers: dict[int, int] = {}  # the model's snapshots by the calls that took them
+        self._shown: dict[int, list[tuple[str, ...]]] = {}  # what snapshots show; one may be taken in two lives
+        self._states: dict[str, list[Seen]] = {}
+        self._after: dict[int, int] = {}  # where replaces were told to begin
+        self._repeated: set[int] = set()
+        self.misled: set[str] = set()  # hosts that began with a clock that was wrong
+        self._broken: set[str] = set()  # sessions in which the model cannot follow any more
+
+    def find(self, kind: str, text: str, host: str = "") -> None:
+        self.findings.append(Finding(MISLED if host in self.misled else kind, self._now(), text))
+
+    # --- data that is lost -------------------------------------------------------------------------------------------
+
+    def image(self) -> Image:
+        return Image(self.model.sessions, self._made, self._moves, self._numbers).copy()
+
+    def load(self, image: Image | None) -> None:
+        """Go on from an earlier moment, or from the start: the server has lost what came after it."""
+        before = set(self.model.sessions)
+        again = Image({}, {}, {}, {}) if image is None else image.copy()  # it may be loaded twice
+        self.model.sessions, self._made = again.sessions, again.made
+        self._moves, self._numbers = again.moves, again.numbers
+        for name in before | set(self.model.sessions):
+            self._note(name)
+
+    def vanished(self, name: str) -> None:
+        """A server has removed a session that expired by its clock."""
+        if self.model.sessions.pop(name, None) is not None:
+            self._note(name)
+
+    # --- changes -----------------------------------------------------------------------------------------------------
+
+    def applied(self, attempt: Attempt, name: str, *, continues: bool = True) -> None:
+        """A request changed a session, just now. `continues`: the life that was there before is there still."""
+        op, now = attempt.op, self._now()
+        self.applied_at.setdefault(op.id, []).append(now)
+        if name in self._broken:
+            return
+        self._check_time(attempt, name)
+        self._settle(name, attempt.host.name, is_over=not continues and op.kind != "erase")
+        stored = self._peek(name)
+        session = self.model.live(name)
+        if session is None:
+            self._made[name] = []
+        made = self._made.setdefault(name, [])
+        if op.id in made and op.kind != "erase" and now < self.relaxed_from:
+            self.find("doubled", f"{_named(op)} was applied a second time in one life of {name!r}")
+        try:
+            self._repeat(op, name, stored)
+        except Refused as exc:
+            self.find("impossible", f"{_named(op)} was applied, and the model refuses it: {exc.error.__name__}")
+            self._broken.add(name)
+            return
+        made.append(op.id)
+        self._lives.setdefault(op.id, self.model.sessions[name].life if name in self.model.sessions else 0)
+        if op.kind in MOVES:
+            self._moves.setdefault(name, []).append((now, op))
+        self._note(name)
+        self._compare(name, stored, _named(op))
+
+    def _settle(self, name: str, host: str, *, is_over: bool) -> None:
+        """Let the model see a session as the store does, which may end a life a little early, or too late."""
+        session = self.model.sessions.get(name)
+        if session is None or session.expires_at is None:
+            return
+        left = session.expires_at - self._clock(self._now())
+        if not is_over and -self._late() < left <= 0:
+            session.expires_at = None
+        elif is_over and left > 0:
+            if left > self.early:
+                self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time", host)
+            self.vanished(name)
+
+    def _late(self) -> float:
+        """How much too late a session may expire: for ever, once its clock was set back."""
+        return self.late if self._now() < self.relaxed_from else FOREVER
+
+    def _ended(self, name: str, since: float) -> bool:
+        """Whether a life ran out since a moment: with it goes whatever could tell of a request."""
+        states = self._states.get(name, [])
+        for place, seen in enumerate(states):
+            after = states[place + 1] if place + 1 < len(states) else None
+            until = self._now() if after is None else after.since
+            is_last = after is None or after.life != seen.life
+            if is_last and until > since and seen.expires is not None and self._clock(until) >= seen.expires:
+                return True
+        return False
+
+    def _check_time(self, attempt: Attempt, name: str) -> None:
+        op, now, sent = attempt.op, self._now(), attempt.sent
+        record = self.records[op.id]
+        over = record.over
+        if now <= over + TOLERANCE or now >= self.relaxed_from or self._ended(name, sent):
+            return
+        if attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1:
+            self.find(REPEATED, f"{_named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
+            self._repeated.add(op.id)
+            return
+        for moved_at, move in reversed(self._moves.get(name, ())):
+            by = self.records[move.id]
+            if sent < moved_at and by.outcome == "ok" and by.end is not None and by.end < now and move.id != op.id:
+                kind = "behind erasure" if move.kind == "erase" else "behind rollback"
+                if op.kind == "append" and self._had(name, op.values, moved_at):
+                    kind = "erased came back" if move.kind == "erase" else "dropped came back"
+                    if any(mate in self.applied_at for mate in self._mates(op)):
+                        kind += ", keyed"  # its caller had sent it again, and that was applied
+                self.find(
+                    kind,
+                    f"{_named(op)}, sent at {sent:.3f} and given up or answered at {over:.3f}, was applied behind "
+                    f"{_named(move)}, which was acknowledged at {by.end:.3f}",
+                )
+                return
+        self.find("late", f"{_named(op)}, given up or answered at {over:.3f}, was applied")
+
+    def _mates(self, op: Op) -> list[int]:
+        """Other calls with the key of this one."""
+        return [one for one, record in self.records.items() if op.key and record.op.key == op.key and one != op.id]
+
+    def _had(self, name: str, values: tuple[str, ...], before: float) -> bool:
+        """Whether the values were to be seen before a moment, and not right behind it."""
+        shown = [seen for seen in self._states.get(name, ()) if seen.since < before]
+        return any(values[0] in seen.values for seen in shown)
+
+    def _repeat(self, op: Op, name: str, stored: Stored | None) -> None:
+        """Do in the model what was done. Raises Refused."""
+        model = self.model
+        match op.kind:
+            case "append":
+                self._append(op, name)
+            case "replace":
+                entries = [message(value) for value in op.values]
+                self._changed(model.append(name, entries, after=self._after[op.id]), op)
+            case "snapshot":
+                done = model.save_snapshot(name)
+                self._numbers[op.id] = done.snapshot or 0
+                self._shown.setdefault(op.id, []).append(Seen(0.0, model.sessions[name].state).values)
+            case "rollback":
+                self._changed(model.rollback_to_snapshot(name, self._numbers.get(op.of, 0)), op)
+            case "delete_snapshot":
+                model.delete_snapshot(name, self._numbers.get(op.of, 0))
+            case "undo":
+                self._changed(model.undo(name), op)
+            case "clear":
+                self._changed(model.clear(name), op)
+            case "set_ttl":
+                model.set_ttl(name, op.seconds)
+            case "trim":
+                self._trim(op, name, stored)
+            case "fork":
+                self._fork(op, name, stored)
+            case "erase":
+                model.erase(name)
+            case _:
+                self.find("impossible", f"{_named(op)} changed {name!r}")
+
+    def _append(self, op: Op, name: str) -> None:
+        entries = [message(value) for value in op.values]
+        done = self.model.append(name, entries, key=op.key)
+        if done.replayed:
+            self.find("doubled", f"{_named(op)} was applied, though the turn of its key is on the path already")
+            self.model.append(name, entries)
+
+    def _changed(self, done: Any, op: Op) -> None:
+        if not done.changed:
+            self.find("impossible", f"{_named(op)} used a version, though there was nothing to do")
+
+    def _trim(self, op: Op, name: str, stored: Stored | None) -> None:
+        session = self.model.live(name)
+        if session is None or stored is None:
+            raise Refused(CorruptEntry)
+        left = {seq for seq, _ in stored[2]}
+        hidden = {item.seq for item in session.state.messages} - left
+        begin = self.records[op.id].begin
+        plans = [self._plan(op, seen) for seen in self._seen(name, begin, self._now()) if seen.state is not None]
+        if hidden not in plans:
+            self.find("wrong trim", f"{_named(op)} hides {sorted(hidden)}; plans of its time hide {plans}")
+        self.model.trim(name, planned=hidden)
+
+    def _plan(self, op: Op, seen: Seen) -> set[int]:
+        assert seen.state is not None
+        return trimmed(seen.state.visible, op.limit, None, None, keep_system=True)
+
+    def _fork(self, op: Op, name: str, stored: Stored | None) -> None:
+        if self.model.live(name) is not None or stored is None:
+            raise Refused(MemoryStoreError)
+        values = tuple(value for _, value in stored[2])
+        begin = self.records[op.id].begin
+        states = [seen.state for seen in self._seen(op.session, begin, self._now()) if seen.state is not None]
+        state = next((state for state in states if Seen(0.0, state).values == values), None)
+        if state is None:
+            self.find("wrong fork", f"{_named(op)} shows {values}, which {op.session!r} did not show in its time")
+            raise Refused(MemoryStoreError)
+        target = Session(next(self.model.lives), self.model.ttl, forked_from=op.session, state=state)
+        target.last_seq = state.path[-1].seq if state.path else 0
+        self.model.sessions[name] = target
+        self.model._record(target, Change(1, "fork", (), None, None, None, state))
+
+    def replaces(self, op: Op, after: int) -> None:
+        """Take note of where a replace was told to begin."""
+        self._after[op.id] = after
+
+    # --- states ------------------------------------------------------------------------------------------------------
+
+    def _note(self, name: str) -> None:
+        session = self.model.sessions.get(name)
+        seen = (
+            Seen(self._now(), None)
+            if session is None
+            else Seen(self._now(), session.state, session.expires_at, session.life)
+        )
+        self._states.setdefault(name, [Seen(0.0, None)]).append(seen)
+
+    def _seen(self, name: str, begin: float, end: float) -> Iterator[Seen]:
+        """The states of a session from one moment to another; without what had expired in all of that time."""
+        states = self._states.get(name, [Seen(0.0, None)])
+        for place, seen in enumerate(states):
+            until = states[place + 1].since if place + 1 < len(states) else FOREVER
+            if until < begin or seen.since > end:
+                continue
+            if seen.expires is None:
+                yield seen
+                continue
+            first, last = max(begin, seen.since), min(end, until)
+            moments = [first, last, *self._steps(first, last)]
+            left = [seen.expires - self._clock(moment) for moment in moments]
+            if any(seconds > -self._late() for seconds in left):
+                yield seen
+            if any(seconds <= self.early for seconds in left):
+                yield Seen(seen.since, None)
+
+    def _compare(self, name: str, stored: Stored | None, behind: str) -> None:
+        session = self.model.live(name)
+        if session is None or stored is None:
+            if session is not None or stored is not None:
+                has, lacks = ("the store", "the model") if session is None else ("the model", "the store")
+                self.find("other state", f"behind {behind} {has} has a session {name!r}, and {lacks} has none")
+                self._broken.add(name)
+            return
+        expected = tuple((item.seq, item.entry.content) for item in session.state.messages)
+        if stored[1:] != (session.version, expected):
+            self.find(
+                "other state",
+                f"behind {behind} {name!r} is at version {stored[1]} with {_short(stored[2])}; "
+                f"the model is at {session.version} with {_short(expected)}",
+            )
+            self._broken.add(name)
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Judge every answer, once all is quiet."""
+        for record in self.records.values():
+            self._answer(record)
+        for name in sorted(set(self.model.sessions) | set(self._states)):
+            self._settle(name, "", is_over=False)
+            if name not in self._broken and not (self._late() and self._peek(name) is None and self._is_over(name)):
+                self._compare(name, self._peek(name), "everything")
+
+    def _is_over(self, name: str) -> bool:
+        last = list(self._seen(name, self._now(), self._now()))
+        return any(seen.state is None for seen in last)
+
+    def _answer(self, record: Record) -> None:
+        op = record.op
+        applied = self.applied_at.get(op.id, [])
+        if op.id in self._repeated:
+            return
+        name = op.target if op.kind == "fork" else op.session
+        if isinstance(record.error, CorruptEntry) or record.outcome == "error":
+            self.find("broken", f"{_named(op)} raised {record.error!r}")
+        if record.outcome in ("not_written", "refused") and applied and self._outlives(record, name):
+            self.find("appeared", f"{_named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
+        if record.outcome != "ok" or record.end is None or name in self._broken:
+            return
+        if op.kind == "read":
+            if not any(seen.values == record.result for seen in self._seen(name, record.begin, record.end)):
+                shown = [seen.values for seen in self._seen(name, record.begin, record.end)]
+                self.find("wrong read", f"{_named(op)} saw {record.result}; in its time there was {shown}", record.host)
+        elif op.kind == "read_at":
+            if record.result not in self._shown.get(op.of, ()):
+                self.find("wrong read", f"{_named(op)} saw {record.result}, not {self._shown.get(op.of)}")
+        elif not applied or applied[0] > record.end:
+            self._idle(record, name)
+
+    def _outlives(self, record: Record, name: str) -> bool:
+        """Whether a call that was applied and failed can be seen to have been: not if that life ended before it did."""
+        if record.outcome == "not_written" or record.end is None:
+            return True
+        life = self._lives.get(record.op.id)
+        return any(seen.life == life for seen in self._seen(name, record.end, record.end))
+
+    def _idle(self, record: Record, name: str) -> None:
+        """Judge an acknowledged call that changed nothing."""
+        op, end = record.op, record.end or 0.0
+        seen = list(self._seen(name, record.begin, end))
+        match op.kind:
+            case "trim":
+                fine = any(one.state is None or not self._plan(op, one) for one in seen)
+            case "clear":
+                fine = any(not one.values for one in seen)
+            case "erase":
+                fine = any(one.state is None for one in seen)
+            case "rollback":
+                fine = any(one.values in self._shown.get(op.of, ()) for one in seen)
+            case "append":
+                mates = [op.id, *self._mates(op)]
+                fine = record.result and any(self.applied_at.get(mate, [FOREVER])[0] <= end for mate in mates)
+            case "replace":
+                fine = not op.values
+            case "compact" | "read" | "read_at":
+                fine = True
+            case _:
+                fine = False
+        if not fine:
+            self.find("not done", f"{_named(op)} was acknowledged at {end:.3f}, and nothing was done", record.host)
+
+
+def message(value: str) -> ChatMessage:
+    return ChatMessage("user", value)
+
+
+def outcome_of(error: BaseException) -> str:
+    """What an error says of its call."""
+    if isinstance(error, MemoryStoreBackendError):
+        return error.outcome
+    return "refused" if isinstance(error, MemoryStoreError) and not isinstance(error, CorruptEntry) else "error"
+
+
+def _named(op: Op) -> str:
+    return f"call {op.id} ({described(op)})"
+
+
+def described(op: Op) -> str:
+    """A call in a few words."""
+    about = {
+        "append": f" {'+'.join(op.values)}" + (f" key={op.key}" if op.key else ""),
+        "replace": f" by {'+'.join(op.values)}",
+        "rollback": f" to the snapshot of call {op.of}",
+        "read_at": f" the snapshot of call {op.of}",
+        "delete_snapshot": f" of call {op.of}",
+        "trim": f" to {op.limit}",
+        "set_ttl": f" {op.seconds}",
+        "fork": f" into {op.target}",
+    }
+    return f"{op.kind} {op.session}{about.get(op.kind, '')}"
+
+
+def _short(messages: tuple[tuple[int, str], ...]) -> str:
+    return "[" + ", ".join(f"{seq}:{value}" for seq, value in messages) + "]"

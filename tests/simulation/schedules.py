@@ -1,0 +1,234 @@
+"""A schedule is data: who does what when, what fails, what the network does to each message. A seed makes one.
+
+Whatever was drawn can be written down, changed and run again: that is how a schedule is shrunk, and kept.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Literal
+
+import msgspec
+
+Kind = Literal[
+    "append", "read", "read_at", "snapshot", "rollback", "undo", "replace", "trim", "clear", "erase", "set_ttl", "fork",
+    "compact", "delete_snapshot",
+]  # fmt: skip
+
+
+class Op(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call of one caller. `of` is the call that took the snapshot this one is about."""
+
+    id: int
+    kind: Kind
+    session: str
+    pause: float  # seconds after the call before it
+    values: tuple[str, ...] = ()
+    key: str | None = None
+    of: int = 0
+    limit: int = 0  # of a trim; for a replace, how many of the turns that the caller knows of stay
+    seconds: float | None = None
+    target: str = ""
+    cancel: float | None = None  # seconds after which its task is cancelled
+
+
+class Fate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What becomes of one exchange. `notice`: seconds until its sender sees the connection fail; None: it sees nothing.
+
+    lost: the request. mute: the reply. held: it arrives after `hold` seconds. twice: it arrives then a second time.
+    cut: of several commands only the first arrives. refused: no connection. dies: its sender does, `notice` seconds
+    after it was sent; the request arrives after `hold` seconds.
+    """
+
+    kind: Literal["ok", "lost", "mute", "held", "twice", "cut", "refused", "dies"] = "ok"
+    out: float = 0.001
+    back: float = 0.001
+    hold: float = 0.0
+    notice: float | None = None
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that happens to a host. `who` is a server's number, or a client's for dark, kill and step_client.
+
+    pause and dark last `seconds`; restart is down for `seconds` and has lost the latest `lose`; failover promotes a
+    replica that is `lose` behind; step sets a clock by `lose` and, if `seconds` are given, back after them. full: the
+    disk takes nothing more for `seconds`.
+    """
+
+    kind: Literal["pause", "restart", "failover", "step", "dark", "kill", "step_client", "full"]
+    at: float
+    who: int = 0
+    seconds: float = 0.0
+    lose: float = 0.0
+
+
+class Client(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A process: its clocks, and what each of its tasks does."""
+
+    lanes: tuple[tuple[Op, ...], ...]
+    rate: float = 1.0
+    ahead: float = 0.0
+    opens_late: bool = False  # at its first call, and not when the world begins
+
+
+class Server(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A server's clock."""
+
+    rate: float = 1.0
+    ahead: float = 0.0
+
+
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All there is to one world. `fates` by exchange; None: they are drawn from the seed by `weather`."""
+
+    seed: int
+    backend: str
+    clients: tuple[Client, ...]
+    servers: tuple[Server, ...] = (Server(),)
+    faults: tuple[Fault, ...] = ()
+    timeout: float = 5.0
+    ttl: float | None = None
+    weather: dict[str, float] = {}
+    fates: dict[str, Fate] | None = None
+
+    @property
+    def ops(self) -> list[Op]:
+        return [op for client in self.clients for lane in client.lanes for op in lane]
+
+
+MENU: dict[Kind, float] = {
+    "append": 8, "read": 4, "snapshot": 2, "rollback": 4, "undo": 1.5, "replace": 1.5, "trim": 3, "clear": 1,
+    "erase": 2, "set_ttl": 0.7, "fork": 0.7, "compact": 0.7, "delete_snapshot": 0.3, "read_at": 0.7,
+}  # fmt: skip
+TROUBLES = ("lost", "mute", "held", "twice", "cut", "refused", "dies")
+
+
+def make(seed: int, backend: str) -> Schedule:
+    """The schedule of a seed. Each leaves out some calls and some faults: what always happens hides what is rare."""
+    random = Random(f"{backend}{seed}")
+    timeout = random.choice((0.5, 1.0, 1.0, 5.0))
+    # Longer than a request lives: with its session everything ends that could tell of it.
+    ttl = random.choice((None, None, None, 2.1 * timeout, 60.0))
+    if backend == "sqlite":
+        ttl = random.choice((None, 2.0, 30.0))
+    weather = _weather(random, backend)
+    with_failover = backend == "redis" and random.random() < 0.12
+    if with_failover:
+        ttl = None  # a session's end is told in one clock
+    writer = _Writer(random, timeout, without={"set_ttl"} if with_failover else set())
+    clients = tuple(writer.client(number) for number in range(random.choice((2, 2, 3, 4))))
+    servers = [_server(random) for _ in range(1 + with_failover)]
+    faults = _faults(random, backend, len(clients), timeout, with_failover=with_failover)
+    return Schedule(seed, backend, clients, tuple(servers), faults, timeout, ttl, weather)
+
+
+def _weather(random: Random, backend: str) -> dict[str, float]:
+    if backend == "sqlite":
+        return {"dies": random.choice((0.0, 0.0, 0.03))}
+    kinds = [kind for kind in TROUBLES if random.random() < 0.5] or ["held"]
+    trouble = random.choice((0.03, 0.1, 0.25, 0.4))
+    return {kind: trouble / len(kinds) for kind in kinds}
+
+
+def _server(random: Random) -> Server:
+    return Server(
+        1 + random.uniform(-2e-4, 2e-4), random.choice((0.0, random.uniform(-3, 3), random.uniform(-1e4, 1e4)))
+    )
+
+
+def _faults(random: Random, backend: str, clients: int, timeout: float, *, with_failover: bool) -> tuple[Fault, ...]:
+    faults: list[Fault] = []
+    servers_have = {"redis": ("pause", "restart", "step", "dark"), "postgres": ("pause", "step", "dark")}
+    kinds = ["kill", "step_client", *servers_have.get(backend, ("full",))]
+    if with_failover:
+        kinds.append("failover")
+    for kind in kinds:
+        often = (
+            0.6
+            if kind == "failover"
+            else 0.25
+            if kind in ("dark", "kill") or (backend == "sqlite" and kind == "step_client")
+            else 0.1
+        )
+        while random.random() < often:
+            at = random.uniform(0.05, 4 * timeout)
+            seconds, lose, who = random.uniform(0.1, 1.5 * timeout), 0.0, random.randrange(clients)
+            if kind in ("restart", "failover"):
+                seconds, lose = random.uniform(0.01, timeout), random.choice((0.0, 0.0, random.uniform(0.0, 1.0)))
+            if kind in ("step", "step_client"):
+                lose = random.choice((-1, 1)) * random.choice((0.5, 5.0, 3600.0))
+                seconds = seconds if backend == "sqlite" else random.choice((0.0, seconds))
+            faults.append(Fault(kind, at, who if kind in ("dark", "kill", "step_client") else 0, seconds, lose))
+    return tuple(sorted(faults, key=lambda fault: fault.at))
+
+
+class _Writer:
+    """Writes what the callers do."""
+
+    def __init__(self, random: Random, timeout: float, without: set[str]) -> None:
+        self._random = random
+        self._timeout = timeout
+        self._count = 0
+        names: list[Kind] = [kind for kind in MENU if random.random() < 0.6]
+        self._menu: list[Kind] = sorted({*names, "append", "read"} - without)
+        self._weights = [MENU[kind] for kind in self._menu]
+        self._sessions = ["a"] if random.random() < 0.75 else ["a", "b"]
+        self._keyed: list[Op] = []
+        self._keys = random.choice((0.0, 0.4, 0.8))
+        self._snapshots: list[Op] = []
+
+    def client(self, number: int) -> Client:
+        random = self._random
+        lanes = []
+        for _ in range(1 if random.random() < 0.8 else 2):
+            ops = [self._op() for _ in range(random.randint(2, 6))]
+            if number == 0 and not lanes:  # so that there is something to change, and to return to
+                ops[:0] = [self._made("append", "a", 0.0), self._made("snapshot", "a", 0.0)]
+            lanes.append(tuple(ops))
+        ahead = random.choice((0.0, random.uniform(-2, 2)))
+        opens_late = random.random() < 0.2
+        return Client(tuple(lanes), 1 + random.uniform(-2e-4, 2e-4), ahead, opens_late)
+
+    def _op(self) -> Op:
+        random = self._random
+        pause = random.choice(
+            (random.uniform(0, 0.01), random.uniform(0, 0.3), random.uniform(0, self._timeout), 1.2 * self._timeout)
+        )
+        if self._keyed and random.random() < self._keys / 2:  # a caller's own retry, from whatever process
+            return msgspec.structs.replace(random.choice(self._keyed), id=self._number(), pause=pause, cancel=None)
+        (kind,) = random.choices(self._menu, self._weights)
+        return self._made(kind, random.choice(self._sessions), pause)
+
+    def _number(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _made(self, kind: Kind, session: str, pause: float) -> Op:
+        random = self._random
+        if kind in ("rollback", "delete_snapshot", "read_at"):
+            taken = [op for op in self._snapshots if op.session == session]
+            if not taken:
+                kind = "snapshot"
+        number = self._number()
+        cancel = random.uniform(0.0005, self._timeout / 2) if random.random() < 0.04 else None
+        op = Op(number, kind, session, pause, cancel=cancel)
+        replace = msgspec.structs.replace
+        match kind:
+            case "append" | "replace":
+                op = replace(op, values=tuple(f"{number}.{i}" for i in range(random.choice((1, 1, 2)))))
+                if kind == "replace":
+                    return replace(op, limit=random.randrange(3))
+                if random.random() < self._keys:
+                    op = replace(op, key=f"key-{number}")
+                    self._keyed.append(op)
+            case "snapshot":
+                self._snapshots.append(op)
+            case "rollback" | "delete_snapshot" | "read_at":
+                op = replace(op, of=random.choice(taken).id)
+            case "trim":
+                op = replace(op, limit=random.randint(1, 4))
+            case "set_ttl":
+                op = replace(op, seconds=random.choice((None, 2.1 * self._timeout, 100.0)))
+            case "fork":
+                op = replace(op, target=f"{session}-fork-{random.randrange(2)}")
+        return op

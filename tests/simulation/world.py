@@ -1,0 +1,264 @@
+"""A world: clients that run the real store over something simulated, with a judge that sees all of it.
+
+What the store stands on (servers, files) is a subclass's; see redis_world.py, sqlite_world.py, postgres_world.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from asyncio import CancelledError
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import Any
+
+from everturn.backend import Backend, Query, Status, drive
+from everturn.engine import Engine, Settings
+from everturn.engine.rows import EntryReader
+from tests.simulation import histories
+from tests.simulation.hosts import EPOCH, Clock, Host, lent
+from tests.simulation.judge import Finding, Judge, Record, Stored, described, message, outcome_of
+from tests.simulation.network import Fates
+from tests.simulation.scheduler import Endless, Scheduler, Task
+from tests.simulation.schedules import Fault, Op, Schedule
+
+OBSERVED = 30.0  # seconds that the observer would wait: nothing makes it
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a schedule. `fates` are those of its exchanges, with which it runs the same again."""
+
+    schedule: Schedule
+    findings: tuple[Finding, ...]
+    story: tuple[tuple[float, str, str], ...]
+    fates: dict[str, Any]
+    calls: int
+    answered: int  # of them: a world in which nothing works proves nothing
+
+    def kinds(self) -> set[str]:
+        return {finding.kind for finding in self.findings}
+
+
+class World(ABC):
+    """Everything of one schedule. Used once."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.scheduler = Scheduler()
+        self.fates = Fates(schedule)
+        self.story: list[tuple[float, str, str]] = []
+        self.observer = Host(self.scheduler, "observer", Clock(0.0), Clock(EPOCH))
+        self.hosts = [
+            Host(
+                self.scheduler,
+                f"process {number}",
+                Clock(1000.0 * number, client.rate),
+                Clock(EPOCH + client.ahead, client.rate),
+            )
+            for number, client in enumerate(schedule.clients, 1)
+        ]
+        self.judge = Judge(schedule.ttl, lambda: self.scheduler.now, self.store_time, self.peek, self.clock_steps)
+        self._snapshots: dict[int, str] = {}
+        self._turns: dict[str, list[int]] = {}
+
+    # --- what a subclass has -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def backend_for(self, host: Host) -> Backend: ...
+
+    @abstractmethod
+    def observe(self) -> Backend:
+        """A backend that reads what is stored right now, past everything that is simulated."""
+
+    @abstractmethod
+    def store_time(self, moment: float) -> float:
+        """The clock that sessions expire by."""
+
+    def clock_steps(self, first: float, last: float) -> list[float]:
+        """When that clock was stepped."""
+        return []
+
+    @abstractmethod
+    def happen(self, fault: Fault) -> None:
+        """Let a fault happen to something of this world's own."""
+
+    @abstractmethod
+    def quiet(self) -> None:
+        """End all faults, before the last look."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is not simulated."""
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        tasks: list[Task] = []
+        with lent(self.scheduler, self.observer, Random(self.schedule.seed)):
+            try:
+                for host, client in zip(self.hosts, self.schedule.clients, strict=True):
+                    settings = Settings(ttl=self.schedule.ttl, timeout=self.schedule.timeout)
+                    engine = Engine(self.backend_for(host), settings, host)
+                    tasks += [host.start(self._work(host, engine, lane)) for lane in client.lanes]
+                for fault in self.schedule.faults:
+                    self.scheduler.at(fault.at, partial(self._befall, fault))
+                try:
+                    self.scheduler.run()
+                except Endless as exc:
+                    self.judge.find("endless", str(exc))
+                for host in self.hosts:
+                    if host.is_alive and not all(task.is_over for task in host.tasks):
+                        self.judge.find("hung", f"{host.name} waits for ever")
+                self.quiet()
+                self.judge.finish()
+                self._verify()
+                if not self.judge.findings and histories.fits(self.schedule):
+                    for violation in histories.violations(self.judge.records.values()):
+                        self.judge.find("history", violation)
+            finally:
+                for task in tasks:
+                    task.close()
+                self.close()
+        return Outcome(
+            self.schedule,
+            tuple(self.judge.findings),
+            tuple(self.story),
+            self.fates.drawn,
+            len(self.judge.records),
+            sum(record.outcome == "ok" for record in self.judge.records.values()),
+        )
+
+    def tell(self, who: str, what: str) -> None:
+        self.story.append((self.scheduler.now, who, what))
+
+    def _befall(self, fault: Fault) -> None:
+        if fault.kind == "kill":
+            host = self.hosts[fault.who % len(self.hosts)]
+            if host.is_alive:
+                self.tell(host.name, "is killed")
+                host.kill()
+        elif fault.kind == "step_client":
+            host = self.hosts[fault.who % len(self.hosts)]
+            self.step(host.name, host.wall, fault)
+        else:
+            self.happen(fault)
+
+    def step(self, who: str, clock: Clock, fault: Fault) -> None:
+        """Set a clock, and set it right again after a while if the fault says so."""
+        self.tell(who, f"clock is set by {fault.lose:+.1f} s")
+        clock.step(self.scheduler.now, fault.lose)
+        if fault.seconds:
+            self.scheduler.at(self.scheduler.now + fault.seconds, lambda: self._step_back(who, clock, fault.lose))
+
+    def _step_back(self, who: str, clock: Clock, seconds: float) -> None:
+        self.tell(who, f"clock is set by {-seconds:+.1f} s")
+        clock.step(self.scheduler.now, -seconds)
+
+    async def _work(self, host: Host, engine: Engine, ops: tuple[Op, ...]) -> None:
+        for op in ops:
+            await host.sleep(op.pause)
+            task = self.scheduler.task
+            assert task is not None
+            call = self._call(engine, op)
+            if call is None:
+                continue
+            now = self.scheduler.now
+            patience = self.schedule.timeout * (3 if op.kind == "trim" else 1)  # it looks, and looks again
+            record = self.judge.records[op.id] = Record(op, host.name, now, now + patience / host.monotonic_clock.rate)
+            self.tell(host.name, f"calls {op.id}: {described(op)}")
+            task.tag = op
+            if op.cancel is not None:
+                self.scheduler.at(now + op.cancel, partial(self._cancel, task, op))
+            try:
+                record.result = await call()
+            except CancelledError:
+                record.outcome = "cancelled"
+            except Exception as exc:  # noqa: BLE001 - the judge looks at it
+                record.outcome, record.error = outcome_of(exc), exc
+            else:
+                record.outcome = "ok"
+            task.tag = None
+            record.end = self.scheduler.now
+            said = f": {record.error}" if record.error else "" if record.result is None else f": {record.result}"
+            self.tell(host.name, f"call {op.id} ends, {record.outcome}{said}")
+
+    def _cancel(self, task: Task, op: Op) -> None:
+        if task.tag is op and not task.is_over:
+            self.tell(task.host.name, f"call {op.id} is cancelled")
+            task.cancel()
+
+    def _call(self, engine: Engine, op: Op) -> Callable[[], Any] | None:
+        """The call of an operation; None if what it is about is not there yet."""
+        if op.kind in ("rollback", "delete_snapshot", "read_at") and op.of not in self._snapshots:
+            return None
+        return lambda: getattr(self, f"_{op.kind}")(engine, op)
+
+    async def _append(self, engine: Engine, op: Op) -> bool:
+        turn = [message(value) for value in op.values]
+        receipt = await engine.add_messages(op.session, turn, key=op.key)
+        self._turns.setdefault(op.session, []).append(receipt.seqs[-1])
+        return receipt.replayed
+
+    async def _replace(self, engine: Engine, op: Op) -> None:
+        known = self._turns.get(op.session, [])
+        after = known[-op.limit] if 0 < op.limit <= len(known) else 0
+        self.judge.replaces(op, after)
+        receipt = await engine.replace(op.session, [message(value) for value in op.values], after=after)
+        self._turns.setdefault(op.session, []).append(receipt.seqs[-1])
+
+    async def _read(self, engine: Engine, op: Op) -> tuple[Any, ...]:
+        return tuple(one.content for one in await engine.get_history(op.session))
+
+    async def _read_at(self, engine: Engine, op: Op) -> tuple[Any, ...]:
+        return tuple(one.content for one in await engine.get_history(op.session, at=self._snapshots[op.of]))
+
+    async def _snapshot(self, engine: Engine, op: Op) -> None:
+        self._snapshots[op.id] = (await engine.save_snapshot(op.session)).id
+
+    async def _delete_snapshot(self, engine: Engine, op: Op) -> None:
+        await engine.delete_snapshot(op.session, self._snapshots[op.of])
+
+    async def _rollback(self, engine: Engine, op: Op) -> None:
+        await engine.rollback_to_snapshot(op.session, self._snapshots[op.of])
+
+    async def _undo(self, engine: Engine, op: Op) -> None:
+        await engine.undo(op.session)
+
+    async def _trim(self, engine: Engine, op: Op) -> None:
+        await engine.trim(op.session, max_messages=op.limit)
+
+    async def _clear(self, engine: Engine, op: Op) -> None:
+        await engine.clear(op.session)
+
+    async def _erase(self, engine: Engine, op: Op) -> None:
+        await engine.erase(op.session)
+
+    async def _set_ttl(self, engine: Engine, op: Op) -> None:
+        await engine.set_ttl(op.session, op.seconds)
+
+    async def _fork(self, engine: Engine, op: Op) -> None:
+        await engine.fork(op.session, op.target)
+
+    async def _compact(self, engine: Engine, op: Op) -> None:
+        await engine.compact(op.session)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def peek(self, name: str) -> Stored | None:
+        """Read what is stored, as the judge does."""
+        reader = EntryReader(name)
+        reading = drive(self.observe().read(Query(name), reader.take, self.observer.clock() + OBSERVED))
+        if reading.status is not Status.FOUND or reading.session is None:
+            return None
+        entries = tuple((entry.seq, entry.content) for entry, _ in reader.with_turns())
+        return reading.session.life, reading.session.version, entries
+
+    def _verify(self) -> None:
+        """Ask the store itself whether all is well."""
+        engine = Engine(self.observe(), Settings(timeout=OBSERVED), self.observer)
+        for name in sorted(self.judge.model.sessions):
+            report = drive(engine.verify(name))
+            for problem in report.problems:
+                self.judge.find("damaged", f"verify of {name!r}: {problem}")
