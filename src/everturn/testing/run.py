@@ -160,7 +160,7 @@ class Run:
         return opened
 
     def _smoke_test(self, worker: WorkerProcess, opened: Opened) -> str | None:
-        """Append one turn and read it back: the reason why that cannot be done at all, or None. Contents are not judged."""
+        """Append one turn and read it back: why that cannot be done at all, or None. Contents are not judged."""
         turn = (Said("user", "smoke 1"), Said("assistant", "smoke 2"))[: 1 if opened.unit == "message" else 2]
         for step in (Step("append", "smoke", (turn,)), Step("read", "smoke")):
             try:

@@ -89,11 +89,11 @@ _HOW_TO_OFFER = {
 
 def needed(missing: Iterable[str]) -> str:
     """The sentence that tells what a target would have to offer, so that a clause can be tested."""
-    told = [
-        _HOW_TO_OFFER.get(need) or " or ".join(_HOW_TO_OFFER.get(one, one) for one in need.split("|"))
-        for need in missing
-    ]
-    return "not offered: needs " + "; and ".join(told)
+    return "not offered: needs " + "; and ".join(map(_how_to_offer, missing))
+
+
+def _how_to_offer(need: str) -> str:
+    return _HOW_TO_OFFER.get(need) or " or ".join(_HOW_TO_OFFER.get(one, one) for one in need.split("|"))
 
 
 def parse(text: str, *, use_server: bool = False) -> Target:
