@@ -110,6 +110,9 @@ def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
         [snapshot for snapshot in snapshots if len(name) >= 4 and snapshot.id.startswith(name)],
     ):
         if found:
+            if len(found) > 1:
+                others = ", ".join(snapshot.id for snapshot in found[:-1])
+                _say(f"{len(found)} snapshots go by {name!r}: this is the latest, {found[-1].id}, not {others}")
             return found[-1]
     labels = ", ".join(repr(snapshot.label or snapshot.id) for snapshot in snapshots[-5:])
     have = f"it has {labels}" if snapshots else "it has none"

@@ -130,7 +130,14 @@ def of_factory(factory: Callable[..., Any]) -> Target:
 def load(target: Target) -> Callable[..., Any]:
     """Import the factory, in a process where target code may run. Raises TargetError."""
     if target.url is not None:
-        return engines.factory(target.url, use_server=target.use_server)
+        try:
+            return engines.factory(target.url, use_server=target.use_server)
+        except ImportError as exc:
+            scheme = target.url.partition("://")[0]
+            extra = next((name for name in ("redis", "postgres") if scheme.startswith(name)), scheme)
+            raise TargetError(
+                f"{scheme}:// needs {exc.name}, which is not installed: pip install 'everturn[{extra},servers]'"
+            ) from exc
     try:
         found: Any = _module(target)
     except ImportError as exc:
