@@ -77,7 +77,7 @@ def test_a_copy_that_is_cut_off_leaves_no_thread_and_nothing_for_a_later_run(
         with pytest.raises(CutOff):
             saver.copy_thread("a", "b")
     assert saver.get_tuple({"configurable": {"thread_id": "b"}}) is None
-    assert not [session for session in store.sessions("b").sessions]
+    assert store.sessions("b").sessions == ()
     saver.copy_thread("a", "b")
     names = {session.session_id for session in store.sessions().sessions}
     assert {name.replace("a", "b", 1) for name in names if name.startswith("a")} == {
