@@ -38,11 +38,17 @@ def opened(url: str, *, create: bool = False, **options: Any) -> Iterator[Memory
         refuse_absent_file(url)
     if "timeout=" not in url:
         options.setdefault("timeout", TIMEOUT)
+    with warnings_told(), everturn.open(url, **options) as store:
+        yield store
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Let warnings about a store's settings go to stderr, a line each."""
     with warnings.catch_warnings():
         warnings.showwarning = _say
         warnings.simplefilter("always")
-        with everturn.open(url, **options) as store:
-            yield store
+        yield
 
 
 def as_url(url: str) -> str:

@@ -127,7 +127,7 @@ async def rollback_page(request: Request) -> Response:
         tag("p", "Nothing is destroyed: undo takes it back, and the snapshot stays."),
         form(facts, "rollback", "Roll back", tag("input", type="hidden", name="to", value=to), class_="bar"),
         link("/session", "No, leave it", id=session_id),
-        changed(found),
+        changed(found, facts.version, to),
     )
 
 
