@@ -302,8 +302,9 @@ def miscounted(session_id: str, seq: int, found: int, expected: int) -> CorruptE
 
 def _corrupt(session_id: str, seq: int, why: str) -> CorruptEntry:
     return CorruptEntry(
-        f"session {session_id!r}, entry {seq}: {why}. Nothing was changed; run verify to see all that is damaged, "
-        "or read with on_corrupt='skip'",
+        f"session {session_id!r}, entry {seq}: {why}. Nothing was changed. To see all that is damaged: "
+        "store.verify(), or everturn verify. To read what is left: get_history(..., on_corrupt='skip'), or "
+        "everturn show --skip-corrupt",
         session_id=session_id,
         seq=seq,
     )

@@ -64,11 +64,31 @@ def test_undo_drops_later_turns_only_when_told(run: Run, url: str) -> None:
     assert texts(url)[-1] == "What is your order number?"
 
 
+def test_a_change_that_changes_nothing_says_so_and_does_not_offer_undo(run: Run, url: str) -> None:
+    assert run("rollback", url, CUSTOMER, "before the new prompt", "--yes").out.startswith("rolled back")
+    again = run("rollback", url, CUSTOMER, "before the new prompt", "--yes")
+    assert again.out.startswith("nothing to do, and nothing was changed")
+    assert "undo" not in again.out
+    run("clear", url, CUSTOMER, "--yes")
+    assert "undo" not in run("clear", url, CUSTOMER, "--yes").out
+
+
+def test_two_snapshots_of_one_label_are_told_apart(run: Run, url: str) -> None:
+    first = run("snapshot", url, CUSTOMER, "twice")
+    second = run("snapshot", url, CUSTOMER, "twice")
+    assert first.err == ""
+    assert "2 snapshots have this label" in second.err
+    latest, earlier = second.out.split()[1], first.out.split()[1]
+    told = run("rollback", url, CUSTOMER, "twice", "--yes").err
+    assert f"this is the latest, {latest}, not {earlier}" in told
+
+
 def test_fork_trim_clear_and_compact(run: Run, url: str) -> None:
     assert run("fork", url, CUSTOMER, "copy", "--at", "before the new prompt").code == 0
     assert texts(url, "copy") == ["You help.", "My order is 1234."]
     assert "exists already" in run("fork", url, CUSTOMER, "copy").err
-    assert run("trim", url, "customer-43", 0, "--yes").out.startswith("trimmed to 2 messages")  # the last turn stays
+    assert run("trim", url, "customer-43", 0, "--yes").out.startswith("nothing to do")  # the last turn stays
+    assert run("trim", url, CUSTOMER, 0, "--yes").out.startswith("trimmed to ")
     assert run("clear", url, "copy", "--yes").code == 0
     assert texts(url, "copy") == []
     assert run("compact", url).out.startswith("reclaimed ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,11 @@ def test_the_incident_is_replayed_over_both_stores(tmp_path: Path) -> None:
     assert naive[1] > 0  # lost
     assert ours[1:] == [0, 0, 0]
     assert len(re.findall(r"killed with -9$", ran.stdout, re.MULTILINE)) == 2
-    commands = re.findall(r"^  everturn (\w+)", ran.stdout, re.MULTILINE)
-    assert commands == ["log", "show", "check"]
+    commands = re.findall(r"^  (.+) (log|show|check) (.+?)    #", ran.stdout, re.MULTILINE)
+    assert [command for _, command, _ in commands] == ["log", "show", "check"]
+    words = shlex.split(" ".join(commands[1]))  # what it says can be pasted works from here
+    shown = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert "customer-42" in shown.stdout
     with everturn.open(f"sqlite:///{tmp_path / 'memory.db'}") as store:
         assert store.verify().ok
         messages = len(store.get_history("customer-42"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -96,6 +98,25 @@ def test_a_conversation_can_be_seen_as_it_was(run: Run, url: str) -> None:
     assert "as it was at 3" in astray.lines[0]
     before = run("show", url, CUSTOMER, "--at", "before the new prompt")
     assert before.lines[-1] == "     2 user      My order is 1234."
+
+
+def test_a_conversation_as_it_was_is_headed_by_what_it_was(run: Run, url: str) -> None:
+    assert "version 1, 2 messages" in run("show", url, CUSTOMER, "--at", 1).lines[0]
+
+
+def test_what_is_left_of_a_damaged_conversation_can_be_shown(run: Run, url: str, tmp_path: Path) -> None:
+    script = "import sys, sqlite3; db = sqlite3.connect(sys.argv[1]); db.execute(sys.argv[2]); db.commit()"
+    harm = "UPDATE entries SET body = replace(body, 'Hello', 'Hallo')"
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "memory.db"), harm], check=True)
+    refused = run("show", url, "customer-43")
+    assert refused.code == 2
+    assert "everturn show --skip-corrupt" in refused.err
+    assert "Hi!" in run("show", url, "customer-43", "--skip-corrupt").out
+
+
+def test_a_label_in_the_graph_is_escaped_once(run: Run, url: str) -> None:
+    run("snapshot", url, CUSTOMER, "a\\b")
+    assert "snapshot 'a\\\\b'" in run("log", url, CUSTOMER).out
 
 
 def test_scripts_get_every_field(run: Run, url: str) -> None:

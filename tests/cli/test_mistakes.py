@@ -65,6 +65,15 @@ def test_a_file_that_is_no_database(run: Run, tmp_path: Path) -> None:
     refused(run("sessions", path), "notes.db")
 
 
+def test_a_place_that_cannot_be_written_is_named(run: Run, url: str, tmp_path: Path) -> None:
+    refused(run("backup", url, tmp_path / "absent" / "copy.db"), "there is no directory")
+    refused(run("backup", url, tmp_path), "is a directory")
+    refused(run("backup", url, tmp_path, "--force"), "is a directory")
+    refused(run("backup", url, tmp_path / "memory.db", "--force"), "the store itself")
+    refused(run("export", url, "-o", tmp_path), "is a directory")
+    refused(run("export", url, "-o", "."), "is a directory")
+
+
 def test_a_directory(run: Run, tmp_path: Path) -> None:
     refused(run("sessions", tmp_path), "directory")
 

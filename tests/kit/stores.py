@@ -133,6 +133,35 @@ def hanging(where: Path) -> Hanging:
 hanging.processes = False  # type: ignore[attr-defined]
 
 
+class ReturnsNone(LockedLists):
+    def get_history(self, session_id: str) -> Any:
+        return None
+
+
+def returns_none(where: Path) -> ReturnsNone:
+    return ReturnsNone()
+
+
+returns_none.processes = False  # type: ignore[attr-defined]
+
+
+class WithoutAnExtra(LockedLists):
+    def clear(self, session_id: str) -> None:
+        raise ModuleNotFoundError("clear needs numpy: pip install 'store[vectors]'")
+
+
+def without_an_extra(where: Path) -> WithoutAnExtra:
+    return WithoutAnExtra()
+
+
+without_an_extra.processes = False  # type: ignore[attr-defined]
+
+
+def forgetful(where: Path) -> LockedLists:
+    """A store in memory whose factory does not say so."""
+    return LockedLists()
+
+
 class Dying(LockedLists):
     def get_history(self, session_id: str) -> list[Any]:
         os._exit(3)

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from everturn.testing.report import Progress, terminal
-from everturn.testing.results import ClauseResult, RunReport
+from everturn.testing.results import ClauseResult, RunReport, Violation
 from tests.kit.report_tools import clause, everything, report, violations
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -43,6 +43,24 @@ def test_a_failure_tells_the_promise_what_happened_the_incident_and_how_to_repla
         ]
         or text.splitlines()
     )
+
+
+def test_one_cause_is_told_once_with_all_the_clauses_that_it_breaks() -> None:
+    raised = [Violation("other", f"read('s{n}') raised TypeError: not {n}") for n in range(3)]
+    text = printed(report(*(clause("fail", n, raised[n]) for n in range(3))))
+    assert text.count("raised TypeError") == 1
+    assert "2 more, of one cause: sequential.fail-1, sequential.fail-2" in " ".join(text.split())
+
+
+def test_a_story_of_its_own_is_told_for_each_clause() -> None:
+    stories = [Violation("lost", f"t{n} was acknowledged and is not there") for n in range(2)]
+    assert printed(report(*(clause("fail", n, stories[n]) for n in range(2)))).count("acknowledged") == 2
+
+
+def test_it_says_what_would_let_more_be_tested() -> None:
+    text = printed(report(clause("not_offered", detail="not offered: needs `undo(session_id)`; and `trim`")))
+    assert "1  `undo(session_id)` (sequential.not_offered-1)" in text
+    assert "1  `trim`" in text
 
 
 def test_there_is_a_table_by_layer() -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from everturn.testing import runner
 from everturn.testing.choosing import BadChoice, chosen, read_ledger
 from everturn.testing.contract import CLAUSES, edge
 from everturn.testing.history import judge, load
+from everturn.testing.run import LONGEST_CALL, NEXT_LONGEST, Run
+from everturn.testing.targets import needed, parse
 from tests.kit.running import report, result
 
 SOUND, BROKEN = "mutants.sound.memory:threads", "kit.stores:unlocked"
@@ -30,7 +33,45 @@ def test_a_clause_that_is_broken_fails_and_says_how() -> None:
 
 def test_what_is_not_offered_is_not_run() -> None:
     found = result(SOUND, "undo")
-    assert (found.status, found.detail) == ("not_offered", "not offered: undo")
+    assert (found.status, found.detail) == ("not_offered", "not offered: needs `undo(session_id)`")
+
+
+def test_an_extra_that_is_missing_is_not_offered_and_never_broken() -> None:
+    found = result("kit.stores:without_an_extra", "clear")
+    assert found.status == "not_offered"
+    assert "pip install" in found.detail
+
+
+def test_every_need_of_a_clause_has_words_for_the_author_of_a_store() -> None:
+    for clause in CLAUSES:
+        for need in clause.needs:
+            assert needed([need]) != f"not offered: needs {need.replace('|', ' or ')}", need
+
+
+def test_a_store_that_can_do_nothing_is_told_once() -> None:
+    whole = report("kit.stores:returns_none", "order", "clear", "empty-turn")
+    assert {clause.status for clause in whole.clauses} == {"untested"}
+    assert len({clause.detail for clause in whole.clauses}) == 1
+    assert "NoneType" in whole.clauses[0].detail
+    assert whole.exit_code == 1
+
+
+def test_a_store_in_memory_is_told_how_to_say_so() -> None:
+    whole = report("kit.stores:forgetful", "another-process")
+    assert "factory.processes = False" in whole.hints[0]
+    assert report(SOUND, "order").hints == ()
+
+
+def test_a_run_that_is_interrupted_is_reported_as_far_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner, "work_off", interrupted)
+    whole = report(SOUND, "order", "clear", seed=77)
+    assert [(clause.status, clause.detail) for clause in whole.clauses] == [
+        ("untested", "the run was interrupted before")
+    ] * 2
+    assert (whole.seed, whole.exit_code) == (77, 1)
 
 
 def test_what_could_not_be_shown_is_untested_and_breaks_the_run() -> None:
@@ -68,7 +109,13 @@ def test_a_call_that_does_not_return_is_untested_and_the_run_goes_on() -> None:
     whole = report("kit.stores:hanging", "order", "clear", quick=False, budget=1.0)
     assert [clause.status for clause in whole.clauses] == ["untested", "untested"]
     assert "not returned" in whole.clauses[0].detail
-    assert "budget" in whole.clauses[1].detail
+
+
+def test_calls_are_waited_for_less_once_one_did_not_return() -> None:
+    with Run(parse("tests." + SOUND), seed=1, quick=True) as run:
+        assert run.patience() == LONGEST_CALL
+        run.beside().saw_hang()
+        assert run.patience() == NEXT_LONGEST
 
 
 def test_a_finding_of_a_sweep_is_replayed_by_its_number() -> None:

@@ -76,7 +76,7 @@ def test_the_start_file_is_made_by_the_script_that_says_so(example: Path) -> Non
     """But for the clock."""
     start = example / "tests" / "snapshots" / "memory_test.sqlite"
     shutil.copy(start, example / "committed.sqlite")
-    subprocess.run([sys.executable, "make_memory_test.py"], cwd=example, check=True, timeout=60)
+    subprocess.run([sys.executable, "make_memory_file.py"], cwd=example, check=True, timeout=60)
     command = [sys.executable, "-m", "everturn.cli", "golden", "diff", "committed.sqlite", str(start)]
     subprocess.run([*command, "--mask", "*.created_at"], cwd=example, check=True, timeout=60)
 
@@ -87,3 +87,11 @@ def test_every_command_of_the_readme_exists(example: Path) -> None:
         assert path in text
         assert (example / path).exists()
     assert (EXAMPLE / "../../docs/snapshot-db.md").exists()
+
+
+def test_running_pytest_in_the_example_leaves_the_start_file_as_it_is(example: Path) -> None:
+    """A script that makes it was named so that pytest imported it, and it was written anew."""
+    start = example / "tests" / "snapshots" / "memory_test.sqlite"
+    before = start.read_bytes()
+    pytest_in(example)
+    assert start.read_bytes() == before

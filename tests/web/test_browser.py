@@ -153,6 +153,70 @@ def test_scrolling_up_brings_what_was_said_before(page: Any, serve: Any, url: st
     assert seqs == list(range(1, 401))
 
 
+# The entry at the upper edge of the conversation.
+IN_SIGHT = """() => {
+  const box = document.getElementById("conversation"), top = box.getBoundingClientRect().top;
+  return [...box.querySelectorAll(".entry")].find((entry) => entry.getBoundingClientRect().bottom > top + 1).id;
+}"""
+AT_END = """() => {
+  const box = document.getElementById("conversation");
+  return box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+}"""
+TRAPPED = """() => {
+  const box = document.getElementById("conversation");
+  return box.scrollHeight > box.clientHeight + 1;
+}"""
+
+
+def test_a_live_update_keeps_the_readers_place(page: Any, serve: Any, url: str) -> None:
+    with everturn.open(url) as store:
+        for number in range(150):
+            call = {"id": f"c{number}", "function": {"name": "track", "arguments": '{"order": 1234}'}}
+            store.add_messages("long", [ChatMessage("assistant", f"step {number}", tool_calls=[call])])
+        page.goto(serve())
+        page.goto(page.url.split("/?")[0].rstrip("/") + "/session?id=long")
+        page.wait_for_selector("#conversation .entry")
+        page.evaluate("() => { document.getElementById('conversation').scrollTop = 700; }")
+        page.evaluate("() => { document.querySelector('#conversation details').open = true; }")
+        opened = page.locator("#conversation details[open]").count()
+        before = page.evaluate(IN_SIGHT)
+        store.add_messages("long", [ChatMessage("user", "the newest of all")])
+        page.locator("#conversation").get_by_text("the newest of all").wait_for(state="attached")
+        assert page.evaluate(IN_SIGHT) == before
+        assert page.locator("#conversation details[open]").count() == opened
+        page.evaluate("() => { document.getElementById('conversation').scrollTop = 10 ** 9; }")
+        store.add_messages("long", [ChatMessage("user", "newer still")])
+        page.locator("#conversation").get_by_text("newer still").wait_for(state="attached")
+        page.wait_for_function(AT_END)
+
+
+def test_what_a_rollback_took_leaves_a_page_that_is_open(page: Any, serve: Any, url: str) -> None:
+    with everturn.open(url) as store:
+        store.save_context("short", "first question", "first answer")
+        snapshot = store.save_snapshot("short")
+        store.save_context("short", "regretted question", "regretted answer")
+        page.goto(serve())
+        page.goto(page.url.split("/?")[0].rstrip("/") + "/session?id=short")
+        page.locator("#conversation").get_by_text("regretted answer").wait_for()
+        store.rollback_to_snapshot("short", snapshot)
+        page.locator("#conversation").get_by_text("regretted answer").wait_for(state="detached")
+        assert page.locator("#conversation").get_by_text("first answer").count() == 1
+
+
+def test_on_a_narrow_screen_the_page_scrolls_and_no_box_in_it(browser: Any, serve: Any, url: str) -> None:
+    with everturn.open(url) as store:
+        store.add_messages("long", [ChatMessage("user", f"line {number}") for number in range(60)])
+    window = browser.new_context(viewport={"width": 380, "height": 700})
+    try:
+        narrow = window.new_page()
+        narrow.goto(serve())
+        narrow.goto(narrow.url.split("/?")[0].rstrip("/") + "/session?id=long")
+        narrow.wait_for_selector("#conversation .entry")
+        assert not narrow.evaluate(TRAPPED)
+    finally:
+        window.close()
+
+
 def test_keys_are_enough(page: Any, serve: Any) -> None:
     def arrived(selector: str) -> None:
         page.wait_for_selector(selector)

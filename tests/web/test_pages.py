@@ -185,7 +185,7 @@ def test_erase_wants_the_name(client: Client, url: str) -> None:
     assert made.post("/act/erase", data=form | {"confirm": "customer"}, headers=ORIGIN).status_code == 400
     assert texts(url)
     answer = made.post("/act/erase", data=form | {"confirm": CUSTOMER}, headers=ORIGIN)
-    assert "9 entries, 1 snapshots" in answer.text
+    assert "9 entries, 1 snapshot," in answer.text
     assert made.get("/session", params={"id": CUSTOMER}).status_code == 404
 
 

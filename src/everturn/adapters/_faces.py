@@ -35,13 +35,14 @@ class Both:
     """For a framework whose methods are there twice, blocking and awaited: each is written once, as a coroutine.
 
     Over a `MemoryStore` such a coroutine never suspends: `drive` runs it here, `run` in a thread. Over an
-    `AsyncMemoryStore` there is only `run`.
+    `AsyncMemoryStore` `run` awaits it, and `drive` hands it to the store's loop from another thread.
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore, adapter: str) -> None:
         self.store = checked_store(store)
         self._adapter = adapter
         self._is_blocking = isinstance(store, MemoryStore)
+        self._loop = _running_loop()  # of an asynchronous store; or of whoever awaits it first
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Call a method of the store."""
@@ -57,15 +58,20 @@ class Both:
 
     def _needs_a_loop(self) -> Unsupported:
         return Unsupported(
-            f"this {self._adapter} is over an AsyncMemoryStore: use its async methods, "
-            "or everturn.open for the blocking ones"
+            f"this {self._adapter} is over an AsyncMemoryStore: use its async methods, call the blocking ones "
+            "from another thread while its event loop runs, or use everturn.open"
         )
 
     def drive(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to the end. Raises Unsupported over an asynchronous store."""
+        """Run to the end. Over an asynchronous store its loop does so, while this thread waits.
+
+        Raises Unsupported in the loop's own thread, which would wait for itself, and if the loop does not run.
+        """
         if not self._is_blocking:
-            coroutine.close()
-            raise self._needs_a_loop()
+            if self._loop is None or not self._loop.is_running() or _running_loop() is self._loop:
+                coroutine.close()
+                raise self._needs_a_loop()
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
         try:
             coroutine.send(None)
         except StopIteration as stop:
@@ -75,7 +81,16 @@ class Both:
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await it; a blocking store does its work in a thread, so that the loop goes on."""
+        if self._loop is None:
+            self._loop = _running_loop()
         return await (in_thread(self.drive, coroutine) if self._is_blocking else coroutine)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def checked_store(store: MemoryStore | AsyncMemoryStore) -> MemoryStore | AsyncMemoryStore:

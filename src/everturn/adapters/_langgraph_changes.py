@@ -240,6 +240,14 @@ def _view_after(put: Put, view: View, draft: Draft, receipt: Receipt, awaiting: 
 
 
 def _conflict(put: Put, view: View) -> VersionConflict:
+    if view.point is None and view.version == 0:
+        return VersionConflict(
+            f"thread {put.thread!r} has no checkpoint {put.parent!r} to put {put.id!r} on: nothing is stored under "
+            "this name. It was deleted, it expired, or the config is another store's. Begin without a checkpoint_id",
+            session_id=put.session_id,
+            expected=None,
+            actual=0,
+        )
     head = f"stands at checkpoint {view.point.id!r}" if view.point else "has no checkpoint any more"
     ground = f"on {put.parent!r}" if put.parent else "as its first"
     return VersionConflict(

@@ -277,7 +277,9 @@ class Log:
     def ancestors(self, point: Point) -> Iterator[Point]:
         """Those it stands on, the nearest first, as far as they are there. Raises Missing if one may stand earlier."""
         parent = point.parent
-        while parent is not None:
+        seen = {point.id}
+        while parent is not None and parent not in seen:  # a cycle can be put, and is walked once
+            seen.add(parent)
             if parent not in self.seqs:
                 if self.start > 1:
                     raise Missing(self.start - FARTHEST - 4 * len(self.entries))

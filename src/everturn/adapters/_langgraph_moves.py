@@ -91,14 +91,25 @@ def without(log: Log, keep: Collection[str]) -> list[Entry]:
     if kept and not aside.isdisjoint(spoken[max(kept)]):  # the thread now stands in a branch that was left
         head = log.point(max(kept))
         aside = ours - {at for point in (head, *log.ancestors(head)) if point.id in keep for at in spoken[point.seq]}
-    return _Rewriting(log, [entry for entry in log.entries if stays(entry)], left=aside | quoted).entries()
+    staying = [entry for entry in log.entries if stays(entry)]
+    return _Rewriting(log, staying, left=aside | quoted, checkpoints=keep).entries()
 
 
 class _Rewriting:
     """Writes some entries of a log again, behind its end: where they are changes, and what they say stays."""
 
-    def __init__(self, log: Log, stay: Sequence[Entry], *, left: Container[int], after: int = 0) -> None:
-        """`left`: the messages that will be those of a branch that was left. `after`: up to here all stays as it is."""
+    def __init__(
+        self,
+        log: Log,
+        stay: Sequence[Entry],
+        *,
+        left: Container[int],
+        after: int = 0,
+        checkpoints: Container[str] | None = None,
+    ) -> None:
+        """`left`: the messages that will be those of a branch that was left. `after`: up to here all stays as it is.
+        `checkpoints`: those that stay, if not all do; another is nobody's parent any more."""
+        self._checkpoints = checkpoints
         self.places = {entry.seq or 0: log.last_seq + 1 + index for index, entry in enumerate(stay)}
         self._log = log
         self._stay = stay
@@ -156,9 +167,11 @@ class _Rewriting:
             else:
                 refs[channel] = ref
         self._lists = lists
+        has_parent = self._checkpoints is None or (old.parent is not None and old.parent in self._checkpoints)
         point = msgspec.structs.replace(
             old,
             seq=seq,
+            parent=old.parent if has_parent else None,
             state=old.state | {"refs": refs},
             values=values,
             pieces=pieces,

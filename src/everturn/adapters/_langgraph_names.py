@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, OrderedDict
 from threading import Lock
-from typing import Any, Self
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
@@ -29,19 +28,33 @@ def thread_of(session_id: str) -> tuple[str, str]:
     return escaped.replace("%23", SEPARATOR).replace("%25", "%"), namespace
 
 
-class CheckpointId(str):
-    """A checkpoint's id that knows where its thread stood when it was read. Configs carry it from reads to puts."""
+class Heads:
+    """Where threads stood when their checkpoints were read: configs carry a checkpoint's id from reads to puts.
 
-    __slots__ = ("head",)
-    head: str | None
+    An id is told by which object it is, so that two reads of one checkpoint are told apart. It is a plain `str`, since
+    configs are logged and sent by whatever serializes them, and some refuse a subclass.
+    """
 
-    def __new__(cls, checkpoint: str, head: str | None) -> Self:
-        named = super().__new__(cls, checkpoint)
-        named.head = head
-        return named
+    MOST = 10_000
 
-    def __reduce__(self) -> tuple[Callable[..., CheckpointId], tuple[str, str | None]]:
-        return CheckpointId, (str(self), self.head)
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._known: OrderedDict[int, tuple[str, str]] = OrderedDict()  # the id itself is kept, so that its place is
+
+    def noted(self, checkpoint: str, head: str) -> str:
+        """The id as an object of its own, by which `of` finds the head again."""
+        own = checkpoint.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass")
+        with self._lock:
+            self._known[id(own)] = own, head
+            if len(self._known) > self.MOST:
+                self._known.popitem(last=False)
+        return own
+
+    def of(self, checkpoint: object) -> str | None:
+        """The head that was noted with this very object; None if it is not known, or not any more."""
+        with self._lock:
+            own, head = self._known.get(id(checkpoint), (None, None))
+        return head if own is checkpoint else None
 
 
 def setting(config: RunnableConfig, name: str) -> Any:
@@ -59,10 +72,9 @@ def address(config: RunnableConfig) -> tuple[str, str, str | None]:
     return str(thread), named("checkpoint_ns") or "", str(checkpoint) if checkpoint else None
 
 
-def config_of(thread: str, namespace: str, checkpoint: str, head: str) -> RunnableConfig:
+def config_of(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
     """The config that names a checkpoint."""
-    named = CheckpointId(checkpoint, head)
-    return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": named}}
+    return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}}
 
 
 class Beginnings:

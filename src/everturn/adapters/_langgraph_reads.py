@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 from langgraph.checkpoint.base import CheckpointMetadata, CheckpointTuple
+from langgraph.checkpoint.serde.types import TASKS
 
 from everturn import Unsupported
 from everturn.adapters._langgraph_log import INPUT, Log, Object, Point, Ref
-from everturn.adapters._langgraph_names import config_of
+from everturn.adapters._langgraph_names import Heads, config_of
 from everturn.adapters._langgraph_puts import is_input
 from everturn.adapters._langgraph_quotes import Conversation, NotSaid, Quoting, conversation_of
 from everturn.adapters._langgraph_reader import TRIES, Reader, Stale, lost
@@ -19,6 +20,7 @@ from everturn.adapters._langgraph_views import Contents, Said, Shelf
 from everturn.adapters._values import Unfaithful
 from everturn.model import JSON
 
+WITH_SENDS = 4  # the format from which on pending sends are a channel of the checkpoint itself
 _OWN = ("versions", "seen", "meta", "refs")  # of a stored checkpoint; the rest of its state is as it was put
 
 
@@ -53,9 +55,10 @@ class Trace(msgspec.Struct, frozen=True):
 class Reads:
     """What an EverturnSaver reads, in terms of sessions."""
 
-    def __init__(self, reader: Reader, values: Values, shelf: Shelf, indexes: Mapping[str, int]) -> None:
+    def __init__(self, reader: Reader, values: Values, shelf: Shelf, heads: Heads, indexes: Mapping[str, int]) -> None:
         """`indexes`: of the channels whose writes replace each other."""
         self._reader = reader
+        self._heads = heads
         self._values = values
         self._shelf = shelf
         self._indexes = indexes
@@ -70,7 +73,8 @@ class Reads:
             try:
                 if checkpoint in (None, view.point.id):
                     contents = await self._reader.contents(view)
-                    return await self._found(thread, session_id, view.point, view.point, contents, view.writes)
+                    found = await self._found(thread, session_id, view.point, view.point, contents, view.writes)
+                    return await self._with_sends(thread, session_id, found)
                 break
             except Stale as exc:
                 tries -= 1
@@ -80,7 +84,22 @@ class Reads:
         _, log = await self._reader.look_closely(session_id, view.point.key, until=lambda log: checkpoint in log.seqs)
         if checkpoint is None or checkpoint not in log.seqs:
             return None
-        return await self._found_in(thread, session_id, log, log.seqs[checkpoint])
+        found = await self._found_in(thread, session_id, log, log.seqs[checkpoint])
+        return await self._with_sends(thread, session_id, found)
+
+    async def _with_sends(self, thread: str, session_id: str, found: Found) -> Found:
+        """The same; in a checkpoint of LangGraph before its format 4, with the sends that its parent's tasks wrote."""
+        point = found.point
+        if point.state.get("v", WITH_SENDS) >= WITH_SENDS or point.parent is None or TASKS in found.values:
+            return found
+        parent = await self.get(thread, session_id, point.parent)
+        sends = [write.value for write in parent.writes if write.channel == TASKS] if parent else []
+        if not sends:
+            return found
+        versions = point.state["versions"]
+        state = point.state | {"versions": {**versions, TASKS: max(versions.values(), default=1)}}
+        point = msgspec.structs.replace(point, state=state)
+        return msgspec.structs.replace(found, point=point, values={**found.values, TASKS: sends})
 
     async def walk(
         self, thread: str, session_id: str, wanted: Callable[[Point], bool], limit: int | None = None
@@ -95,7 +114,7 @@ class Reads:
         _, log = await self._reader.look_closely(session_id, 1 if limit is None else None, until=is_enough)
         is_enough(log)
         for seq in matching[:limit]:
-            yield await self._found_in(thread, session_id, log, seq)
+            yield await self._with_sends(thread, session_id, await self._found_in(thread, session_id, log, seq))
 
     async def history(
         self, thread: str, session_id: str, checkpoint: str | None, channels: Collection[str]
@@ -244,10 +263,10 @@ class Reads:
             **rest,
         }
         return CheckpointTuple(
-            config_of(thread, namespace, point.id, found.head),
+            config_of(thread, namespace, self._heads.noted(point.id, found.head)),
             checkpoint,  # type: ignore[arg-type]  # a TypedDict, with whatever else was put
             self.metadata(thread, point),
-            config_of(thread, namespace, point.parent, found.head) if point.parent else None,
+            config_of(thread, namespace, self._heads.noted(point.parent, found.head)) if point.parent else None,
             [(write.task, write.channel, write.value) for write in found.writes],
         )
 

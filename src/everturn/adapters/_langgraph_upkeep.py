@@ -13,6 +13,7 @@ from everturn.adapters._langgraph_views import Shelf
 from everturn.adapters._reclaiming import reclaim
 
 _MARK = Record("lg.mark", None)
+UNFINISHED = "|unfinished"  # a namespace that no graph has: of a thread whose deletion or copy is under way
 
 
 class Upkeep:
@@ -24,12 +25,37 @@ class Upkeep:
         self._shelf = shelf
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread: its subgraphs, then itself. An absent one is no error."""
-        await self._erase([*await self._subgraphs(thread_id), session_of(thread_id, "")])
+        """Erase a thread, then its subgraphs. An absent one is no error.
+
+        Cut off in between, it is finished by the next call, or by the next run of a thread of this name.
+        """
+        subgraphs = await self._subgraphs(thread_id)
+        if subgraphs:
+            await self._mark(thread_id)
+        await self._erase([session_of(thread_id, "")])
+        await self._erase_subgraphs(thread_id)
+
+    async def finish(self, thread_id: str) -> None:
+        """Erase the subgraphs of a thread that is not there, if a deletion or a copy was cut off."""
+        try:
+            await self._call("info", session_of(thread_id, UNFINISHED))
+        except SessionNotFound:
+            return
+        await self._erase_subgraphs(thread_id)
+
+    async def _mark(self, thread_id: str) -> None:
+        """Say that subgraphs without their thread are leftovers."""
+        await self._call("append", session_of(thread_id, UNFINISHED), [_MARK])
+
+    async def _erase_subgraphs(self, thread_id: str) -> None:
+        """Erase all sessions of subgraphs, and the mark last: until then they are known to be leftovers."""
+        mark = session_of(thread_id, UNFINISHED)
+        found = await self._subgraphs(thread_id)
+        await self._erase([*(name for name in found if name != mark), *(name for name in found if name == mark)])
 
     async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs: in one step for each session."""
-        unwanted = frozenset(map(str, run_ids))
+        unwanted = frozenset(_ids(run_ids, "run_ids"))
         if not unwanted:
             return
         for session_id in await self._mentioning(sorted(unwanted)):
@@ -37,30 +63,53 @@ class Upkeep:
             await self._keep_only(session_id, lambda log, thread=thread: _of_other_runs(log, unwanted, thread))  # type: ignore[misc]  # mypy cannot infer the default
 
     async def copy_thread(self, source: str, target: str) -> None:
-        """Copy a thread: its subgraphs, then itself, each in one step. Raises InvalidInput if the new one exists."""
+        """Copy a thread: its subgraphs, then itself, each in one step. Raises InvalidInput if the new one exists.
+
+        Cut off in between, there is no new thread, and the next call or run of this name begins afresh.
+        """
         target_session = session_of(target, "")
         try:
             await self._call("info", target_session)
         except SessionNotFound:
-            await self._erase(await self._subgraphs(target))  # what an interrupted copy left
+            await self._erase_subgraphs(target)  # what an interrupted copy left
         else:
             raise InvalidInput(f"thread {target!r} exists already; copy into a new one", path="target_thread_id")
-        for session_id in [*await self._subgraphs(source), session_of(source, "")]:
+        subgraphs = [name for name in await self._subgraphs(source) if name != session_of(source, UNFINISHED)]
+        if subgraphs:
+            await self._mark(target)
+        for session_id in [*subgraphs, session_of(source, "")]:
             try:
                 await self._call("fork", session_id, session_of(target, thread_of(session_id)[1]))
             except SessionNotFound:
                 pass
+        if subgraphs:
+            await self._erase([session_of(target, UNFINISHED)])
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         """Remove all checkpoints but the latest of each namespace (and those it is rebuilt from), or "delete" all."""
         if strategy not in ("keep_latest", "delete"):
             raise InvalidInput(f"is 'keep_latest' or 'delete', not {strategy!r}", path="strategy")
-        for thread_id in thread_ids:
+        for thread_id in _ids(thread_ids, "thread_ids"):
             if strategy == "delete":
                 await self.delete_thread(thread_id)
                 continue
-            for session_id in [*await self._subgraphs(thread_id), session_of(thread_id, "")]:
-                await self._keep_only(session_id, _latest)
+            await self._keep_only(session_of(thread_id, ""), _latest)
+            root = (await self._reader.log(session_of(thread_id, ""))).latest
+            for session_id in await self._subgraphs(thread_id):
+                if session_id == session_of(thread_id, UNFINISHED):
+                    continue
+                if await self._is_finished(session_id, root):
+                    await self._erase([session_id])
+                else:
+                    await self._keep_only(session_id, _latest)
+
+    async def _is_finished(self, session_id: str, root: Point | None) -> bool:
+        """Whether a session is of a subgraph's call (`node:task`) that its thread has left behind for good."""
+        last = thread_of(session_id)[1].rpartition("|")[2]
+        if ":" not in last or root is None:
+            return False
+        latest = (await self._reader.log(session_id)).latest
+        return latest is not None and latest.state["meta"].get("parents", {}).get("", root.id) != root.id
 
     async def _keep_only(self, session_id: str, choose: Callable[[Log], frozenset[str] | None]) -> None:
         """Remove checkpoints, and all that only they need, in one step. `choose` says which stay; None: all do."""
@@ -101,6 +150,13 @@ class Upkeep:
         except (Unsupported, InvalidInput):
             return [session.session_id async for session in self._reader.sessions("")]
         return list(dict.fromkeys(match.session_id for match in found))
+
+
+def _ids(given: Sequence[str], path: str) -> list[str]:
+    """The ids. Raises InvalidInput for a string: its letters would be taken for ids, and other threads be deleted."""
+    if isinstance(given, str | bytes):
+        raise InvalidInput(f"is a list of ids, not {given!r}; write [{given!r}]", path=path)
+    return [str(one) for one in given]
 
 
 # --- which checkpoints -----------------------------------------------------------------------------------------------

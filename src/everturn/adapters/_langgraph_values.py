@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import ormsgpack
@@ -20,6 +20,7 @@ from langgraph.checkpoint.serde._msgpack import SAFE_MSGPACK_METHODS, SAFE_MSGPA
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
+from pydantic import BaseModel
 
 from everturn import ChatMessage
 from everturn.adapters import _langchain_messages as messages
@@ -27,7 +28,10 @@ from everturn.adapters import _langchain_values as langchain
 from everturn.adapters._values import MARK, Unfaithful, checked, equal, short
 from everturn.model import JSON
 
-Name = tuple[str, ...]  # module and class
+Name: TypeAlias = tuple[str, ...]  # module and class
+Allow: TypeAlias = "Collection[Name | type] | Mapping[str, type]"
+"""The classes that may be restored; or, where some were renamed since, the old dotted names and what they are now."""
+Allowed: TypeAlias = dict[Name, type | None]  # None: as it is named
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -49,14 +53,18 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 class Values(langchain.Values):
     """Encodes and decodes. With a `serde` of the caller's, everything goes through that, and nothing is readable."""
 
-    def __init__(self, serde: SerializerProtocol | None, allow: Collection[Name | type]) -> None:
-        self.allowed = frozenset(map(_name, allow))
+    def __init__(self, serde: SerializerProtocol | None, allow: Allow) -> None:
+        self.allowed: Allowed = allowed_by(allow)
         self.opaque = serde is not None
         self.serde: SerializerProtocol = serde or StrictSerializer(self.allowed)
 
-    def allowing(self, more: Collection[Name | type]) -> Values:
-        """The same, with more that may be restored."""
-        return Values(self.serde if self.opaque else None, self.allowed | frozenset(map(_name, more)))
+    def allowing(self, more: Allow) -> Values:
+        """Make the same, with more that may be restored."""
+        values = Values(self.serde if self.opaque else None, ())
+        values.allowed = {**self.allowed, **allowed_by(more)}
+        if not self.opaque:
+            values.serde = StrictSerializer(values.allowed)
+        return values
 
     # --- in ----------------------------------------------------------------------------------------------------------
 
@@ -80,6 +88,8 @@ class Values(langchain.Values):
             return repr(value)  # what LangGraph keeps of an error
         if _is_plain(kind):
             return self._encode_dataclass(value)
+        if isinstance(value, BaseModel):
+            return self._encode_model(value)
         return super()._encode_other(value)
 
     def _encode_unknown(self, value: Any) -> JSON:
@@ -103,13 +113,28 @@ class Values(langchain.Values):
         _compare(value, self._decode(node))
         return node
 
+    def _encode_model(self, value: BaseModel) -> JSON:
+        """A Pydantic model by field, as dataclasses are: its own dump would make dicts of the messages in it."""
+        fields = {name: self._encode(getattr(value, name)) for name in type(value).model_fields}
+        more = {name: self._encode(item) for name, item in (value.__pydantic_extra__ or {}).items()}
+        node = {MARK: "model", "of": [*_name(type(value)), fields, more, sorted(value.model_fields_set)]}
+        _compare(value, self._decode(node))
+        return node
+
     def _encode_with_serde(self, value: Any) -> JSON:
+        if self.opaque:
+            # A caller's serializer need not know these two, and LangGraph writes both: interrupts, errors of nodes.
+            if type(value) is tuple:
+                return {MARK: "tuple", "of": [self._encode_with_serde(item) for item in value]}
+            if isinstance(value, BaseException):
+                value = repr(value)
         try:
             kind, packed = self.serde.dumps_typed(value)
         except (TypeError, ValueError) as exc:
             raise Unfaithful(f"{type(value).__qualname__} cannot be serialized: {exc}") from exc
         node = {MARK: "serde", "of": [kind, b64encode(packed).decode()]}
-        _compare(value, self._decode(node))
+        if not self.opaque:  # what a caller's own serializer keeps is the caller's choice
+            _compare(value, self._decode(node))
         return node
 
     # --- out ---------------------------------------------------------------------------------------------------------
@@ -125,6 +150,8 @@ class Values(langchain.Values):
                 return Send(name, argument) if timeout is None else Send(name, argument, timeout=timeout)
             case "object":
                 return self._decode_object(*of)
+            case "model":
+                return self._decode_model(*of)
         return super()._decode_other(what, of)
 
     def decode_message(self, entry: ChatMessage) -> BaseMessage:
@@ -188,6 +215,15 @@ class Values(langchain.Values):
             object.__setattr__(value, field, given[field])
         return value
 
+    def _decode_model(
+        self, module: str, name: str, fields: dict[str, JSON], more: dict[str, JSON], given: list[str]
+    ) -> Any:
+        made = imported((module, name), self.allowed)
+        if not (isinstance(made, type) and issubclass(made, BaseModel)):
+            raise Unfaithful(f"{module}.{name} was a Pydantic model when it was stored, and is none now")
+        values = {field: self._decode(node) for field, node in {**fields, **more}.items()}
+        return made.model_construct(_fields_set=set(given), **values)
+
     def _decode_with_serde(self, kind: str, packed: bytes) -> Any:
         try:
             return self.serde.loads_typed((kind, packed))
@@ -200,7 +236,7 @@ class Values(langchain.Values):
 class StrictSerializer(jsonplus.JsonPlusSerializer):
     """LangGraph's msgpack, without pickle, and strict: what it cannot rebuild is an error, not a dict in its place."""
 
-    def __init__(self, allowed: frozenset[Name]) -> None:
+    def __init__(self, allowed: Allowed) -> None:
         super().__init__(pickle_fallback=False, allowed_msgpack_modules=None)
         self._allowed = allowed
 
@@ -252,9 +288,19 @@ class StrictSerializer(jsonplus.JsonPlusSerializer):
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
-def imported(name: Name, allowed: frozenset[Name]) -> Any:
+def allowed_by(allow: Allow) -> Allowed:
+    """The names that may be restored. Of a mapping, each with the class that stands for it now."""
+    if isinstance(allow, Mapping):
+        renamed = {tuple(old.rpartition(".")[::2]): now for old, now in allow.items()}
+        return {**dict.fromkeys(map(_name, allow.values())), **renamed}
+    return dict.fromkeys(map(_name, allow))
+
+
+def imported(name: Name, allowed: Allowed) -> Any:
     """The class of this name. Raises Unfaithful if it may not be restored, or is not there."""
-    if name not in allowed and name not in SAFE_MSGPACK_TYPES:
+    if (made := allowed.get(name)) is not None:
+        return made
+    if name not in allowed and name not in SAFE_MSGPACK_TYPES and name not in _OF_LANGGRAPH:
         raise Unfaithful(
             f"{'.'.join(name)} is not among the types that may be restored; "
             f"to allow it: EverturnSaver(store, allow=[{name[-1]}])"
@@ -262,11 +308,19 @@ def imported(name: Name, allowed: frozenset[Name]) -> Any:
     return _attribute(*name)
 
 
+# States of LangGraph's own agents: they hold messages, and run nothing when they are made.
+_STATES = "langgraph.prebuilt.chat_agent_executor"
+_OF_LANGGRAPH = frozenset({(_STATES, "AgentStatePydantic"), (_STATES, "AgentStateWithStructuredResponsePydantic")})
+
+
 def _attribute(module: str, name: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as exc:
-        raise Unfaithful(f"{module}.{name} is not here any more ({exc}); was it renamed?") from exc
+        raise Unfaithful(
+            f"{module}.{name} is not here any more ({exc}). If it was renamed, say what it is now: "
+            f'EverturnSaver(store, allow={{"{module}.{name}": {name}}})'
+        ) from exc
 
 
 def _name(of: Name | type) -> Name:

@@ -44,6 +44,7 @@ from everturn.adapters._langgraph_log import Point  # noqa: E402
 from everturn.adapters._langgraph_names import (  # noqa: E402
     SEPARATOR,
     Beginnings,
+    Heads,
     address,
     config_of,
     session_of,
@@ -55,7 +56,7 @@ from everturn.adapters._langgraph_queue import Queue  # noqa: E402
 from everturn.adapters._langgraph_reader import Reader  # noqa: E402
 from everturn.adapters._langgraph_reads import Reads  # noqa: E402
 from everturn.adapters._langgraph_upkeep import Upkeep  # noqa: E402
-from everturn.adapters._langgraph_values import Name, Values  # noqa: E402
+from everturn.adapters._langgraph_values import Allow, Values  # noqa: E402
 from everturn.adapters._langgraph_views import Shelf  # noqa: E402
 from everturn.adapters._values import Unfaithful  # noqa: E402
 
@@ -68,8 +69,8 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     Over a `MemoryStore` both the blocking and the async methods work; over an `AsyncMemoryStore` the async ones.
     A thread is the session of its name, and its messages are the session's. `on_conflict`: "raise" VersionConflict if
     another run has written to the thread meanwhile, or let the "last_wins" as other checkpointers do. `allow`: classes
-    of yours that may be restored. With a `serde` of your own every value goes through it, and the session has no
-    messages to read.
+    of yours that may be restored; where some were renamed since, a mapping: `{"old.module.Order": Order}`. With a
+    `serde` of your own every value goes through it, and the session has no messages to read.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         store: MemoryStore | AsyncMemoryStore,
         *,
         serde: SerializerProtocol | None = None,
-        allow: Collection[Name | type] = (),
+        allow: Allow = (),
         on_conflict: OnConflict = "raise",
     ) -> None:
         self._faces = Both(store, "EverturnSaver")
@@ -87,6 +88,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self.store = store
         self.on_conflict: OnConflict = on_conflict
         self._shelf = Shelf()
+        self._heads = Heads()
         self._beginnings = Beginnings()
         self._queue = Queue(blocking=isinstance(store, MemoryStore))
         self._use(Values(None if serde is None else self.serde, allow))
@@ -96,7 +98,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self.serde = values.serde
         call = self._faces.call
         self._reader = Reader(call, values, self._shelf)
-        self._reads = Reads(self._reader, values, self._shelf, WRITES_IDX_MAP)
+        self._reads = Reads(self._reader, values, self._shelf, self._heads, WRITES_IDX_MAP)
         self._changes = Changes(call, self._reader, values, self._shelf, self._queue)
         self._upkeep = Upkeep(call, self._reader, self._shelf)
 
@@ -129,6 +131,8 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         if found is None:
             if checkpoint is None and not _is_of_a_graph(config):
                 self._beginnings.seen(session_id)
+            if not namespace:
+                await self._upkeep.finish(thread)
             return None
         return self._reads.as_tuple(thread, namespace, found)
 
@@ -140,7 +144,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """The checkpoints of a thread and namespace (of all where the config names none), the latest put first.
+        """The checkpoints of a thread and namespace, the latest put first; where the config names none, of all, by id.
 
         `filter`: with these values in their metadata; `before`: whose id is smaller than the config's.
         """
@@ -168,23 +172,26 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None,
         limit: int | None,
     ) -> AsyncIterator[CheckpointTuple]:
-        checkpoint = setting(config, "checkpoint_id") if config else None
+        checkpoint = (setting(config, "checkpoint_id") or None) if config else None
         earlier = setting(before, "checkpoint_id") if before else None
-        left = limit
-        async for thread, namespace, session_id in self._sessions(config):
-            if left is not None and left <= 0:
-                return
 
-            def is_wanted(point: Point, thread: str = thread) -> bool:
-                if checkpoint not in (None, point.id) or (earlier is not None and point.id >= earlier):
-                    return False
-                metadata = self._reads.metadata(thread, point) if wanted else {}
-                return all(metadata.get(name) == value for name, value in (wanted or {}).items())
+        def is_wanted(thread: str, point: Point) -> bool:
+            if checkpoint not in (None, point.id) or (earlier is not None and point.id >= earlier):
+                return False
+            metadata = self._reads.metadata(thread, point) if wanted else {}
+            return all(metadata.get(name) == value for name, value in (wanted or {}).items())
 
-            async for found in self._reads.walk(thread, session_id, is_wanted, left):
-                if left is not None:
-                    left -= 1
+        async def of_session(thread: str, namespace: str, session_id: str) -> AsyncIterator[CheckpointTuple]:
+            async for found in self._reads.walk(thread, session_id, lambda point: is_wanted(thread, point), limit):
                 yield self._reads.as_tuple(thread, namespace, found)
+
+        walks = [of_session(*named) async for named in self._sessions(config)]
+        count = 0
+        async for found in walks[0] if len(walks) == 1 else _by_id(walks):
+            if limit is not None and count >= limit:
+                return
+            count += 1
+            yield found
 
     async def _sessions(self, config: RunnableConfig | None) -> AsyncIterator[tuple[str, str, str]]:
         """Thread, namespace and session id of all that a config may mean."""
@@ -268,7 +275,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             thread,
             session_id,
             parent,
-            getattr(setting(config, "checkpoint_id"), "head", None),
+            self._heads.of(setting(config, "checkpoint_id")),
             parent is None and self._begins(config, session_id),
             str(checkpoint["id"]),
             _as_it_is_now(checkpoint),
@@ -276,7 +283,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             new_versions,
         )
         await self._changes.put(put, self.on_conflict)
-        return config_of(thread, namespace, put.id, put.id)
+        return config_of(thread, namespace, self._heads.noted(put.id, put.id))
 
     def _begins(self, config: RunnableConfig, session_id: str) -> bool:
         """Whether a checkpoint without a parent is meant to be the first: its run saw none. A subgraph that goes back
@@ -312,7 +319,10 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     # --- deletions and copies ----------------------------------------------------------------------------------------
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Erase a thread: its subgraphs, then itself. An absent one is no error."""
+        """Erase a thread, then its subgraphs. An absent one is no error.
+
+        Cut off in between, it is finished by the next call, or by the next run of a thread of this name.
+        """
         await self._faces.run(self._upkeep.delete_thread(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
@@ -347,7 +357,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self._faces.drive(self._upkeep.prune(thread_ids, strategy))
 
 
-def to_langchain(history: Iterable[ChatMessage], *, allow: Collection[Name | type] = ()) -> Sequence[BaseMessage]:
+def to_langchain(history: Iterable[ChatMessage], *, allow: Allow = ()) -> Sequence[BaseMessage]:
     """Messages of a session as LangChain's, whoever wrote them: to begin a thread with a conversation begun elsewhere.
 
     One that has no id is named after its place in the session. So named, in the thread of the same name, it is not
@@ -369,7 +379,9 @@ def to_langchain(history: Iterable[ChatMessage], *, allow: Collection[Name | typ
 def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:
     """LangGraph goes on with the very lists and sets that are in it, while they wait here to be stored."""
     now = checkpoint.copy()
-    now["channel_values"] = values = checkpoint["channel_values"].copy()
+    now["channel_values"] = values = checkpoint.get("channel_values", {}).copy()
+    now["channel_versions"] = checkpoint.get("channel_versions", {})
+    now["versions_seen"] = checkpoint.get("versions_seen", {})
     for channel, value in values.items():
         if isinstance(value, (list, dict, set)):
             values[channel] = value.copy() if type(value) is list else copy(value)
@@ -379,6 +391,20 @@ def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:
 def _is_of_a_graph(config: RunnableConfig) -> bool:
     """Whether a run, or an update, of a graph calls. LangGraph fills this in for them, and nobody else does."""
     return "recursion_limit" in config
+
+
+async def _by_id(walks: Sequence[AsyncIterator[CheckpointTuple]]) -> AsyncIterator[CheckpointTuple]:
+    """The checkpoints of several sessions, by their ids, the latest first; each session's own order stays."""
+    heads = [(found, walk) for walk in walks if (found := await _next(walk)) is not None]
+    while heads:
+        place = max(range(len(heads)), key=lambda at: str(heads[at][0].checkpoint["id"]))
+        found, walk = heads[place]
+        yield found
+        following = await _next(walk)
+        if following is None:
+            del heads[place]
+        else:
+            heads[place] = following, walk
 
 
 async def _next(tuples: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:

@@ -43,21 +43,21 @@ class EverturnSession(SessionABC):
         session_id: str,
         store: MemoryStore | AsyncMemoryStore,
         *,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
     ) -> None:
         self.session_id = session_id
-        self.session_settings = session_settings or SessionSettings()
+        self.session_settings = _settings(session_settings)
         self._call = Awaited(store)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """The items in order; with a limit, exactly the n latest."""
-        limit = limit if limit is not None else self.session_settings.limit if self.session_settings else None
+        limit = limit if limit is not None else _settings(self.session_settings).limit
         if limit is None:
             messages: Sequence[ChatMessage] = await self._call("get_history", self.session_id)
         elif limit <= 0:
             return []
         else:
-            messages = (await self._latest(limit)).messages
+            messages = (await self._latest(limit))[0].messages
         items = all_items(messages)
         return items if limit is None else items[-limit:]
 
@@ -91,7 +91,7 @@ class EverturnSession(SessionABC):
         Raises Unsupported if the item is in a conversation that another framework keeps records of behind it.
         """
         while True:
-            state = await self._latest(2, kind=None)
+            state, _ = await self._latest(2, kind=None)
             place = next((at for at in range(len(state.entries) - 1, -1, -1) if _is_message(state.entries[at])), None)
             if place is None:
                 return None
@@ -111,10 +111,10 @@ class EverturnSession(SessionABC):
         """Empty the history. Undoable; `store.erase` is what removes it."""
         await self._call("clear", self.session_id)
 
-    async def _latest(self, number: int, *, kind: str | None = MESSAGE) -> SessionState:
-        """The state, with at least the `number` latest messages that there are; seen at one moment.
+    async def _latest(self, number: int, *, kind: str | None = MESSAGE) -> tuple[SessionState, bool]:
+        """The state, with at least the `number` latest messages that there are, and whether that is all of it.
 
-        Without a `kind`, with all else that stands there.
+        Seen at one moment. Without a `kind`, with all else that stands there.
         """
         width = max(NEAR, 2 * number)
         state: SessionState = await self._call("state", self.session_id, kind=MESSAGE, after=2**53)
@@ -122,8 +122,55 @@ class EverturnSession(SessionABC):
             after = max(state.last_seq - width, 0)
             state = await self._call("state", self.session_id, kind=kind, after=after)
             if len(state.messages) >= number or after == 0:
-                return state
+                return state, after == 0
             width *= 4
+
+    # --- compaction: private to the SDK, which looks for these two by name (docs/adapters/openai-agents.md) ----------
+
+    async def _atomic_replace_items(self, items: list[Any]) -> bool:
+        """Put these items in the place of the whole history, in one undoable step. The SDK would clear, then add."""
+        if type(self) is not EverturnSession:
+            return False  # a subclass may store items in its own way
+        turn = [to_message(_checked(item, index)) for index, item in enumerate(items)]
+        await self._call("replace", self.session_id, turn, after=0)
+        return True
+
+    async def _get_compaction_snapshot(self, limit: int) -> Any:
+        """The `limit` latest items, and a way to replace the last of them unless the session has changed meanwhile."""
+        if type(self) is not EverturnSession:
+            return None
+        try:
+            from agents.memory.session import _CompactionSnapshot
+        except ImportError:
+            return None  # an earlier SDK, which does not ask
+        state, is_all = await self._latest(limit + 1, kind=None)
+        # Of each item: the place of its entry, and its place in that.
+        places = [
+            (place, within)
+            for place, entry in enumerate(state.entries)
+            if isinstance(entry, ChatMessage)
+            for within in range(len(to_items(entry)))
+        ]
+        items = all_items([entry for entry in state.entries if isinstance(entry, ChatMessage)])
+        shown = places[-limit:]
+
+        async def replace_suffix(start: int, output: list[Any]) -> bool:
+            if not shown[start:]:
+                return False
+            place, within = shown[start]
+            first, *behind = state.entries[place:]
+            stay = [entry for entry in behind if not isinstance(entry, ChatMessage)]
+            refuse_named(self.session_id, stay, "an item")
+            earlier = to_items(cast("ChatMessage", first))[:within]
+            turn = [to_message(_checked(item, index)) for index, item in enumerate([*earlier, *output])]
+            after = state.entries[place - 1].seq if place else 0
+            try:
+                await self._call("replace", self.session_id, [*turn, *stay], after=after, expected_version=state)
+            except VersionConflict:
+                return False  # what was added while the model summarised stays
+            return True
+
+        return _CompactionSnapshot(items[-limit:], is_all and len(shown) == len(places), replace_suffix)
 
     # --- beyond the SDK's interface ----------------------------------------------------------------------------------
 
@@ -145,6 +192,11 @@ class EverturnSession(SessionABC):
         """Take back the latest rollback, pop or clear."""
         receipt: Receipt = await self._call("undo", self.session_id)
         return receipt
+
+
+def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
+    """The settings, which the SDK takes as a dict as well."""
+    return SessionSettings(**given) if isinstance(given, dict) else given or SessionSettings()
 
 
 def _is_message(entry: Entry) -> bool:

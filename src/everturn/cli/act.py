@@ -27,7 +27,7 @@ MOST_SHOWN = 40  # entries that leave the history, before the rest is only count
 def snapshot(
     url: URL,
     session: SESSION,
-    label: Annotated[str | None, typer.Argument(metavar="[LABEL]", help="What to call it.")] = None,
+    label: Annotated[str | None, typer.Argument(metavar="LABEL", help="What to call it.")] = None,
     key: KEY = None,
     json: JSON = False,
 ) -> None:
@@ -42,11 +42,14 @@ def snapshot(
     with opened(url) as store:
         session_in(store, session)
         taken = store.save_snapshot(session, label, key=key)
+        named_so = [one for one in store.list_snapshots(session) if label is not None and one.label == label]
     if json:
         print_json([taken])
     else:
-        named = f" {clean(taken.label)!r}" if taken.label else ""
+        named = f" {taken.label!r}" if taken.label else ""
         console().print(f"snapshot {taken.id}{named} of {count(taken.messages, 'message')}, version {taken.version:,}")
+        if len(named_so) > 1:
+            sys.stderr.write(f"everturn: {len(named_so)} snapshots have this label; the label means the latest\n")
 
 
 def rollback(
@@ -74,9 +77,9 @@ def rollback(
         if not yes:
             changed = store.diff(session, now.version, target)
             _show_leaving(changed.removed, changed.added)
-            _ask(f"roll {clean(session)!r} back to {clean(target.label or target.id)!r}?")
+            _ask(f"roll {session!r} back to {clean(target.label or target.id)!r}?")
         receipt = store.rollback_to_snapshot(session, target, key=key, expected_version=None if yes else now)
-    _done(receipt, "rolled back", json=json, hint="undo takes it back")
+    _done_unless_same(receipt, now.version, "rolled back", json=json)
 
 
 def undo(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JSON = False) -> None:
@@ -133,7 +136,7 @@ def fork(
     with opened(url) as store:
         session_in(store, session)
         receipt = store.fork(session, new, at=point_in(store, session, at), key=key)
-    _done(receipt, f"forked into {clean(new)!r}", json=json)
+    _done(receipt, f"forked into {new!r}", json=json)
 
 
 def trim(
@@ -157,10 +160,10 @@ def trim(
     with opened(url) as store:
         facts = session_in(store, session)
         if not yes:
-            _ask(f"trim {clean(session)!r} from {count(facts.messages, 'message')} to at most {max_messages:,}?")
+            _ask(f"trim {session!r} from {count(facts.messages, 'message')} to at most {max_messages:,}?")
         receipt = store.trim(session, max_messages=max_messages, keep_system=not all_roles, key=key)
         left = store.info(session).messages
-    _done(receipt, f"trimmed to {count(left, 'message')}", json=json, hint="undo takes it back")
+    _done_unless_same(receipt, facts.version, f"trimmed to {count(left, 'message')}", json=json)
 
 
 def clear(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JSON = False) -> None:
@@ -175,9 +178,9 @@ def clear(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: J
     with opened(url) as store:
         facts = session_in(store, session)
         if not yes:
-            _ask(f"clear {clean(session)!r} of {count(facts.messages, 'message')}?")
+            _ask(f"clear {session!r} of {count(facts.messages, 'message')}?")
         receipt = store.clear(session, key=key)
-    _done(receipt, "cleared", json=json, hint="undo takes it back")
+    _done_unless_same(receipt, facts.version, "cleared", json=json)
 
 
 def erase(
@@ -201,7 +204,7 @@ def erase(
         if confirm is None:
             _need_terminal("--confirm SESSION")
             words = f"{count(facts.messages, 'message')}, {count(facts.snapshots, 'snapshot')}, {size(facts.bytes)}"
-            console().print(f"this removes {clean(session)!r} for good: {words}")
+            console().print(f"this removes {session!r} for good: {words}")
             confirm = typer.prompt("type the session's id to go on", default="", show_default=False)
         if confirm != session:
             raise InvalidInput(f"is {confirm!r}, not {session!r}; nothing was erased", path="confirm")
@@ -210,7 +213,7 @@ def erase(
         print_json([receipt])
     else:
         words = f"{count(receipt.entries, 'entry', 'entries')}, {count(receipt.snapshots, 'snapshot')}"
-        console().print(f"erased {clean(session)!r}: {words}, {size(receipt.bytes)}")
+        console().print(f"erased {session!r}: {words}, {size(receipt.bytes)}")
         if not receipt.complete:
             console().print("not complete: a reader or a replica can still see it; erase again later")
         for place in receipt.remains:
@@ -254,7 +257,7 @@ def _seconds(text: str) -> float | None:
 
 def compact(
     url: URL,
-    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="Only this one; else all.")] = None,
+    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this one; else all.")] = None,
     json: JSON = False,
 ) -> None:
     """Reclaim what nothing can reach any more.
@@ -308,10 +311,18 @@ def _need_terminal(option: str) -> None:
         raise InvalidInput(f"there is no terminal to ask on; {option} goes on without", path="stdin")
 
 
+def _done_unless_same(receipt: Receipt, before: int, what: str, *, json: bool) -> None:
+    """Tell of a change that undo takes back; or that there was nothing to do, when undo would take back another."""
+    if receipt.version == before and not receipt.replayed:
+        _done(receipt, "nothing to do, and nothing was changed", json=json)
+    else:
+        _done(receipt, what, json=json, hint="undo takes it back")
+
+
 def _done(receipt: Receipt, what: str, *, json: bool, hint: str = "") -> None:
     if json:
         print_json([receipt])
         return
     again = " (it was done before: the same key)" if receipt.replayed else ""
     tip = f"; {hint}" if hint else ""
-    console().print(f"{what}: {clean(receipt.session_id)!r} is at version {receipt.version:,}{again}{tip}")
+    console().print(f"{what}: {receipt.session_id!r} is at version {receipt.version:,}{again}{tip}")

@@ -39,7 +39,15 @@ def backup(
     source = file_of(as_url(url))
     if source is None:
         raise Unsupported("backup is for SQLite files; use the server's own tools, or everturn copy")
-    if file.exists() and (not force or not file.is_file() or file.samefile(source)):
+    if file.is_dir():
+        raise InvalidInput("is a directory; name a file in it", path=str(file))
+    if not file.parent.is_dir():
+        raise InvalidInput(f"there is no directory {file.parent}; make it first", path=str(file))
+    if file.exists() and source.exists() and file.samefile(source):
+        raise InvalidInput("is the store itself; name another file", path=str(file))
+    if file.exists() and not file.is_file():
+        raise InvalidInput("is not a plain file; name another", path=str(file))
+    if file.exists() and not force:
         raise InvalidInput("exists; name another file, or --force to replace it", path=str(file))
     with opened(url):
         pass  # says what is wrong with it, and brings its schema up to date

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def bench(
-    url: Annotated[str, typer.Argument(metavar="[URL]", help="Where to measure; else a file in this directory.")] = "",
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where to measure; else a file in this directory.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer messages and writers: about half a minute.")] = False,
     plots: Annotated[Path | None, typer.Option(help="A directory for the plots (SVG).")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON value a line: a chart each.")] = False,

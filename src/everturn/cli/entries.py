@@ -116,7 +116,20 @@ def one_line(entry: Entry, longest: int = 60) -> str:
 
 def _folded(text: str, width: int) -> Iterator[str]:
     for line in clean_lines(text).split("\n"):
-        yield from (folded.plain for folded in Text(line).wrap(_FOLDER, width))
+        if line.isascii():
+            yield from _folded_ascii(line, width)
+        else:
+            yield from (folded.plain for folded in Text(line).wrap(_FOLDER, width))
+
+
+def _folded_ascii(line: str, width: int) -> Iterator[str]:
+    """Fold at blanks, where there are any. Rich, which knows wide characters, takes ten times as long."""
+    while len(line) > width:
+        blank = line.rfind(" ", 1, width + 1)
+        cut = blank if blank > 0 else width
+        yield line[:cut].rstrip()
+        line = line[cut:].lstrip(" ")
+    yield line.rstrip()
 
 
 def as_json(entry: Entry) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.text import Text
 from everturn import timeline
 from everturn.cli.entries import one_line
 from everturn.cli.opening import JSON, SESSION, URL, opened, session_in
-from everturn.cli.output import clean, console, print_json, print_paged
+from everturn.cli.output import console, print_json, print_paged
 from everturn.errors import InvalidInput
 from everturn.model import Change, Entry, Snapshot
 from everturn.store import MemoryStore
@@ -120,7 +120,7 @@ def _words(moment: Moment, snapshots: dict[str, Snapshot], entries: dict[int, En
         if change.snapshot:
             gone = "" if change.snapshot in snapshots or change.kind == "delete_snapshot" else " (deleted since)"
             label = change.label or (snapshots[change.snapshot].label if change.snapshot in snapshots else None)
-            name = f" {clean(label)!r}" if label else f" {change.snapshot}"
+            name = f" {label!r}" if label else f" {change.snapshot}"
             name = f"{' to' if change.kind == 'rollback' else ''}{name}{gone}"
         return f"{change.kind}{name}", "magenta" if change.kind == "snapshot" else "yellow"
     seen = [entries[seq] for seq in change.seqs if seq in entries]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import msgspec
@@ -16,7 +16,7 @@ from everturn.cli.entries import as_json, entry_lines
 from everturn.cli.opening import JSON, SESSION, URL, opened, point_in, session_in
 from everturn.cli.output import clean, console, print_json, print_paged
 from everturn.errors import SessionNotFound
-from everturn.model import Change, Entry, SessionInfo
+from everturn.model import Change, ChatMessage, Entry, SessionInfo
 from everturn.store import MemoryStore
 from everturn.words import at_time, count, lasting, size
 
@@ -47,7 +47,7 @@ def sessions(
     if json:
         print_json(found.sessions)
     elif not found.sessions:
-        console().print("no sessions" + (f" beginning with {clean(prefix)!r}" if prefix else ""))
+        console().print("no sessions" + (f" beginning with {prefix!r}" if prefix else ""))
     else:
         console().print(_table(found.sessions))
     if found.next is not None:
@@ -83,6 +83,9 @@ def show(
     session: SESSION,
     at: AT = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only the n latest entries.")] = None,
+    skip_corrupt: Annotated[
+        bool, typer.Option("--skip-corrupt", help="Leave out what is damaged; messages only.")
+    ] = False,
     json: JSON = False,
 ) -> None:
     """Show a conversation as it is, or as it was.
@@ -99,19 +102,30 @@ def show(
     """
     with opened(url) as store:
         facts = session_in(store, session)
-        state = store.state(session, at=point_in(store, session, at))
-    entries = state.entries if limit is None else state.entries[-limit:]
+        point = point_in(store, session, at)
+        shown: Sequence[Entry]
+        if skip_corrupt:
+            shown = store.get_history(session, at=point, on_corrupt="skip")
+        else:
+            shown = store.state(session, at=point).entries
+    entries = shown if limit is None else shown[-limit:]
     if json:
         print_json(map(as_json, entries))
         return
-    print_paged(_conversation(facts, entries, len(state.entries), at, console().width))
+    if point is not None:
+        version = point if isinstance(point, int) else point.version
+        messages = sum(isinstance(entry, ChatMessage) for entry in shown)
+        facts = msgspec.structs.replace(facts, version=version, messages=messages)
+    print_paged(_conversation(facts, entries, len(shown), at, console().width))
 
 
 def _conversation(
-    facts: SessionInfo, entries: tuple[Entry, ...], total: int, at: str | None, width: int
+    facts: SessionInfo, entries: Sequence[Entry], total: int, at: str | None, width: int
 ) -> Iterator[Text]:
-    words = [f"version {facts.version:,}", count(facts.messages, "message"), count(facts.snapshots, "snapshot")]
-    if facts.expires_at is not None:
+    words = [f"version {facts.version:,}", count(facts.messages, "message")]
+    if at is None:
+        words.append(count(facts.snapshots, "snapshot"))
+    if facts.expires_at is not None and at is None:
         words.append(f"expires {_expiry(facts)}")
     if facts.forked_from is not None:
         words.append(f"forked from {clean(facts.forked_from)}")
@@ -159,7 +173,7 @@ def diff(
     url: URL,
     session: SESSION,
     a: Annotated[str, typer.Argument(metavar="A", help="A version, or a snapshot's id or label.")],
-    b: Annotated[str | None, typer.Argument(metavar="[B]", help="The same; now, if left out.")] = None,
+    b: Annotated[str | None, typer.Argument(metavar="B", help="The same; now, if left out.")] = None,
     json: JSON = False,
 ) -> None:
     """Compare two states of a session.
@@ -178,13 +192,15 @@ def diff(
     changed = sorted(marked, key=lambda line: line[1].seq or 0)
     if json:
         print_json({"change": {"-": "removed", "+": "added"}[mark]} | as_json(entry) for mark, entry in changed)
+    elif not changed:
+        console().print("no difference")
     else:
-        screen = console()
-        for mark, entry in changed:
-            for line in entry_lines(entry, screen.width, mark=mark, style="red" if mark == "-" else "green"):
-                screen.print(line, soft_wrap=True)
-        if not changed:
-            screen.print("no difference")
+        width = console().width
+        print_paged(
+            line
+            for mark, entry in changed
+            for line in entry_lines(entry, width, mark=mark, style="red" if mark == "-" else "green")
+        )
     raise typer.Exit(1 if changed else 0)
 
 

@@ -23,7 +23,7 @@ JSON = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 
 def export(
     url: URL,
-    sessions: Annotated[list[str] | None, typer.Argument(metavar="[SESSION]...", help="Which; else all.")] = None,
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="SESSION", help="Which; else all.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else standard output.")] = None,
 ) -> None:
     """Write sessions as lines of JSON.
@@ -40,6 +40,8 @@ def export(
     """
     from everturn.filing import write_sessions
 
+    if output is not None and output.is_dir():
+        raise InvalidInput("is a directory; name a file in it", path=str(output))
     with opened(url) as store:
         for name in sessions or ():
             session_in(store, name)
@@ -54,7 +56,7 @@ def export(
 
 def import_(
     url: URL,
-    file: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An export; else standard input.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="An export; else standard input.")] = None,
     form: Annotated[str | None, typer.Option("--from", help="openai-agents or langchain: their SQLite files.")] = None,
     table: Annotated[str | None, typer.Option(help="With --from: the table, if it is not the usual one.")] = None,
     json: JSON = False,
@@ -95,7 +97,7 @@ def import_(
 def copy(
     source: URL,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The URL of the store to copy into.")],
-    sessions: Annotated[list[str] | None, typer.Argument(metavar="[SESSION]...", help="Which; else all.")] = None,
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="SESSION", help="Which; else all.")] = None,
     json: JSON = False,
 ) -> None:
     """Copy sessions from one store into another, of any engines.
@@ -148,5 +150,5 @@ def _print(report: CopyReport, *, json: bool) -> None:
         told = ", ".join(f"{number:,} {what}" for number, what in numbers if number) or "nothing to do"
         screen.print(told + (f"; {report.verified:,} compared and equal" if report.verified else ""))
         for session_id, why in report.conflicts:
-            screen.print(f"conflict: {clean(session_id)!r}: {clean(why)}", soft_wrap=True)
+            screen.print(f"conflict: {session_id!r}: {clean(why)}", soft_wrap=True)
     raise typer.Exit(0 if report.ok else 1)

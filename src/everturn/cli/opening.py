@@ -40,11 +40,17 @@ def opened(url: str, *, create: bool = False, **options: Any) -> Iterator[Memory
         refuse_absent_file(url)
     if "timeout=" not in url:
         options.setdefault("timeout", TIMEOUT)
+    with warnings_told(), everturn.open(url, **options) as store:
+        yield store
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Let warnings about a store's settings go to stderr, a line each."""
     with warnings.catch_warnings():
         warnings.showwarning = _say
         warnings.simplefilter("always")
-        with everturn.open(url, **options) as store:
-            yield store
+        yield
 
 
 def as_url(url: str) -> str:
@@ -114,6 +120,9 @@ def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
         [snapshot for snapshot in snapshots if len(name) >= 4 and snapshot.id.startswith(name)],
     ):
         if found:
+            if len(found) > 1:
+                others = ", ".join(snapshot.id for snapshot in found[:-1])
+                _say(f"{len(found)} snapshots go by {name!r}: this is the latest, {found[-1].id}, not {others}")
             return found[-1]
     labels = ", ".join(repr(snapshot.label or snapshot.id) for snapshot in snapshots[-5:])
     have = f"it has {labels}" if snapshots else "it has none"

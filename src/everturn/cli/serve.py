@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from everturn.cli.opening import URL, as_url, file_of, refuse_absent_file
+from everturn.cli.opening import URL, as_url, file_of, refuse_absent_file, warnings_told
 from everturn.errors import Unsupported
 
 
@@ -50,4 +50,5 @@ def serve(
             webbrowser.open(address)
 
     allowed = file_of(url) is not None if changes is None else changes
-    serving.serve(url, port=port, can_change=allowed, reports=report or (), ready=ready)
+    with warnings_told():
+        serving.serve(url, port=port, can_change=allowed, reports=report or (), ready=ready)

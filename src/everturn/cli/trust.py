@@ -14,7 +14,7 @@ from everturn.words import count
 
 def verify(
     url: URL,
-    session: Annotated[str | None, typer.Argument(metavar="[SESSION]", help="Only this one; else everything.")] = None,
+    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this one; else everything.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON value: the report.")] = False,
     accept: Annotated[
         bool, typer.Option("--accept-pages", help="SQLite: take the pages of the file as they are, first.")
@@ -47,7 +47,7 @@ def verify(
         looked = f"{count(report.sessions, 'session')}, {count(report.entries, 'entry', 'entries')}"
         screen.print(f"{looked}: {'all sound' if report.ok else count(len(report.problems), 'problem')}")
         for problem in report.problems:
-            where = "the store" if problem.session_id is None else repr(clean(problem.session_id))
+            where = "the store" if problem.session_id is None else repr(problem.session_id)
             entry = "" if problem.seq is None else f", entry {problem.seq:,}"
             screen.print(f"  {where}{entry}: {clean(problem.what)}", soft_wrap=True)
     raise typer.Exit(0 if report.ok else 1)

@@ -124,7 +124,7 @@ class Reads(Caller):
     async def search_summaries(self, session_id: str, embedding: object, *, k: int = 5) -> list[Hit]:
         """The `k` summaries of this session most like the embedding: exact cosine similarity, ties by seq.
 
-        Raises InvalidInput if the embedding's length is not the session's, Unsupported without numpy.
+        Raises InvalidInput if the embedding's length is not the session's.
         """
         k = checked_count(k, "k")
         wanted = codec.float32(embedding, "embedding")

@@ -91,6 +91,15 @@ class StoreRaised(Exception):
         self.fault = fault
 
 
+# An extra that is not installed, or a method that is there to say that it is not: neither breaks a promise.
+_NOT_OFFERED = frozenset({"Unsupported", "NotImplementedError", "ImportError", "ModuleNotFoundError"})
+
+
+def is_not_offered(fault: Fault) -> bool:
+    """Whether a fault says that the store, or this installation of it, does not do such a thing at all."""
+    return fault.kind in _NOT_OFFERED
+
+
 def said(step: Step) -> str:
     """A step in words: `trim('s1', 3)`."""
     shown = [] if step.session is None else [repr(step.session)]

@@ -181,6 +181,7 @@ class Kit:
         try:
             return worker.report(patience)
         except StillBusy:
+            self.target.saw_hang()
             raise Untested(f"a call had not returned after {patience:.0f} s; it is at {worker.stack()}") from None
 
     # --- places and instances ----------------------------------------------------------------------------------------
@@ -293,6 +294,10 @@ class Kit:
         if self._borrowed and not kept:
             self.target.common.retire()
         for instance in [one for one in self._instances if not self._is_borrowed(one)]:
+            if not instance.worker.idle:
+                # A clause that ended half-way left an order unanswered: the next report would be that order's.
+                instance.worker.usable = False
+                continue
             try:
                 self.close(instance)
             except (Untested, OrderFailed, WorkerDied):

@@ -91,6 +91,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     versions: dict[str, str]
     complaints: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()  # what the author of the target may want to know; they break nothing
     counts: dict[Status, int] = msgspec.field(default_factory=dict)
     report_format: int = REPORT_FORMAT
 

@@ -17,15 +17,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from everturn.testing.clauses import is_not_offered, said
 from everturn.testing.common import Common
-from everturn.testing.orders import Close, Loaded, Modules, Open, Opened, Tell
+from everturn.testing.dialects import Said
+from everturn.testing.orders import Close, Do, Done, Lane, Loaded, Modules, Open, Opened, Step, Tell
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import postgres_server, valkey_cluster, valkey_sentinel, valkey_server
 from everturn.testing.targets import Target, TargetError
 from everturn.testing.workers import Nursery, OrderFailed, StillBusy, WorkerDied, WorkerProcess
 
 LONGEST_CALL = 30.0  # seconds after which a call counts as one that never returns
+NEXT_LONGEST = 5.0  # the same, once a call of this run did not return
 OPEN_PATIENCE = 60.0
+SMOKE_PATIENCE = 15.0
 _ROOM = 2**30
 
 
@@ -61,6 +65,7 @@ class Run:
         self.turns = count(1)
         self._folders = count(1)
         self._ends = time.monotonic() + 10**6
+        self._hangs: list[float] = []  # shared by all lanes
         self._stack = ExitStack()
         try:
             self.root = Path(tempfile.mkdtemp(prefix="everturn-kit-", dir=_quick_disk()))
@@ -135,9 +140,12 @@ class Run:
         began = time.monotonic()
         try:
             opened = worker.ask(Open("probe", str(place), self.urls), OPEN_PATIENCE)
+            assert isinstance(opened, Opened)  # noqa: S101 - the worker's protocol
             self.open_seconds = time.monotonic() - began
             self._preload(worker)
-            worker.ask(Close("probe"), OPEN_PATIENCE)
+            self.smoke = self._smoke_test(worker, opened)
+            if self.smoke is None:
+                worker.ask(Close("probe"), OPEN_PATIENCE)
         except OrderFailed as exc:
             raise TargetError(
                 str(exc) if exc.report.hopeless else f"the factory does not open: {exc}\n{exc.report.fault.trace}"
@@ -148,8 +156,22 @@ class Run:
             raise TargetError(f"the factory took its process along: status {exc.status}") from exc
         finally:
             self.nursery.rest(worker)
-        assert isinstance(opened, Opened)  # noqa: S101 - the worker's protocol
+            self.clean(place)
         return opened
+
+    def _smoke_test(self, worker: WorkerProcess, opened: Opened) -> str | None:
+        """Append one turn and read it back: why that cannot be done at all, or None. Contents are not judged."""
+        turn = (Said("user", "smoke 1"), Said("assistant", "smoke 2"))[: 1 if opened.unit == "message" else 2]
+        for step in (Step("append", "smoke", (turn,)), Step("read", "smoke")):
+            try:
+                done = worker.ask(Do("probe", (Lane("smoke", (step,)),)), SMOKE_PATIENCE)
+            except StillBusy:
+                return f"{said(step)} had not returned after {SMOKE_PATIENCE:.0f} s; it is at {worker.stack()}"
+            except WorkerDied as exc:
+                return f"{said(step)} took its process along: status {exc.status}"
+            if isinstance(done, Done) and (fault := done.lanes[0][0].fault) is not None and not is_not_offered(fault):
+                return f"{said(step)} raised {fault}"
+        return None
 
     def _preload(self, worker: WorkerProcess) -> None:
         """Import in the nursery what opening the store imported: no other worker need do it again."""
@@ -190,8 +212,12 @@ class Run:
         self._ends = moment
 
     def patience(self) -> float:
-        """How long a call may take from now on."""
-        return max(min(LONGEST_CALL, self._ends - time.monotonic()), 0.05)
+        """How long a call may take from now on: not long, once another did not return, or a run would take an hour."""
+        return max(min(NEXT_LONGEST if self._hangs else LONGEST_CALL, self._ends - time.monotonic()), 0.05)
+
+    def saw_hang(self) -> None:
+        """Note that a call did not return in time."""
+        self._hangs.append(time.monotonic())
 
     # --- directories -------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import platform
 import shlex
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,18 +17,20 @@ from threading import Lock
 
 import msgspec
 
-from everturn.testing.clauses import Broken, Clause, NotOffered, StoreRaised, Untested
+from everturn.testing.clauses import Broken, Clause, NotOffered, StoreRaised, Untested, is_not_offered
 from everturn.testing.history import save
 from everturn.testing.kit import Kit
 from everturn.testing.lanes import work_off
 from everturn.testing.results import CONTRACT_VERSION, ClauseResult, RunReport, Status, Violation, count_statuses
 from everturn.testing.run import Run
+from everturn.testing.targets import TargetError, needed
 from everturn.testing.workers import OrderFailed, WorkerDied
 
 QUICK_SECONDS, DEFAULT_SECONDS = 10.0, 60.0
 _LONGEST_QUICK = 600.0  # seconds: a machine so busy that the least takes longer has no time for it
 _GRACE = 2.0  # seconds after the budget's end in which a call under way may still return
 _LEAST_SLICE = 0.02
+_OTHERS_SEE_IT = frozenset({"another-process", "handover", "plain-process"})
 
 
 class Chosen(msgspec.Struct, frozen=True):
@@ -57,6 +60,9 @@ class Runner:
         self.histories = histories
         self.budget = budget
         self.known = dict(known or {})
+        # One clause is run for its own sake: it tells more than that nothing works.
+        self.smoke = run.smoke if len(chosen) > 1 else None
+        self._chosen = tuple(chosen)
         self.results: list[ClauseResult] = []
         self._order = {one.clause.id: number for number, one in enumerate(chosen)}
         self._waiting = sum(one.clause.weight for one in chosen)
@@ -79,7 +85,9 @@ class Runner:
         status: Status = "pass"
         point = clause.id
         if missing := clause.missing(self.run.offered):
-            status, detail = "not_offered", "not offered: " + ", ".join(need.replace("|", " or ") for need in missing)
+            status, detail = "not_offered", needed(missing)
+        elif self.smoke is not None:
+            status, detail = "untested", f"not tried, because the store cannot append and read at all: {self.smoke}"
         elif began >= self._hard_end:
             status, detail = "untested", f"the budget of {self.budget:g} s was used up before; give a larger --budget"
         else:
@@ -112,7 +120,10 @@ class Runner:
         except Broken as exc:
             status, detail, violations = "fail", exc.detail, exc.violations
         except StoreRaised as exc:
-            status, violations = "fail", (kit.violation(str(exc), session=exc.step.session),)
+            if is_not_offered(exc.fault):
+                status, detail = "not_offered", f"not offered: {exc}"
+            else:
+                status, violations = "fail", (kit.violation(str(exc), session=exc.step.session),)
         except WorkerDied as exc:
             status, violations = "fail", (kit.violation(f"the store took its process along: {exc}"),)
         except OrderFailed as exc:
@@ -121,8 +132,12 @@ class Runner:
             status, detail = "untested", str(exc)
         except NotOffered as exc:
             status, detail = "not_offered", str(exc)
-        finally:
+        except Exception as exc:  # noqa: BLE001 - whatever happens in here, a report is written
+            status, detail = "untested", _own_fault(exc)
+        try:
             kit.end(kept=kept)
+        except Exception as exc:  # noqa: BLE001 - as above
+            kit.notes.append(_own_fault(exc))
         if status == "fail" and self.histories is not None and (events := kit.events()):
             self.histories.mkdir(parents=True, exist_ok=True)
             save(events, saved := self.histories / f"{chosen.clause.id}.jsonl")
@@ -145,8 +160,28 @@ class Runner:
             seconds=time.monotonic() - self._started,
             versions={"everturn": version("everturn"), "python": platform.python_version()},
             complaints=tuple(self._complaints()),
+            hints=tuple(self._hints()),
             counts=count_statuses(results),
         )
+
+    def _hints(self) -> Iterable[str]:
+        if self.run.offer.processes and any(one.id in _OTHERS_SEE_IT and one.status == "fail" for one in self.results):
+            yield (
+                "Another process did not see what was stored. If the store lives in memory by nature, say so with "
+                "`factory.processes = False`: clauses about other processes are then not offered."
+            )
+
+    def abandon(self, why: str) -> RunReport:
+        """The report of a run that ends here: clauses that have no result yet are untested, and say why."""
+        done = {result.id for result in self.results}
+        for one in self._chosen:
+            if one.clause.id not in done:
+                self.results.append(
+                    ClauseResult(
+                        one.clause.id, one.clause.layer, "untested", why, (), one.clause.promise, one.clause.incident
+                    )
+                )
+        return self.report()
 
     def _complaints(self) -> Iterable[str]:
         """What is wrong with the list of known failures: an entry must be about a failure there is."""
@@ -169,6 +204,7 @@ def run_all(
     """Run them all (or, with `stop_at_first`, until one is broken), and report.
 
     `begin` and `end` are told one at a time, but in the order in which clauses begin and end: two run side by side.
+    A run that is interrupted, or whose target is lost, is reported as far as it came.
     """
     telling = Lock()
 
@@ -180,5 +216,15 @@ def run_all(
             end(result)
         return not (stop_at_first and result.status in {"fail", "untested"})
 
-    work_off(runner.run, chosen, work)
+    try:
+        work_off(runner.run, chosen, work)
+    except KeyboardInterrupt:
+        return runner.abandon("the run was interrupted before")
+    except TargetError as exc:
+        return runner.abandon(f"the run ended before: {exc}")
     return runner.report()
+
+
+def _own_fault(exc: Exception) -> str:
+    frame = traceback.extract_tb(exc.__traceback__)[-1]
+    return f"the kit itself failed, please report this with the seed: {exc!r} at {frame.name}, line {frame.lineno}"

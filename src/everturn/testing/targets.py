@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -49,6 +49,54 @@ class Offer(msgspec.Struct, frozen=True):
     message: bool
 
 
+_HOW_TO_OFFER = {
+    "appends": "appends, not checkpoints that the caller builds",
+    "processes": "a store that other processes can open (without `factory.processes = False`)",
+    "threads": "`factory.share_threads = True`: one instance for several threads",
+    "tasks": "awaited methods",
+    "twins": "awaited twins beside the blocking methods (`aadd_messages`, ...)",
+    "private": "a private directory or server (no --use-server)",
+    "server": "a factory that takes `redis_url` or `postgres_url`: a private server behind a proxy",
+    "processes|threads|tasks": "callers side by side: processes, threads (`factory.share_threads = True`) or tasks",
+    "threads|tasks": "one instance for many callers: `factory.share_threads = True`, or awaited methods",
+    "files": "a store in files below `where`",
+    "corrupt": "`factory.corrupt(where, session_id)`, which damages a stored turn",
+    "ttl": "a factory that takes `ttl`",
+    "redis_url": "a factory that takes `redis_url`",
+    "vfs": "a factory that takes `vfs`, for stores over apsw",
+    "key": "a parameter `key` of the method that appends",
+    "expected_version": "a parameter `expected_version` of the method that appends",
+    "save_snapshot": "`save_snapshot(session_id)`",
+    "rollback": "`rollback_to_snapshot(session_id, snapshot)`",
+    "list_snapshots": "`list_snapshots(session_id)`",
+    "delete_snapshot": "`delete_snapshot(session_id, snapshot)`",
+    "clear": "`clear(session_id)`",
+    "clear_all": "`clear_all()`",
+    "trim": "`trim(session_id, max_messages=...)`",
+    "trim_keeps_prompts": "a `trim` that promises whole turns",
+    "undo": "`undo(session_id)`",
+    "replace": "`replace(session_id, messages)`",
+    "pop": "a method that removes the last message",
+    "latest": "a limit on reading (`limit=`)",
+    "lists": "one call that appends several messages",
+    "whole_turns": "one call that appends more than one message",
+    "roles": "messages with roles",
+    "fields": "messages that carry more than text",
+    "tool_calls": "`add_tool_call` and `get_tool_calls`",
+    "summaries": "`add_summary` and `search_summaries`",
+    "checkpoints": "the shape of a LangGraph checkpointer",
+}
+
+
+def needed(missing: Iterable[str]) -> str:
+    """The sentence that tells what a target would have to offer, so that a clause can be tested."""
+    return "not offered: needs " + "; and ".join(map(_how_to_offer, missing))
+
+
+def _how_to_offer(need: str) -> str:
+    return _HOW_TO_OFFER.get(need) or " or ".join(_HOW_TO_OFFER.get(one, one) for one in need.split("|"))
+
+
 def parse(text: str, *, use_server: bool = False) -> Target:
     """Read TARGET: a store URL, or `package.module:factory`. Raises TargetError."""
     if "://" in text:
@@ -83,7 +131,14 @@ def of_factory(factory: Callable[..., Any]) -> Target:
 def load(target: Target) -> Callable[..., Any]:
     """Import the factory, in a process where target code may run. Raises TargetError."""
     if target.url is not None:
-        return engines.factory(target.url, use_server=target.use_server)
+        try:
+            return engines.factory(target.url, use_server=target.use_server)
+        except ImportError as exc:
+            scheme = target.url.partition("://")[0]
+            extra = next((name for name in ("redis", "postgres") if scheme.startswith(name)), scheme)
+            raise TargetError(
+                f"{scheme}:// needs {exc.name}, which is not installed: pip install 'everturn[{extra},servers]'"
+            ) from exc
     try:
         found: Any = _module(target)
     except ImportError as exc:

@@ -127,7 +127,7 @@ async def rollback_page(request: Request) -> Response:
         tag("p", "Nothing is destroyed: undo takes it back, and the snapshot stays."),
         form(facts, "rollback", "Roll back", tag("input", type="hidden", name="to", value=to), class_="bar"),
         link("/session", "No, leave it", id=session_id),
-        changed(found),
+        changed(found, facts.version, to),
     )
 
 
@@ -199,7 +199,9 @@ async def _erase(inspector: Inspector, session_id: str, fields: Mapping[str, str
     if fields.get("confirm") != session_id:
         raise InvalidInput("is not the session's id; nothing was erased", path="confirm")
     receipt = await inspector.store.erase(session_id)
-    removed = f"{receipt.entries:,} entries, {receipt.snapshots:,} snapshots, {size(receipt.bytes)}."
+    removed = (
+        f"{count(receipt.entries, 'entry', 'entries')}, {count(receipt.snapshots, 'snapshot')}, {size(receipt.bytes)}."
+    )
     rest = None if receipt.complete else "A reader or a replica can still see it; erase again later."
     return page(
         inspector,

@@ -16,6 +16,9 @@ from everturn.web.entries import LONGEST, entry, plain
 from everturn.web.links import link, number_in
 from everturn.web.page import inspector_of, page
 
+WINDOW = 200  # differences at a time
+LONGEST_NUMBER = 15  # digits
+
 
 async def compare(request: Request) -> Response:
     inspector = inspector_of(request)
@@ -31,8 +34,13 @@ async def compare(request: Request) -> Response:
         title,
         tag("h1", shown(title)),
         tag("p", link("/session", "Back to the session", id=session_id)),
-        changed(found),
+        changed(found, a, b, _start(request)),
     )
+
+
+def _start(request: Request) -> int:
+    given = request.query_params.get("from", "0")
+    return int(given) if given.isdecimal() and len(given) < LONGEST_NUMBER else 0
 
 
 def _point(request: Request, name: str) -> int | str | None:
@@ -40,16 +48,27 @@ def _point(request: Request, name: str) -> int | str | None:
     return number_in(given, name) if given is not None and given.isdecimal() else given or None
 
 
-def changed(found: Diff) -> Html:
-    """The differences. Entries never change; where one left and another came, the two stand side by side."""
+def changed(found: Diff, a: int | str, b: int | str | None, start: int = 0) -> Html:
+    """The differences from the place `start` on, a window at a time. Entries never change; where one left and another
+    came, the two stand side by side."""
     if not found.added and not found.removed:
         return tag("p", "There is no difference.", class_="facts")
+    total, end = max(len(found.removed), len(found.added)), start + WINDOW
     counts = f"{len(found.removed):,} gone, {len(found.added):,} added"
-    return tag("div", tag("p", counts, class_="facts"), *_pairs(found), class_="changes")
+    if total > WINDOW:
+        counts += f"; these are {start + 1:,} to {min(end, total):,}"
+
+    def other(name: str, place: int) -> Node:
+        return link("/compare", name, id=found.session_id, a=a, b=b, **{"from": place})
+
+    more: list[Node] = [other("earlier differences", max(start - WINDOW, 0))] if start > 0 else []
+    more += [" ", other("later differences", end)] if end < total else []
+    way = tag("p", *more) if more else None
+    return tag("div", tag("p", counts, class_="facts"), way, *_pairs(found, start, end), way, class_="changes")
 
 
-def _pairs(found: Diff) -> Iterator[Node]:
-    for gone, came in zip_longest(found.removed, found.added):
+def _pairs(found: Diff, start: int, end: int) -> Iterator[Node]:
+    for gone, came in zip_longest(found.removed[start:end], found.added[start:end]):
         if gone is not None and came is not None and _alike(gone, came):
             yield tag("div", _words(gone, came, "gone"), _words(came, gone, "came"), class_="pair")
         else:

@@ -148,7 +148,7 @@ def test_a_run_in_a_thread_that_was_deleted_is_told(store: MemoryStore) -> None:
     read = saver.get_tuple(CONFIG)
     assert read is not None
     saver.delete_thread("a")
-    with pytest.raises(VersionConflict, match="has no checkpoint any more"):
+    with pytest.raises(VersionConflict, match="nothing is stored under this name"):
         saver.put(read.config, {**read.checkpoint, "id": "x"}, {"source": "loop", "step": 9}, {})
     assert store.get_history("a") == []
 

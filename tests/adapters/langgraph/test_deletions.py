@@ -31,6 +31,74 @@ def test_a_deleted_thread_is_erased_with_its_subgraphs(store: MemoryStore) -> No
     saver.delete_thread("never was")
 
 
+class CutOff(Exception):
+    """In place of kill -9: nothing of ours runs after it."""
+
+
+@pytest.mark.parametrize("cut_at", [1, 2])  # behind the thread itself; behind its first subgraph
+def test_a_deletion_that_is_cut_off_is_finished_by_the_next_run(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, cut_at: int
+) -> None:
+    saver = EverturnSaver(store)
+    _with_subgraph(saver, checkpointer=True).invoke({"steps": [], "last": 1}, CONFIG)
+    erase, erased = store.erase, []
+
+    def erase_some(session_id: str) -> Any:
+        if len(erased) == cut_at:
+            raise CutOff
+        erased.append(session_id)
+        return erase(session_id)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "erase", erase_some)
+        with pytest.raises(CutOff):
+            saver.delete_thread("a")
+    assert erased[0] == "a"
+    assert store.sessions().sessions != ()
+    assert EverturnSaver(store).get_tuple(CONFIG) is None
+    assert store.sessions().sessions == ()
+
+
+def test_a_copy_that_is_cut_off_leaves_no_thread_and_nothing_for_a_later_run(
+    store: MemoryStore, monkeypatch: Any
+) -> None:
+    saver = EverturnSaver(store)
+    _with_subgraph(saver, checkpointer=True).invoke({"steps": [], "last": 1}, CONFIG)
+    fork, forked = store.fork, []
+
+    def fork_some(*names: str) -> Any:
+        if forked:
+            raise CutOff
+        forked.append(names)
+        return fork(*names)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "fork", fork_some)
+        with pytest.raises(CutOff):
+            saver.copy_thread("a", "b")
+    assert saver.get_tuple({"configurable": {"thread_id": "b"}}) is None
+    assert store.sessions("b").sessions == ()
+    saver.copy_thread("a", "b")
+    names = {session.session_id for session in store.sessions().sessions}
+    assert {name.replace("a", "b", 1) for name in names if name.startswith("a")} == {
+        n for n in names if n.startswith("b")
+    }
+
+
+def test_a_pruned_thread_keeps_no_calls_of_subgraphs_that_are_over(store: MemoryStore) -> None:
+    saver = EverturnSaver(store)
+    graph = _with_subgraph(saver)
+    graph.invoke({"steps": [], "last": 1}, CONFIG)
+    graph.invoke({"steps": [], "last": 1}, CONFIG)
+    calls = [session.session_id for session in store.sessions("a#").sessions]
+    assert calls
+    saver.prune(["a"])
+    assert store.sessions("a#").sessions == ()
+    found = saver.get_tuple(CONFIG)
+    assert found is not None
+    assert found.parent_config is None
+
+
 def test_what_a_run_said_goes_with_it(engine: Engine) -> None:
     with engine.open() as store:
         saver = EverturnSaver(store)
@@ -77,7 +145,8 @@ def test_pruning_keeps_the_latest_checkpoint_whole(engine: Engine) -> None:
         bytes_before = store.info("a").bytes
         saver.prune(["a"])
         after = saver.get_tuple(CONFIG)
-        assert after == before
+        assert before is not None
+        assert after == before._replace(parent_config=None)  # the parent has gone
         assert len(list(saver.list(CONFIG))) == 1
         assert store.info("a").bytes < bytes_before / 2
         assert len(store.get_history("a")) == 12

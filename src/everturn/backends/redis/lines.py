@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from everturn.backends.interrupts import is_of_a_handler
 from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
 from everturn.backends.redis.line import speak
@@ -123,7 +124,7 @@ def get_connection(pool: Any) -> Any:
     try:
         return pool.get_connection()
     except TypeError as exc:
-        if faults.is_of_a_handler(exc):
+        if is_of_a_handler(exc):
             raise
         return pool.get_connection("EVALSHA")
 

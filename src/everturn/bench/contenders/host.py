@@ -7,6 +7,7 @@ garbage collector of everyone beside it. The pipe is outside the timed part: the
 import gc
 import importlib
 import multiprocessing
+import signal
 import traceback
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -100,6 +101,7 @@ class Hosted:
 
 def _serve(pipe: Connection, target: str, place: Place) -> None:
     """Make the contender and answer calls until `close`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one, which ends it
     module, name = target.split(":")
     try:
         contender: Contender = getattr(importlib.import_module(module), name)(place)

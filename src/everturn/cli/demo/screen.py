@@ -52,7 +52,12 @@ def title(text: str) -> None:
 
 
 def line(text: str) -> None:
-    console().print(text, soft_wrap=True)
+    console().print(text)
+
+
+def command(words: str, purpose: str) -> None:
+    """A command to paste: on one line, however long it is."""
+    console().print(f"  {words}    # {purpose}", soft_wrap=True)
 
 
 def verdicts(told: dict[str, Verdict]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from everturn.cli.demo import screen
 from everturn.cli.demo.stores import FILES, SESSION, open_store
 from everturn.cli.demo.verdict import Verdict, judge
+from everturn.cli.output import command
 from everturn.errors import MemoryStoreBackendError
 
 WORKERS, TURNS = 6, 120
@@ -32,9 +33,10 @@ def tell(folder: Path, chance: random.Random) -> None:
     screen.verdicts(verdicts)
     path = folder / FILES["everturn"]
     screen.title("Go on with:")
-    screen.line(f"  everturn log {path} {SESSION} -n 20    # how it came to be")
-    screen.line(f"  everturn show {path} {SESSION} -n 6    # what the bot remembers")
-    screen.line("  everturn check sqlite:///memory.db    # the contract, against any store: ours or yours")
+    everturn = command()
+    screen.command(f"{everturn} log {path} {SESSION} -n 20", "how it came to be")
+    screen.command(f"{everturn} show {path} {SESSION} -n 6", "what the bot remembers")
+    screen.command(f"{everturn} check sqlite:///memory.db", "the contract, against any store: ours or yours")
 
 
 def serve(name: str, folder: Path, chance: random.Random) -> list[str]:
@@ -82,6 +84,7 @@ def _start(*words: str) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=True,  # Ctrl-C is for us: we end them
     )
 
 

@@ -10,7 +10,7 @@ from textwrap import dedent
 
 from everturn.markup import Html, Node, join, named, shown, tag
 from everturn.testing.report import timeline
-from everturn.testing.report.words import MEANING, WORST_FIRST, by_layer, facts, outcome, to_show
+from everturn.testing.report.words import MEANING, WORST_FIRST, by_cause, by_layer, facts, outcome
 from everturn.testing.results import ClauseResult, RunReport, Violation
 
 # The file says so itself: whoever opens it from a mail or a CI job, it asks nobody for anything.
@@ -47,9 +47,10 @@ def _parts(report: RunReport) -> Iterator[Node]:
     yield (
         tag("ul", *(tag("li", shown(text)) for text in report.complaints), class_="bad") if report.complaints else None
     )
+    yield tag("ul", *(tag("li", shown(text)) for text in report.hints)) if report.hints else None
     yield _table(report)
-    for clause in to_show(report):
-        yield _failure(clause)
+    for clause, others in by_cause(report):
+        yield _failure(clause, others)
     yield tag("h2", "All clauses")
     for layer, clauses in by_layer(report).items():
         yield tag("details", tag("summary", f"{layer}: {_tally(clauses)}"), _list(clauses))
@@ -67,7 +68,7 @@ def _table(report: RunReport) -> Html:
     return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), class_="wide")
 
 
-def _failure(clause: ClauseResult) -> Html:
+def _failure(clause: ClauseResult, others: list[ClauseResult]) -> Html:
     return tag(
         "section",
         tag("h2", tag("span", MEANING[clause.status], class_=f"status {clause.status}"), " ", shown(clause.id)),
@@ -76,6 +77,9 @@ def _failure(clause: ClauseResult) -> Html:
         *(_violation(violation) for violation in clause.violations),
         tag(
             "dl",
+            _fact("Broken or untested for the same cause", shown(", ".join(one.id for one in others)))
+            if others
+            else None,
             _fact("The incident it would have caused", shown(clause.incident)) if clause.incident else None,
             _fact("Replay", tag("code", shown(clause.replay))) if clause.replay else None,
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from everturn.markup import named
-from everturn.testing.report.words import MEANING, WORST_FIRST, by_layer, facts, outcome, to_show
+from everturn.testing.report.words import MEANING, WORST_FIRST, by_cause, by_layer, facts, not_offered, outcome
 from everturn.testing.results import ClauseResult, RunReport, Status
 
 STYLES: dict[Status, str] = {
@@ -22,6 +22,7 @@ STYLES: dict[Status, str] = {
     "known": "magenta",
     "not_offered": "dim",
 }
+_NAMED = 3  # clauses that are named where something is not offered; of more, the number is told
 _STORIES = 3  # violations of a clause that are told here; the files have more
 
 
@@ -41,9 +42,16 @@ def _parts(report: RunReport, *, plain: bool) -> Iterator[RenderableType]:
     yield Text(named(facts(report)), style="dim")
     yield ""
     yield _table(report, plain=plain)
-    for clause in to_show(report):
+    for clause, others in by_cause(report):
         yield ""
-        yield from _clause(clause, plain=plain)
+        yield from _clause(clause, others, plain=plain)
+    if missing := not_offered(report):
+        yield ""
+        yield Text("Not offered; this would let more be tested:", style="bold")
+        yield Padding(_needs(missing), (0, 0, 0, 2))
+    for hint in report.hints:
+        yield ""
+        yield Text(named(hint), style="yellow")
     for complaint in report.complaints:
         yield ""
         yield Text(named(complaint), style="bold red")
@@ -68,7 +76,23 @@ def _table(report: RunReport, *, plain: bool) -> Table:
     return table
 
 
-def _clause(clause: ClauseResult, *, plain: bool) -> Iterator[RenderableType]:
+def _needs(missing: Mapping[str, Sequence[ClauseResult]]) -> Table:
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(justify="right", style="dim", no_wrap=True)
+    rows.add_column(overflow="fold")
+    for need, clauses in missing.items():
+        shown = Text(named(need))
+        if len(clauses) <= _NAMED:
+            shown.append(f" ({_ids(clauses)})", style="dim")
+        rows.add_row(f"{len(clauses)}", shown)
+    return rows
+
+
+def _ids(clauses: Sequence[ClauseResult]) -> str:
+    return ", ".join(named(clause.id) for clause in clauses)
+
+
+def _clause(clause: ClauseResult, others: Sequence[ClauseResult], *, plain: bool) -> Iterator[RenderableType]:
     title = Text(f"{MEANING[clause.status]}: ").append(named(clause.id), style="bold")
     title.stylize(STYLES[clause.status], 0, len(MEANING[clause.status]))
     yield title if plain else Rule(title, align="left", style="dim")
@@ -77,6 +101,8 @@ def _clause(clause: ClauseResult, *, plain: bool) -> Iterator[RenderableType]:
     rows.add_column(overflow="fold")
     rows.add_row("promise", Text(named(clause.promise)))
     rows.add_row("happened", Group(*_happened(clause)))
+    if others:
+        rows.add_row("likewise", Text(f"{len(others)} more, of one cause: {_ids(others)}"))
     if clause.incident:
         rows.add_row("incident", Text(named(clause.incident)))
     if clause.replay:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from everturn.testing.results import LAYERS, ClauseResult, Layer, RunReport, Status
 
 MEANING: dict[Status, str] = {
@@ -29,6 +31,38 @@ def to_show(report: RunReport) -> list[ClauseResult]:
     """The clauses that need a reader, broken ones first."""
     ranks: dict[Status, int] = {"fail": 0, "untested": 1}
     return sorted((clause for clause in report.clauses if clause.status in ranks), key=lambda c: ranks[c.status])
+
+
+def by_cause(report: RunReport) -> list[tuple[ClauseResult, list[ClauseResult]]]:
+    """The clauses to show, each with the others that have the same cause: that is told once."""
+    found: dict[str, tuple[ClauseResult, list[ClauseResult]]] = {}
+    for clause in to_show(report):
+        cause = _cause(clause) or clause.id
+        if cause in found:
+            found[cause][1].append(clause)
+        else:
+            found[cause] = (clause, [])
+    return list(found.values())
+
+
+def _cause(clause: ClauseResult) -> str | None:
+    """Why a clause ended, without the names and numbers of this one time. None where the story is its own."""
+    text = clause.detail if clause.status == "untested" else clause.violations[0].story if clause.violations else ""
+    if clause.status == "fail":
+        _, raised, text = text.partition(" raised ")
+        if not raised:
+            return None
+    return f"{clause.status}: " + re.sub(r"\d+", "0", text) if text else None
+
+
+def not_offered(report: RunReport) -> dict[str, list[ClauseResult]]:
+    """The clauses that were not offered, by each thing that they would need; the most wanted first."""
+    found: dict[str, list[ClauseResult]] = {}
+    for clause in report.clauses:
+        if clause.status == "not_offered":
+            for need in clause.detail.removeprefix("not offered: ").removeprefix("needs ").split("; and "):
+                found.setdefault(need, []).append(clause)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
 
 
 def outcome(report: RunReport) -> str:

@@ -14,17 +14,61 @@ async function refresh() {
     location.reload(); // the page itself tells what is wrong
     return;
   }
-  const open = [...live.querySelectorAll("details[open] > summary")].map((summary) => summary.textContent);
   const focused = document.activeElement && live.contains(document.activeElement);
   if (focused && document.activeElement.matches("input, select")) {
     tell("This session has changed.", refresh);
     return; // someone is typing
   }
-  live.innerHTML = text; // our own server's, and escaped there
-  for (const summary of live.querySelectorAll("details > summary")) {
-    if (open.includes(summary.textContent)) summary.parentElement.open = true;
+  const fresh = document.createElement("template");
+  fresh.innerHTML = text; // our own server's, and escaped there
+  const next = fresh.content.getElementById("conversation");
+  const conversation = document.getElementById("conversation");
+  if (!next || !conversation) {
+    live.replaceChildren(fresh.content);
+    watchEarlier();
+    return;
   }
+  // The conversation stays the element it is, with the reader's place in it, what was loaded and what is open.
+  const timeline = live.querySelector(".scroll")?.scrollTop ?? 0;
+  bringUpToDate(conversation, next);
+  const [top, within] = [scrollY, conversation.scrollTop]; // an element that leaves the page forgets it
+  next.replaceWith(conversation);
+  live.replaceChildren(fresh.content);
+  conversation.scrollTop = conversation.dataset.follows ? conversation.scrollHeight : within;
+  delete conversation.dataset.follows;
+  scrollTo({ top, behavior: "instant" });
+  const scroll = live.querySelector(".scroll");
+  if (scroll) scroll.scrollTop = timeline;
   watchEarlier();
+}
+
+// Make the conversation show what the new one does: entries that have gone go, new ones are added, the rest is left alone.
+function bringUpToDate(conversation, next) {
+  const entries = (of) => [...of.querySelectorAll(".entry[id]")];
+  const known = new Map(entries(conversation).map((entry) => [entry.id, entry]));
+  const wanted = entries(next);
+  const shared = wanted.findIndex((entry) => known.has(entry.id));
+  if (conversation.scrollHeight - conversation.scrollTop - conversation.clientHeight < 40) {
+    conversation.dataset.follows = "1"; // whoever reads the latest goes on reading the latest
+  }
+  if (shared < 0) {
+    conversation.replaceChildren(...next.childNodes);
+    return;
+  }
+  const stay = new Set(wanted.map((entry) => entry.id));
+  const isWhole = !next.querySelector("a.earlier"); // nothing stands before it
+  let inWindow = isWhole;
+  for (const entry of known.values()) {
+    inWindow ||= entry.id === wanted[shared].id;
+    if (inWindow && !stay.has(entry.id)) entry.remove();
+  }
+  if (isWhole) conversation.querySelector("a.earlier")?.remove();
+  let last = known.get(wanted[shared].id);
+  for (const entry of wanted.slice(shared + 1)) {
+    const there = known.get(entry.id);
+    if (!there) last.after(entry);
+    last = there ?? entry;
+  }
 }
 
 function tell(text, act) {
@@ -37,11 +81,11 @@ function tell(text, act) {
     document.getElementById("main").append(note);
   }
   const button = document.createElement("button");
-  button.textContent = "Show it";
+  button.textContent = act ? "Show it" : "Close";
   button.addEventListener("click", () => {
     note.remove();
     document.activeElement.blur();
-    act();
+    act?.();
   });
   note.replaceChildren(text + " ", button);
 }
@@ -78,11 +122,13 @@ async function loadEarlier(marker) {
     return;
   }
   const conversation = marker.parentElement;
-  const height = conversation.scrollHeight;
+  // On a narrow screen the page scrolls, and not a box in it.
+  const scroller = conversation.scrollHeight > conversation.clientHeight ? conversation : document.scrollingElement;
+  const height = scroller.scrollHeight;
   const part = document.createElement("template");
   part.innerHTML = await answer.text(); // our own server's, and escaped there
   marker.replaceWith(part.content);
-  conversation.scrollTop += conversation.scrollHeight - height; // what was in sight stays there
+  scroller.scrollTop += scroller.scrollHeight - height; // what was in sight stays there
   watchEarlier();
 }
 
@@ -117,7 +163,7 @@ const KEYS = {
   k: () => move(-1),
   g: () => (location.href = root + "/"),
   n: () => document.querySelector(".then a")?.click(),
-  "?": () => tell("/ find · j k move · Enter open · g sessions · n back to now", () => {}),
+  "?": () => tell("/ find · j k move · Enter open · g sessions · n back to now"),
 };
 
 document.addEventListener("keydown", (event) => {
