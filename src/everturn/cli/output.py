@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 
 import msgspec
 from rich.color import ColorSystem
@@ -90,7 +90,7 @@ def print_paged(lines: Iterable[Text]) -> None:
     pager.wait()
 
 
-def _write(lines: Iterable[Text], out: TextIO, *, colours: bool) -> None:
+def _write(lines: Iterable[Text], out: IO[str], *, colours: bool) -> None:
     """Write lines that are folded already. Console.print would measure each of them again: 20 s for 100,000."""
     if not colours:
         out.writelines(line.plain + "\n" for line in lines)

@@ -39,7 +39,7 @@ async def compare(request: Request) -> Response:
 
 
 def _start(request: Request) -> int:
-    given = request.query_params.get("from", "0")
+    given = request.query_params.get("start", "0")
     return int(given) if given.isdecimal() and len(given) < LONGEST_NUMBER else 0
 
 
@@ -59,7 +59,7 @@ def changed(found: Diff, a: int | str, b: int | str | None, start: int = 0) -> H
         counts += f"; these are {start + 1:,} to {min(end, total):,}"
 
     def other(name: str, place: int) -> Node:
-        return link("/compare", name, id=found.session_id, a=a, b=b, **{"from": place})
+        return link("/compare", name, id=found.session_id, a=a, b=b, start=place)
 
     more: list[Node] = [other("earlier differences", max(start - WINDOW, 0))] if start > 0 else []
     more += [" ", other("later differences", end)] if end < total else []
