@@ -173,6 +173,6 @@ def test_verify_finds_damage_and_says_so_in_its_exit_code(run: Run, url: str) ->
     ran = run("verify", url)
     assert ran.code == 1
     assert "'customer-42', entry 2" in ran.out
-    assert json.loads(run("verify", url, "--json").out)["problems"][0]["seq"] == 2
+    assert 2 in {problem["seq"] for problem in json.loads(run("verify", url, "--json").out)["problems"]}
     shown = run("show", url, CUSTOMER)
     assert (shown.code, "entry 2" in shown.err) == (2, True)
