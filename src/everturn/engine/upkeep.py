@@ -110,9 +110,10 @@ class Upkeep(Trims):
                 seen.add(session.session_id)
                 yield session.session_id
         except CorruptEntry as exc:
-            problems.append(Problem(None, None, str(exc)))
             find = getattr(self.backend, "surviving_sessions", None)
             found: list[str] = [] if find is None else await self.call(lambda _, by: find(by))
+            if exc.session_id not in found:  # else it tells of itself
+                problems.append(Problem(None, None, str(exc)))
             for name in found:
                 if name not in seen:
                     yield name

@@ -85,32 +85,30 @@ def _ill_fated(session_id: str, lives: Sequence[int]) -> Iterator[Problem]:
 
 
 async def verify_rest(sender: Sender, names: Names, deadline: float) -> tuple[int, list[Problem]]:
-    """Parts of sessions that have no meta: evicted, or deleted by hand."""
+    """Whether all sessions can be found. Those that have lost their meta are listed as any other, and tell of
+    themselves."""
     try:
-        heads, parts = await _scanned(sender, names, deadline)
+        await _scanned(sender, names, deadline)
     except _Unlisted as exc:
         return 0, [Problem(None, None, f"the keys cannot be listed: {exc}")]
-    return 0, [Problem(name, None, "its meta key is gone, but other parts are there") for name in sorted(parts - heads)]
+    return 0, []
 
 
 async def surviving_sessions(sender: Sender, names: Names, deadline: float) -> list[str]:
     """The names of all sessions of which there is any part."""
     try:
-        heads, parts = await _scanned(sender, names, deadline)
+        return sorted(await _scanned(sender, names, deadline))
     except _Unlisted:
         return []
-    return sorted(heads | parts)
 
 
 class _Unlisted(Exception):
     """The server does not tell its keys."""
 
 
-async def _scanned(sender: Sender, names: Names, deadline: float) -> tuple[set[str], set[str]]:
-    """The sessions that have a meta key, and those that have other parts."""
+async def _scanned(sender: Sender, names: Names, deadline: float) -> set[str]:
     pattern = names.pattern("", "*")
-    heads: set[str] = set()
-    parts: set[str] = set()
+    sessions: set[str] = set()
     for _, node in await sender.topology.masters(deadline):
         cursor: bytes | str = "0"
         while True:
@@ -119,9 +117,7 @@ async def _scanned(sender: Sender, names: Names, deadline: float) -> tuple[set[s
             if isinstance(reply, Refusal):
                 raise _Unlisted(reply.text)
             cursor, found = reply
-            for key in found:
-                if STAGED not in key:
-                    (heads if key.endswith(b"}:meta") else parts).add(names.session_of(key))
+            sessions.update(names.session_of(key) for key in found if STAGED not in key)
             if cursor == b"0":
                 break
-    return heads, parts
+    return sessions

@@ -19,6 +19,7 @@ if life then
   version, last_seq, state = whole(facts[2]), whole(facts[3]), facts[4]
   size, dimension, ttl = whole(facts[5]), facts[6], facts[7]
   LIFE, parts = life, parts_in(facts[12])
+  ANY_JUMPS, ANY_OTHERS = parts[3] > 0, parts[1] > 0
 end
 
 local function refused(status)

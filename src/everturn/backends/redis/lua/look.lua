@@ -21,9 +21,10 @@ if ends then
 end
 LIFE = facts[1]
 local parts, version = parts_in(facts[12]), tonumber(facts[2])
-if call('ZCARD', OTHERS) ~= parts[1] then damaged('others') end
-if call('HLEN', SNAPSHOTS) ~= parts[2] then damaged('snapshots') end
-if call('ZCARD', JUMPS) ~= parts[3] then damaged('jumps') end
+ANY_JUMPS, ANY_OTHERS = parts[3] > 0, parts[1] > 0
+if ANY_OTHERS and call('ZCARD', OTHERS) ~= parts[1] then damaged('others') end
+if parts[2] > 0 and call('HLEN', SNAPSHOTS) ~= parts[2] then damaged('snapshots') end
+if ANY_JUMPS and call('ZCARD', JUMPS) ~= parts[3] then damaged('jumps') end
 if call('XLEN', CHANGES) ~= version - parts[4] + 1 then damaged('changes') end
 local undo, forgotten = field('undo', parts[5]), field('forgotten', parts[6])
 
@@ -58,14 +59,14 @@ if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then
 
 local others, ranges, rest = {}, {}, 0
 local low, high = tonumber(ARGV[7]), math.min(tonumber(ARGV[6]) or head, head)
-if ARGV[5] ~= '' and ARGV[5] ~= 'b' then
+if ANY_OTHERS and ARGV[5] ~= '' and ARGV[5] ~= 'b' then
   others_down(head, high, math.max(low, floor + 1), ARGV[5], others)
 end
-if (ARGV[5] == 'b' or ARGV[5] == 's') and cleared < floor then
+if ANY_OTHERS and (ARGV[5] == 'b' or ARGV[5] == 's') and cleared < floor then
   others_down(head, math.min(high, floor), math.max(low, cleared + 1), 's', others)
 end
 if ARGV[8] ~= '-' then
   ranges, rest = ranges_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]))
 end
-return {status, facts, undo, forgotten, parts[2], state, ARGV[4] ~= '' and call('HGETALL', SNAPSHOTS) or {},
+return {status, facts, undo, forgotten, parts[2], state, parts[2] > 0 and ARGV[4] ~= '' and call('HGETALL', SNAPSHOTS) or {},
         table.concat(others, ','), table.concat(ranges, ','), rest}

@@ -15,6 +15,7 @@ end
 
 -- The jump that leads to the range of the log in which `seq` stands.
 local function jump_at(seq)
+  if not ANY_JUMPS then return START end
   local found = call('ZREVRANGEBYSCORE', JUMPS, seq, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return found[1] and jump_in(found[1], found[2]) or START
 end
@@ -61,7 +62,7 @@ local function on_path(head, seq)
 end
 
 local function messages_in(first, last)
-  return first > last and 0 or last - first + 1 - call('ZCOUNT', OTHERS, first, last)
+  return first > last and 0 or last - first + 1 - (ANY_OTHERS and call('ZCOUNT', OTHERS, first, last) or 0)
 end
 
 -- How many messages there are on the path to `head` behind `low`. All of them are there: what shows is not reclaimed.

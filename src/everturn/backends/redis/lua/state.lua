@@ -4,6 +4,8 @@ local META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS = KEYS[1], KEYS[2], KEYS[3], 
 local call = redis.call
 local LIFE = ''  -- of the session that the script is about; rows are checked with it, so that no other session's pass
 
+local ANY_JUMPS, ANY_OTHERS = true, true  -- whether there may be any: most sessions have none, and need not be asked
+
 -- The number that a text of digits is; nil for any other, such as `nan`, which Lua takes for one.
 local function whole(text)
   return text and string.match(text, '^%d+$') and tonumber(text) or nil
@@ -35,8 +37,8 @@ end
 
 -- A field of meta that not every session has; empty if it was never written. `length` is what it must have.
 local function field(name, length)
+  if length == 0 then return '' end
   local kept = call('HGET', META, name)
-  if not kept and length == 0 then return '' end
   if not kept or #kept ~= length then damaged(name) end
   return opened(name, name, kept)
 end
