@@ -10,7 +10,7 @@ from __future__ import annotations
 REQUEST_LIFE = 60.0
 """Seconds after which a request that is still under way is not applied any more, however long its caller would wait."""
 
-DRIFT = 0.001  # seconds that a server's clock and our monotonic one may part in a second; clocks that are slewed do half
+DRIFT = 0.001  # seconds that a server's clock and our monotonic one may part in a second; a slewed clock does half
 
 
 class ServerClock:

@@ -10,7 +10,7 @@ import psycopg
 
 from tests.contract.places.place import Place, Stored
 
-TABLES = ("sessions", "names", "entries", "jumps", "snapshots", "undo_steps", "changes")
+TABLES = ("sessions", "names", "entries", "jumps", "snapshots", "undo_steps", "changes", "tombstones")
 
 
 class PostgresDoor:

@@ -1,4 +1,4 @@
-"""A proxy in front of PostgreSQL that keeps one request, and sends it on when the test says so, whoever has gone by then."""
+"""A proxy in front of PostgreSQL that keeps one request, and sends it on when told, whoever has gone by then."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class HoldingProxy:
     @property
     def url(self) -> str:
         user = self._parts.netloc.rpartition("@")[0]
-        return self._parts._replace(netloc=f"{user}@127.0.0.1:{self._port}" if user else f"127.0.0.1:{self._port}").geturl()
+        return self._parts._replace(
+            netloc=f"{user}@127.0.0.1:{self._port}" if user else f"127.0.0.1:{self._port}"
+        ).geturl()
 
     def hold(self, matching: bytes, *, then_cut: bool = False) -> None:
         """Keep the next request that has these bytes. `then_cut`: its client finds the connection broken."""

@@ -266,6 +266,7 @@ def test_a_cut_network_is_retried_until_it_is_back(server: PostgresServer, schem
 
 
 def test_a_server_that_is_gone_is_not_written(server: PostgresServer, schema: str) -> None:
+    everturn.open(f"{server.url}?schema={schema}", timeout=20).close()  # which makes the schema
     with FaultProxy(server.url) as proxy, everturn.open(f"{proxy.url}?schema={schema}", timeout=0.5) as store:
         store.add_messages("a", turn("1"))
         proxy.refuse()
@@ -277,6 +278,8 @@ def test_a_server_that_is_gone_is_not_written(server: PostgresServer, schema: st
 
 
 def test_changes_that_fail_together_each_say_so_once(server: PostgresServer, schema: str) -> None:
+    everturn.open(f"{server.url}?schema={schema}", timeout=20).close()  # as above
+
     async def main() -> None:
         with FaultProxy(server.url) as proxy:
             async with await everturn.open_async(f"{proxy.url}?schema={schema}", timeout=0.5) as store:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 import everturn
-from everturn import MemoryStore, MemoryStoreBackendError
+from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError
 from everturn.backends.postgres import connections, direct
+from everturn.backends.server_clock import ServerClock
 from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.postgres.holding import HoldingProxy
 from tests.integration.writers import turn
@@ -227,6 +230,15 @@ def test_an_erasure_leaves_a_tombstone_without_text_that_is_reaped(
         assert beside.execute(select).fetchall() == []
 
 
+def set_clock(beside: psycopg.Connection[Any], schema: str, seconds: int) -> None:
+    """Set the server's clock forward, or back."""
+    beside.execute(
+        f"""CREATE OR REPLACE FUNCTION {schema}.now_v1(given double precision) RETURNS double precision
+            LANGUAGE sql VOLATILE
+            RETURN coalesce(given, extract(epoch FROM clock_timestamp())::double precision + {seconds})"""
+    )
+
+
 @pytest.mark.parametrize("face", FACES)
 def test_a_clock_that_is_set_back_costs_an_attempt_and_no_change(
     face: str, url: str, schema: str, beside: psycopg.Connection[Any]
@@ -235,10 +247,7 @@ def test_a_clock_that_is_set_back_costs_an_attempt_and_no_change(
     with everturn.open(url) as store:
         store.add_messages("a", turn("1"))
     sender = Sender(face, url, lambda store, name="a": store.add_messages(name, turn("2")), 20)
-    beside.execute(
-        f"""CREATE OR REPLACE FUNCTION {schema}.now_v1(given double precision) RETURNS double precision LANGUAGE sql VOLATILE
-            RETURN coalesce(given, extract(epoch FROM clock_timestamp())::double precision - 3600)"""
-    )
+    set_clock(beside, schema, -3600)
     sender.go()
     assert sender.wait().version == 2
     with everturn.open(url) as store:
@@ -253,10 +262,7 @@ def test_a_clock_that_is_set_forward_costs_an_attempt_and_no_change(
 ) -> None:
     everturn.open(url).close()
     sender = Sender(face, url, lambda store, name="a": store.add_messages(name, turn("1")), 20)
-    beside.execute(
-        f"""CREATE OR REPLACE FUNCTION {schema}.now_v1(given double precision) RETURNS double precision LANGUAGE sql VOLATILE
-            RETURN coalesce(given, extract(epoch FROM clock_timestamp())::double precision + 3600)"""
-    )
+    set_clock(beside, schema, 3600)
     sender.go()
     assert sender.wait().version == 1
 
@@ -287,7 +293,7 @@ def test_whoever_saw_a_rollback_writes_behind_it_at_once(url: str) -> None:
 
 
 def test_a_trim_that_is_planned_again_is_done(url: str) -> None:
-    """Its first attempt is lost, somebody edits, its retry is refused: the new plan is applied, not taken for the old."""
+    """Its first attempt is lost, somebody edits, its retry is refused: the new plan is not taken for the old."""
     with everturn.open(url) as store, everturn.open(url) as other:
         for number in range(6):
             store.add_messages("a", turn(str(number)))
@@ -328,3 +334,34 @@ def test_a_key_outlives_1024_changes_and_compact_while_its_turn_can_be_reached(
         remembered = beside.execute(f"SELECT version FROM {schema}.changes WHERE key IS NOT NULL").fetchall()
         assert remembered == [(first.version,)], "a key whose turn is reclaimed is forgotten"
         assert gone.version not in [change.version for change in store.changes("a", limit=5000)]
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def issued(moment: float) -> Iterator[None]:
+    """What is sent meanwhile was issued at a moment in the past, and kept by the network since."""
+    window = ServerClock.window
+    ServerClock.window = lambda clock, _, deadline: window(clock, moment, deadline)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        ServerClock.window = window  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("entries", [1, 1500], ids=["in one request", "staged"])
+def test_a_copy_that_was_issued_before_an_erasure_brings_nothing_back(
+    url: str, schema: str, beside: psycopg.Connection[Any], tmp_path: Path, entries: int
+) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    with everturn.open(source) as store:
+        store.add_messages("a", [ChatMessage("user", "SECRET")] * entries)
+    with everturn.open(url) as store:
+        moment = time.monotonic()
+        store.erase("a")
+        with issued(moment), pytest.raises(MemoryStoreBackendError, match="too late"):
+            everturn.copy(source, f"{url}&timeout=0.5")
+        assert beside.execute(f"SELECT count(*) FROM {schema}.entries").fetchone() == (0,)
+        everturn.copy(source, url)
+        assert len(store.get_history("a")) == entries

@@ -8,6 +8,7 @@
     ports.py        one statement out, its rows back: blocking or awaited
     connections.py  connections that keep to a deadline, and their pools
     direct.py       the plain append, below psycopg's cursors
+    cancelling.py   the end of connections whose caller has gone
     faults.py       PostgreSQL's errors as ours
     checks.py       settings of the server that break what we promise
     schema.py       schema/*, the stored form and the functions by version
@@ -66,13 +67,15 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBacke
     from everturn.backend import drive
     from everturn.backends.postgres.backend import PostgresBackend
     from everturn.backends.postgres.connections import Pool
+    from everturn.backends.postgres.faults import translated
     from everturn.backends.postgres.ports import BlockingPort
 
     conninfo, name = _conninfo(url, options)
     pool = Pool(conninfo, options.get("pool_size", POOL_SIZE), name)
-    backend = PostgresBackend(BlockingPort(pool, name), **_names(options))
     try:
-        drive(backend.prepare(deadline))
+        with translated(name):
+            backend = PostgresBackend(BlockingPort(pool, name), **_names(options))
+            drive(backend.prepare(deadline))
     except BaseException:
         pool.close()
         raise
@@ -83,13 +86,15 @@ async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> A
     """The same in the running event loop."""
     from everturn.backends.postgres.backend import AsyncPostgresBackend
     from everturn.backends.postgres.connections import AsyncPool
+    from everturn.backends.postgres.faults import translated
     from everturn.backends.postgres.ports import AsyncPort
 
     conninfo, name = _conninfo(url, options)
     pool = AsyncPool(conninfo, options.get("pool_size", POOL_SIZE), name)
-    backend = AsyncPostgresBackend(AsyncPort(pool, name), **_names(options))
     try:
-        await backend.prepare(deadline)
+        with translated(name):
+            backend = AsyncPostgresBackend(AsyncPort(pool, name), **_names(options))
+            await backend.prepare(deadline)
     except BaseException:
         await pool.close()
         raise
@@ -144,6 +149,7 @@ def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> PostgresB
     """
     from everturn.backend import drive
     from everturn.backends.postgres.backend import AsyncPostgresBackend, PostgresBackend
+    from everturn.backends.postgres.faults import translated
     from everturn.backends.postgres.ports import AsyncGiven, AsyncPort, BlockingPort, Given, checked_connection
 
     for name in options:
@@ -152,8 +158,9 @@ def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> PostgresB
     if not hasattr(client, "getconn"):
         checked_connection(client)
     name = "PostgreSQL"
-    if adopts(client) == "async":
-        return AsyncPostgresBackend(AsyncPort(AsyncGiven(client, name), name), **_names(options))
-    backend = PostgresBackend(BlockingPort(Given(client, name), name), **_names(options))
-    drive(backend.prepare(deadline))
-    return backend
+    with translated(name):
+        if adopts(client) == "async":
+            return AsyncPostgresBackend(AsyncPort(AsyncGiven(client, name), name), **_names(options))
+        backend = PostgresBackend(BlockingPort(Given(client, name), name), **_names(options))
+        drive(backend.prepare(deadline))
+        return backend

@@ -38,6 +38,7 @@ from everturn.portable import Arrival, PortionRequest, Staging
 REAP_EVERY = 64  # changes; each reaping step is bounded, so that writers pay for expired sessions in small coin
 STEP = 1000  # rows deleted in one transaction: a session's writers wait no longer than for that
 FOUND_AT_ONCE = 100
+MOST_BYTES = 1000 * 2**20  # of the entries of one turn: PostgreSQL takes no value of a gigabyte, and libpq dies trying
 PATIENCE = 0.5  # seconds that erase waits for readers to go
 LEFTOVERS = (
     "dead rows in the files of the tables, here and on standbys, until VACUUM",
@@ -59,6 +60,7 @@ class PostgresBackend:
         self._sql = statements.load("calls.sql", schema_name)
         self._clock: Callable[[], float] | None = None  # None: the server's; tests bring their own
         self._server_clock = ServerClock()
+        self._knows_time = False
         self._latest = 0.0
         self._until_reaping = REAP_EVERY
         self._reaping = False
@@ -117,20 +119,22 @@ class PostgresBackend:
 
     async def _first_window(self, deadline: float) -> requests.Window:
         """The window of a request that may be the first of all."""
-        await self._make_ready(deadline)
+        if not self._knows_time:
+            await self._make_ready(deadline)
         return self._window(deadline)
 
     async def _make_ready(self, deadline: float) -> None:
         """See to it that changes can be sent: there is a schema, and the server's clock is known."""
         if not self._ready:
             await self.prepare(deadline)
-        if not self._server_clock.is_known:
+        if not self._knows_time:
             await self._ask_time(deadline)
 
     async def _ask_time(self, deadline: float) -> None:
         sent = time.monotonic()
         ((told,),) = await self._port.run(Call(self._sql["time"]), deadline)
         self._server_clock.learn(told, sent=sent, received=time.monotonic())
+        self._knows_time = True
 
     def _learn(self, told: float, sent: float) -> None:
         """Take in the time that a reply told."""
@@ -140,6 +144,9 @@ class PostgresBackend:
     # --- changes -----------------------------------------------------------------------------------------------------
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        size = requests.size_of(request)
+        if size > MOST_BYTES:
+            raise faults.too_large(self._port.name, size, MOST_BYTES)
         sent = time.monotonic()
         try:
             outcome = await self._changed(request, deadline)
@@ -153,12 +160,12 @@ class PostgresBackend:
         return outcome
 
     async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        window = await self._first_window(deadline)
+        if not self._knows_time:
+            await self._make_ready(deadline)
+        window = self._window(deadline)
         call = self._change_call([request], [window], deadline - window.sent)
-        (outcome,) = self._outcomes([request], await self._port.run(call, deadline), window.sent)
-        if isinstance(outcome, faults.Late):
-            raise outcome
-        return outcome
+        (row,) = await self._port.run(call, deadline)
+        return self._outcome(request, row, window.sent)
 
     def _change_call(
         self, changes: Sequence[ChangeRequest], windows: Sequence[requests.Window], patience: float
@@ -178,13 +185,19 @@ class PostgresBackend:
             return Call(self._sql["change_one"], parameters, writes=True, one_text=True)
         return Call(self._sql["change"], parameters, writes=True)
 
+    def _outcome(self, request: ChangeRequest | ForkRequest, row: Any, sent: float) -> ChangeOutcome:
+        """What a row of outcome_v1 says of a change. Raises Late."""
+        outcome, told = requests.answer(request, row)
+        self._learn(told, sent)
+        if outcome is None:
+            raise faults.Late(self._port.name, told)
+        return outcome
+
     def _outcomes(self, changes: Sequence[ChangeRequest], rows: Rows, sent: float) -> list[ChangeOutcome | faults.Late]:
-        """What rows of outcome_v1 say of the changes they answer. The clock is learnt first: callers go on at once."""
-        self._learn(max(map(requests.told, rows)), sent)
-        return [
-            faults.Late(self._port.name, requests.told(row)) if requests.is_late(row) else requests.outcome(change, row)
-            for change, row in zip(changes, rows, strict=True)
-        ]
+        """What rows say of the changes they answer. The clock is learnt first: callers go on at once."""
+        answers = [requests.answer(change, row) for change, row in zip(changes, rows, strict=True)]
+        self._learn(max(told for _, told in answers), sent)
+        return [faults.Late(self._port.name, told) if outcome is None else outcome for outcome, told in answers]
 
     async def _reap_quietly(self, deadline: float) -> None:
         self._reaping = True  # one at a time: it is a favour, and must not crowd out those who asked for something
@@ -203,8 +216,7 @@ class PostgresBackend:
         wire = requests.encode_fork(request, window)
         parameters = (self._namespace, request.source, snapshot, version, wire, patience)
         (row,) = await self._ask("fork", (*parameters, self._now()), deadline, writes=True)
-        self._learn(requests.told(row), window.sent)
-        return requests.outcome(request, row)
+        return self._outcome(request, row, window.sent)
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
@@ -263,7 +275,7 @@ class PostgresBackend:
         limits = (_lock_timeout(deadline - sent), issued, not_after, self._now())
         parameters = (self._namespace, *moves.restore_parameters(arrival), *limits)
         rows = await self._ask("restore", parameters, deadline, writes=True)
-        self._learn(requests.told(rows[0]), sent)
+        self._learn(rows[0][-1], sent)
         return moves.restored(rows)
 
     # --- keeping house -----------------------------------------------------------------------------------------------
@@ -333,7 +345,8 @@ class AsyncPostgresBackend(PostgresBackend):
         self._batches = Batches(port, self._window, self._change_call, self._outcomes)
 
     async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        await self._make_ready(deadline)
+        if not self._knows_time:
+            await self._make_ready(deadline)
         return await self._batches.send(request, deadline)
 
     async def _pause(self, seconds: float) -> None:

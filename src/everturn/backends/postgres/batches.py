@@ -20,10 +20,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-from everturn.backend import Append, ChangeOutcome, ChangeRequest
+from everturn.backend import ChangeOutcome, ChangeRequest
 from everturn.backends.postgres import faults
 from everturn.backends.postgres.ports import AsyncPort, Call, Rows
-from everturn.backends.postgres.requests import Window
+from everturn.backends.postgres.requests import Window, size_of
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
 
 LANES = 4
@@ -75,8 +75,7 @@ class Batches:
 
     async def send(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         """Have a change made, with whatever else waits. Cancelled before it was sent, it is not made."""
-        effect = request.effect
-        size = sum([len(draft.body) for draft in effect.drafts]) if type(effect) is Append else 0
+        size = size_of(request)
         return await (self._small if size < LARGE else self._large).send(request, size, deadline)
 
     async def close(self) -> None:

@@ -113,8 +113,10 @@ _LIMITS = """
     SELECT CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.<>) %s THEN NULL
                 WHEN pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false) IS NULL THEN NULL
                 WHEN pg_catalog.current_setting('statement_timeout') OPERATOR(pg_catalog.<>) '0' THEN ''
-                ELSE pg_catalog.concat(pg_catalog.set_config('statement_timeout', %s, false),
-                                       pg_catalog.set_config('idle_in_transaction_session_timeout', %s, false)) END
+                ELSE pg_catalog.set_config('statement_timeout', %s, false) END,
+           CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
+                 AND pg_catalog.current_setting('idle_in_transaction_session_timeout') OPERATOR(pg_catalog.=) '0'
+                THEN pg_catalog.set_config('idle_in_transaction_session_timeout', %s, false) END
 """
 _NEW_LIMIT = "SELECT pg_catalog.set_config('statement_timeout', %s, false)"
 
@@ -131,7 +133,7 @@ class Limits:
     def first(self, connection: TimedConnection | TimedAsyncConnection, deadline: float) -> tuple[str, tuple[Any, ...]]:
         """The statement that sets them on a new connection. It answers with NULL where a pooler is in between."""
         # A pooler tells another process than the one that answers, whose settings would last for whoever comes next.
-        return _LIMITS, (connection.pgconn.backend_pid, *[self._set_on(connection, deadline)] * 2)
+        return _LIMITS, (connection.pgconn.backend_pid, self._set_on(connection, deadline)) * 2
 
     def next(
         self, connection: TimedConnection | TimedAsyncConnection, deadline: float
@@ -237,7 +239,7 @@ class Pool:
         prepare(connection)
         connection.kept_cursor = cursor_on(connection)
         try:
-            (limit,) = connection.execute(*self._limits.first(connection, deadline)).fetchone() or (None,)
+            limit, *_ = connection.execute(*self._limits.first(connection, deadline)).fetchone() or (None,)
             connection.limit = connection.limit if limit else math.inf
             connection.direct = Direct(connection, is_pooled=limit is None)
         except BaseException:
@@ -333,7 +335,8 @@ class AsyncPool:
         connection.deadline = deadline
         prepare(connection)
         try:
-            (limit,) = await (await connection.execute(*self._limits.first(connection, deadline))).fetchone() or (None,)
+            cursor = await connection.execute(*self._limits.first(connection, deadline))
+            limit, *_ = await cursor.fetchone() or (None,)
         except BaseException:
             await connection.close()
             raise

@@ -34,7 +34,8 @@ class Texts(tuple[bytes, ...]):
         """As the server takes an array in binary."""
         pack = struct.Struct("!i").pack
         head = struct.pack("!iiiii", 1, 0, 25, len(self), 1) if self else struct.pack("!iii", 0, 0, 25)
-        return head + b"".join([part for text in self for part in (pack(len(text)), text)])
+        # One join: bodies can be many megabytes, and are copied once.
+        return b"".join([head, *[part for text in self for part in (pack(len(text)), text)]])
 
 
 def wired(parameters: Sequence[Any]) -> tuple[list[bytes | None], list[int]]:

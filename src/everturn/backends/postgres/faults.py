@@ -145,6 +145,11 @@ def withdrawn(name: str) -> MemoryStoreBackendError:
     return MemoryStoreBackendError(text, outcome="not_written", transient=True)
 
 
+def too_large(name: str, size: int, most: int) -> MemoryStoreBackendError:
+    text = f"{name}: a turn of {size:,} bytes is more than one statement holds ({most:,}); append several turns"
+    return MemoryStoreBackendError(text, outcome="not_written")
+
+
 def exhausted(name: str) -> MemoryStoreBackendError:
     return MemoryStoreBackendError(
         f"{name}: no connection was free within the time-out; raise pool_size or timeout, or find what holds them",

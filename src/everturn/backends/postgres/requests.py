@@ -84,6 +84,12 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[Window]) -> tupl
     return _encode(list(map(_wire, requests, windows))).decode(), Texts(bodies)
 
 
+def size_of(request: ChangeRequest) -> int:
+    """How many bytes the entries of a change have."""
+    effect = request.effect
+    return sum([len(draft.body) for draft in effect.drafts]) if type(effect) is Append else 0
+
+
 def is_plain(request: ChangeRequest) -> bool:
     """Whether it is the change that nearly all are: see append_v1."""
     effect = request.effect
@@ -131,21 +137,29 @@ def array(numbers: Iterable[float]) -> str:
     return "{" + ",".join(map(str, numbers)) + "}"
 
 
-def told(row: Any) -> float:
-    """The server's time in a row of outcome_v1."""
-    return float(row[-1] if len(row) > 1 else row[0][1:-1].rpartition(",")[2])
+def answer(request: ChangeRequest | ForkRequest, row: Any) -> tuple[ChangeOutcome | None, float]:
+    """What a row of outcome_v1 says of a request (None: it came too late, and was not applied), and the server's time.
 
-
-def is_late(row: Any) -> bool:
-    """Whether the request was not applied, because it came too late."""
-    return bool(row[0] == LATE if len(row) > 1 else row[0].startswith("(late,"))
-
-
-def plain_outcome(row: Any) -> ChangeOutcome:
-    """What an append is answered with: outcome_v1 as text. No value in it needs quotes but the life that is none."""
-    status, life, version, first_seq, count, detail, *_ = row[0][1:-1].split(",")
-    life = "" if life == '""' else life
-    return ChangeOutcome(_STATUS[status], life, int(version), int(first_seq), int(count), None, int(detail))
+    The row is outcome_v1 as text, or its columns. In the text no value needs quotes but the life that is none.
+    """
+    if len(row) == 1:
+        status, life, version, first_seq, count, detail, *_, told = row[0][1:-1].split(",")
+        if status == LATE:
+            return None, float(told)
+        life = "" if life == '""' else life
+        outcome = ChangeOutcome(_STATUS[status], life, int(version), int(first_seq), int(count), None, int(detail))
+        return outcome, float(told)
+    status, life, version, first_seq, count, detail, snapshot_id, label, messages, created_at, told = row
+    if status == LATE:
+        return None, told
+    snapshot = None
+    if (
+        isinstance(request, ChangeRequest)
+        and isinstance(request.effect, TakeSnapshot)
+        and status in ("applied", "replayed")
+    ):
+        snapshot = Snapshot(snapshot_id, request.session_id, life, label, version, messages, created_at)
+    return ChangeOutcome(_STATUS[status], life, version, first_seq, count, snapshot, detail), told
 
 
 def encode_fork(request: ForkRequest, window: Window) -> str:
@@ -197,18 +211,3 @@ def _wire(request: ChangeRequest, window: Window) -> _Wire:
         case SetTTL():
             wire.seconds = effect.seconds
     return wire
-
-
-def outcome(request: ChangeRequest | ForkRequest, row: Any) -> ChangeOutcome:
-    """What a row of outcome_v1 says of a request."""
-    if len(row) == 1:
-        return plain_outcome(row)
-    status, life, version, first_seq, count, detail, snapshot_id, label, messages, created_at, _ = row
-    snapshot = None
-    if (
-        isinstance(request, ChangeRequest)
-        and isinstance(request.effect, TakeSnapshot)
-        and status in ("applied", "replayed")
-    ):
-        snapshot = Snapshot(snapshot_id, request.session_id, life, label, version, messages, created_at)
-    return ChangeOutcome(_STATUS[status], life, version, first_seq, count, snapshot, detail)
