@@ -107,7 +107,7 @@ def _steps(survey: _Survey) -> Iterator[Work]:
         yield Work(unreadable=versions)
     yield from _entries(survey, needed)
     on_the_way = {seq for seq, _ in needed.jumps}
-    for seqs in _batches((seq for seq, _ in reversed(jumps) if seq not in on_the_way), JUMPS):
+    for seqs in _batches((seq for seq, _ in jumps if seq not in on_the_way), JUMPS):
         yield Work(jumps=seqs)
     if survey.forgets:
         yield Work(forget_to=forget_to, forget_beyond=-1)

@@ -115,7 +115,7 @@ _LIMITS = """
                 WHEN pg_catalog.current_setting('statement_timeout') OPERATOR(pg_catalog.<>) '0' THEN ''
                 ELSE pg_catalog.set_config('statement_timeout', %s, false) END,
            CASE WHEN pg_catalog.pg_backend_pid() OPERATOR(pg_catalog.=) %s
-                     AND pg_catalog.current_setting('idle_in_transaction_session_timeout') OPERATOR(pg_catalog.=) '0'
+                 AND pg_catalog.current_setting('idle_in_transaction_session_timeout') OPERATOR(pg_catalog.=) '0'
                 THEN pg_catalog.set_config('idle_in_transaction_session_timeout', %s, false) END
 """
 _NEW_LIMIT = "SELECT pg_catalog.set_config('statement_timeout', %s, false)"

@@ -96,7 +96,7 @@ CREATE TYPE everturn.work_v1 AS (
     firsts        bigint[],  -- ranges of entries that no root shows
     lasts         bigint[],
     summaries     boolean,   -- whether summaries go as well
-    jumps         bigint[],  -- on the way to nothing, the newest first
+    jumps         bigint[],  -- on the way to nothing, in order
     forget_to     bigint,    -- the version up to which changes can no longer be read
     forget_beyond bigint     -- and beyond which they are deleted (NULL: not yet)
 );
@@ -110,6 +110,8 @@ DECLARE
     d    everturn.work_v1 := json_populate_record(NULL::everturn.work_v1, p_step);
     jump everturn.jumps;
     next everturn.jumps;
+    last bigint;  -- jump that was deleted, and the one before it
+    before bigint;
     gone everturn.reclaimed_v1 := (1, 0, 0, 0, 0, 0);
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
@@ -135,17 +137,22 @@ BEGIN
                       CROSS JOIN LATERAL (SELECT * FROM everturn.jumps n
                                            WHERE n.session = s.no AND n.seq = k.seq OFFSET 0) AS j ORDER BY k.place
         LOOP
+            IF jump.prior = last THEN  -- which has just gone
+                jump.prior := before;
+            END IF;
+            last := jump.seq;
+            before := jump.prior;
+            DELETE FROM everturn.jumps j WHERE j.session = s.no AND j.seq = jump.seq;
             -- The jump behind it, or the session, names the one before it from now on.
             SELECT * INTO next FROM everturn.jumps j
              WHERE j.session = s.no AND j.seq > jump.seq ORDER BY j.seq LIMIT 1;
             IF next.seq IS NULL THEN
-                s.last_jump := jump.prior;
-            ELSE
+                s.last_jump := before;
+            ELSIF next.seq <> ALL (d.jumps) THEN
                 UPDATE everturn.jumps j
-                   SET prior = jump.prior, seal = everturn.jump_seal_v1(j.session, j.seq, j.after, jump.prior)
+                   SET prior = before, seal = everturn.jump_seal_v1(j.session, j.seq, j.after, before)
                  WHERE j.session = s.no AND j.seq = next.seq;
             END IF;
-            DELETE FROM everturn.jumps j WHERE j.session = s.no AND j.seq = jump.seq;
         END LOOP;
     ELSE
         s.forgotten := greatest(s.forgotten, d.forget_to);
