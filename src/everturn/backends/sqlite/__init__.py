@@ -17,11 +17,12 @@ verify.py share upkeep.sql.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from everturn.backends.options import namespace, switch
-from everturn.errors import InvalidInput
+from everturn.errors import InvalidInput, MemoryStoreBackendError
 from everturn.private import MODE, file_mode
 
 if TYPE_CHECKING:
@@ -54,20 +55,32 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 
 def open(url: str, options: Mapping[str, Any], deadline: float) -> SqliteBackend:  # noqa: A001 - the protocol's name
     """Open or create the file that a URL names. Raises InvalidInput, SchemaTooNew, MemoryStoreBackendError."""
-    from everturn.backends.sqlite.backend import SqliteBackend
+    with _imports():
+        from everturn.backends.sqlite.backend import SqliteBackend
 
-    database = _database(url, options)
+        database = _database(url, options)
     _open_file(database, deadline)
     return SqliteBackend(database)
 
 
 async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> AsyncSqliteBackend:
     """The same, off the event loop."""
-    from everturn.backends.sqlite.background import AsyncSqliteBackend
+    with _imports():
+        from everturn.backends.sqlite.background import AsyncSqliteBackend
 
-    database = _database(url, options)
+        database = _database(url, options)
     await asyncio.get_running_loop().run_in_executor(None, _open_file, database, deadline)
     return AsyncSqliteBackend(database)
+
+
+@contextmanager
+def _imports() -> Iterator[None]:
+    """Modules are files, too: one that cannot be opened is an error of ours."""
+    try:
+        yield
+    except OSError as exc:
+        text = f"sqlite: a module of everturn cannot be read; check the limit on open files ({exc})"
+        raise MemoryStoreBackendError(text, outcome="not_written") from exc
 
 
 def _database(url: str, options: Mapping[str, Any]) -> Database:
