@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall
+from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall, codec
 from everturn.backends.redis.names import Names, escape, unescape
 from everturn.testing.servers import ValkeyServer
 from tests.contract.speech import say, user, words
@@ -101,8 +101,34 @@ def test_what_is_remembered_of_changes_is_bounded(store: Any, client: Any) -> No
     for number in range(2500):
         say(store, "a", "x", key=f"k{number}")
     assert 1024 <= client.xlen("everturn:{:a}:changes") < 1024 + 64
-    assert say(store, "a", "x", key="k7").replayed  # for as long as its turn is there
+    assert say(store, "a", "x", key="k1").replayed
     assert len(store.changes("a", limit=2000)) >= 1024
+
+
+def test_keys_go_with_their_changes_and_their_turns(store: Any, client: Any) -> None:
+    def remembered() -> set[int]:
+        """The numbers of the keys that are remembered, by what they are stored as."""
+        digests = {codec.digest(f"k{number}".encode()): number for number in range(1200)}
+        fields = {field for field in client.hkeys("everturn:{:a}:meta") if field[:1] == b"k"}
+        turns = [field for field in client.hkeys("everturn:{:a}:meta") if field[:1] == b"t" and field != b"ttl"]
+        assert len(turns) == len(fields)
+        return {digests[field[1:]] for field in fields}
+
+    for number in range(100):
+        say(store, "a", "x", "y", key=f"k{number}")
+    for _ in range(11):  # so that no undo step reaches them
+        store.replace("a", [user("z")], after=2 * 40)
+    store.compact("a")
+    assert remembered() == set(range(100)), "their changes are remembered"
+    for number in range(100, 1200):
+        say(store, "a", "x", key=f"k{number}")
+    assert remembered() == {*range(40), *range(100, 1200)}
+    for _ in range(11):
+        store.replace("a", [user("z")], after=2 * 20)
+    store.compact("a")
+    assert not {*range(20, 40)} & remembered(), "neither a change nor an entry is left of them"
+    assert remembered() >= set(range(20))
+    assert say(store, "a", "x", "y", key="k7").replayed
 
 
 def test_trimmed_and_compacted_entries_give_their_memory_back(store: Any, client: Any) -> None:
@@ -180,7 +206,8 @@ def test_a_damaged_fact_is_corruption_or_harmless(store: Any, client: Any, field
 def test_a_session_can_be_erased_whatever_is_damaged(store: Any, client: Any, field: str, value: str | None) -> None:
     meta_with(store, client, field, value)
     assert store.erase("a").entries == 2
-    assert [client.hkeys(key) for key in client.keys("everturn:*")] == [[b"fence"]]  # the tombstone
+    assert client.keys("everturn:*") == [b"everturn:{:a}:meta"]
+    assert client.hkeys("everturn:{:a}:meta") == [b"fence"]  # its tombstone
 
 
 def test_a_missing_entry_is_named(store: Any, client: Any) -> None:

@@ -48,25 +48,29 @@ class Sender:
 
         Raises MemoryStoreBackendError, "not_written", if it comes too late to be applied.
         """
-        call = Call(script, keys, args, self._opening_of(script, keys), now)
         answer: bytes
+        opening = self._opening_of(script, keys)
         node = self.topology.sole or await self.topology.node_for(keys[0], deadline)
         clock = self._clocks.get(node)
         if clock is None or self.replicas or now:
-            (answer,) = await self.send(keys[0], [call], deadline, change=True)
+            (answer,) = await self.send(keys[0], [Call(script, keys, args, opening, now)], deadline, change=True)
             return answer
         # The same as `send`, in one step: every coroutine on the way costs an append some microseconds.
         sent = time.monotonic()
         by = sent + (deadline - sent) * PATIENCE
+        issued, not_after = clock.window(sent, by)
+        moments = b"%d" % (issued * MICROSECONDS), b"%d" % (not_after * MICROSECONDS)
+        call = Call(script, keys, [*args, *moments], opening)
         try:
-            (reply,) = await self.lines.exchange(node, (call.within(*_window(clock, sent, by)),), by, shared=True)
+            (reply,) = await self.lines.exchange(node, (call,), by, shared=True)
         except MemoryStoreBackendError as exc:
             if exc.transient:
                 self.topology.lost(node)
             raise
         if type(reply) is not Refusal:
             return self._told(clock, node, reply, sent)
-        _, (answer,) = await self._insist(node, reply, keys[0], (call,), deadline, change=True)
+        again = [Call(script, keys, args, opening, now)]
+        _, (answer,) = await self._insist(node, reply, keys[0], again, deadline, change=True)
         return answer
 
     def _call(self, script: Script, keys: Keys, args: Sequence[Any]) -> Call:
