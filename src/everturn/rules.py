@@ -142,9 +142,8 @@ def reach(states: Iterable[State], jumps: Iterable[Jump]) -> Reach:
 
 
 def out_of(needed: Reach, states: Sequence[State], jumps: Iterable[Jump]) -> list[bool]:
-    """Of each state, whether it shows something that is not within `needed`, or ends where no needed jump leads to."""
+    """Of each state, whether it shows something that is not within `needed`."""
     log = Branches(jumps)
-    ways = {0, *(seq for seq, _ in needed.jumps)}
     whole = log.gaps(needed.whole)
     anything = log.gaps(merge([*needed.whole, *needed.summaries]))
     starts = [first for first, _ in needed.whole]
@@ -154,10 +153,7 @@ def out_of(needed: Reach, states: Sequence[State], jumps: Iterable[Jump]) -> lis
         return at >= 0 and seq <= needed.whole[at][1]
 
     return [
-        whole(state.head) > state.floor
-        or anything(state.head) > state.cleared
-        or log.firsts[log.stretch_of(state.head)] not in ways
-        or not all(map(is_needed, state.kept))
+        whole(state.head) > state.floor or anything(state.head) > state.cleared or not all(map(is_needed, state.kept))
         for state in states
     ]
 

@@ -52,6 +52,13 @@ def test_what_disagrees_is_told(change: dict[str, Any], what: str) -> None:
     assert any(found.startswith(what) for found in told(msgspec.structs.replace(SOUND, **change)))
 
 
+def test_before_the_latest_changes_only_some_are_remembered() -> None:
+    latest = range(2000 - 1023, 2001)
+    assert told(msgspec.structs.replace(SOUND, version=2000, versions=(3, 7, *latest))) == []
+    (found,) = told(msgspec.structs.replace(SOUND, version=2000, versions=(3, 7, *latest[1:])))
+    assert found == "the change log does not lead to version 2000"
+
+
 def test_a_missing_entry_and_a_bad_checksum_are_told() -> None:
     first, second, third = rows()
     assert told(SOUND, [first, third])[-1] == "the entry is missing"

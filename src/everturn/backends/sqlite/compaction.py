@@ -65,11 +65,14 @@ def _chores(db: Connection, session: Session, jumps: Sequence[Jump], needed: Rea
         row_id
         for (row_id,) in db.execute(SQL["old_changes"], (session.base, session.base + session.version - REMEMBERED))
     }
-    remembered = db.rows(SQL["list_remembered"], session.span)
-    lost = out_of(needed, [state_from(columns) for *columns, _, _ in remembered], jumps)
-    forgotten = [
-        row_id for (*_, row_id), is_lost in zip(remembered, lost, strict=True) if is_lost and row_id not in old
-    ]
+    remembered = {
+        row_id: state_from(columns)
+        for *columns, _, row_id in db.execute(SQL["list_remembered"], session.span)
+        if row_id not in old
+    }
+    lost = out_of(needed, [*remembered.values()], jumps)
+    forgotten = [row_id for row_id, is_lost in zip(remembered, lost, strict=True) if is_lost]
+    readable = [state for state, is_lost in zip(remembered.values(), lost, strict=True) if not is_lost]
     unreachable = minus([(1, session.last_seq)] if session.last_seq else [], needed.whole)
     yield from _by_id("forget_states", forgotten)
     yield from _by_id("delete_changes", sorted(old))
@@ -78,7 +81,8 @@ def _chores(db: Connection, session: Session, jumps: Sequence[Jump], needed: Rea
     # Summaries that are shown where the rest is not: needed.summaries has nothing of needed.whole.
     for first, last in _stored(db, session, clip(needed.summaries, 1, session.last_seq), summaries=False):
         yield "reclaim_but_summaries", first, last
-    on_the_way = set(needed.jumps)
+    # A version that can still be read needs its jumps, though it may be on a branch of which it shows nothing.
+    on_the_way = {*needed.jumps, *reach(readable, jumps).jumps}
     yield from _by_id("delete_jumps", [session.base + jump[0] for jump in jumps if jump not in on_the_way])
 
 
