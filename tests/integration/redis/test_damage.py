@@ -2,8 +2,8 @@
 
 Harmless is an edit after which every read gives what it gave before. Beyond that, the time of an entry and the turn it
 is counted to may differ (a stream must be written anew for that), and so may what no read gives: keys that callers
-used, the fence of late requests, entries that nothing shows. Somebody who writes a part anew together with its check is a
-forger; that is no accident, and not tried here.
+used, the fence of late requests, entries that nothing shows. Somebody who writes a part anew together with its check is
+a forger; that is no accident, and not tried here.
 """
 
 from __future__ import annotations

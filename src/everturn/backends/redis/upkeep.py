@@ -61,11 +61,14 @@ class _Plan:
     def __init__(
         self, session: Session, needed: Reach, jumps: Sequence[Jump], remembered: Sequence[StoredChange]
     ) -> None:
-        ways = {seq for seq, _ in needed.jumps}
+        forgotten = _forgotten(session, needed, jumps, remembered)
+        readable = [stored.state for stored in remembered if not contains(forgotten, stored.change.version)]
+        # A version that can still be read needs its jumps, though it may be on a branch of which it shows nothing.
+        ways = {seq for seq, _ in [*needed.jumps, *reach(readable, jumps).jumps]}
         self.jumps = [seq for seq, _ in jumps if seq not in ways]
         self._life = session.info.life
         self._before = session.forgotten_text.decode()
-        self._after = ranges_text(_forgotten(session, needed, jumps, remembered))
+        self._after = ranges_text(forgotten)
 
     async def reclaim(
         self, sender: Sender, keys: Keys, doomed: Sequence[tuple[int, int]], deadline: float
