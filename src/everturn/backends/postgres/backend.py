@@ -308,17 +308,19 @@ class PostgresBackend:
             (row,) = await self._ask("reap", (STEP, self._now()), deadline, writes=True)
             return Compaction(*row[:3])
         plan = self._plans.pop(session_id, None)
-        if plan is None:
-            ((told,),) = await self._ask("survey", (self._namespace, session_id, self._now()), deadline)
-            plan = compaction.plan(session_id, told) if told else None
         if plan is None or plan.is_done:
-            return Compaction(0, 0, 0)
+            ((told,),) = await self._ask("survey", (self._namespace, session_id, self._now()), deadline)
+            later = compaction.plan(session_id, told) if told else None
+            if later is None or later.is_done or (plan is not None and plan.is_enough(later)):
+                return Compaction(0, 0, 0)
+            later.rounds += 0 if plan is None else plan.rounds
+            plan = later
         limits = (compaction.STEP, _lock_timeout(deadline - time.monotonic()), self._now())
         parameters = (self._namespace, session_id, plan.no, plan.next_step(), *limits)
         (row,) = await self._ask("compact", parameters, deadline, writes=True)
         done = plan.made(row)
         if done.sessions:
-            self._plans[session_id] = plan  # also when nothing is left to do: the next call says so, and plans no more
+            self._plans[session_id] = plan  # also when nothing is left to do: the next call says so
         return done
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
