@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.simulation.judge import TOLERATED
+from tests.simulation.records import TOLERATED
 from tests.simulation.running import BACKENDS, Runner
 from tests.simulation.schedules import Schedule, make
 from tests.simulation.shrink import shrink

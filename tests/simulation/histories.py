@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from everturn.testing.history import judge
 from everturn.testing.results import Event
-from tests.simulation.judge import Record
+from tests.simulation.records import Record
 from tests.simulation.schedules import Schedule
 
 _NAMES = {"read_at": "read"}

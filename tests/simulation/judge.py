@@ -7,94 +7,19 @@ must be what the model has. Answers are compared with the states that there were
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from everturn import ChatMessage, MemoryStoreError
-from everturn.errors import CorruptEntry, MemoryStoreBackendError
+from everturn import MemoryStoreError
+from everturn.errors import CorruptEntry
 from tests.simulation.network import Attempt
+from tests.simulation.records import MISLED, REPEATED, Finding, Image, Record, Seen, Stored, message, named, short
 from tests.simulation.schedules import Op
-from tests.unit.model_store import Change, ModelStore, Refused, Session, State, trimmed
+from tests.unit.model_store import Change, ModelStore, Refused, Session, trimmed
 
-REPEATED = "repeated refusal"
-"""A request that changed nothing is repeated by the network within its time, and then changes something. Nothing is
-written by a refusal, so nothing can tell that it was given (docs/decisions/025-simulation.md)."""
-MISLED = "opened in a wrong time"
-"""A process that starts while its machine's clock is wrong has nothing to compare it with, and believes it."""
-TOLERATED = {REPEATED, MISLED}
 MOVES = {"rollback", "undo", "replace", "erase"}
 TOLERANCE = 0.02  # seconds: clocks drift while a request is under way
 FOREVER = float("inf")
-
-
-@dataclass
-class Record:
-    """One call as its caller saw it. `end` is None for one whose process was killed."""
-
-    op: Op
-    host: str
-    begin: float
-    by: float  # true time of its deadline
-    end: float | None = None
-    outcome: str = "killed"
-    result: Any = None
-    error: BaseException | None = None
-
-    @property
-    def over(self) -> float:
-        """When its caller had been answered or had given up."""
-        return self.by if self.end is None or self.outcome == "cancelled" else self.end
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A promise that was broken. `kind` is one word for all of its sort."""
-
-    kind: str
-    at: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A state of a session, from a moment on. None: there is none. `expires` is on the store's clock."""
-
-    since: float
-    state: State | None
-    expires: float | None = None
-    life: int = 0
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        return () if self.state is None else tuple(item.entry.content for item in self.state.messages)
-
-
-@dataclass
-class Image:
-    """All that the judge knows of the data at one moment, for a server that loses what came later."""
-
-    sessions: dict[str, Session]
-    made: dict[str, list[int]]
-    moves: dict[str, list[tuple[float, Op]]]
-    numbers: dict[int, int]
-
-    def copy(self) -> Image:
-        sessions = {
-            name: replace(
-                session,
-                snapshots=dict(session.snapshots),
-                undo=list(session.undo),
-                log=list(session.log),
-                stored=dict(session.stored),
-            )
-            for name, session in self.sessions.items()
-        }
-        made = {name: list(ops) for name, ops in self.made.items()}
-        return Image(sessions, made, {name: list(moves) for name, moves in self.moves.items()}, dict(self.numbers))
-
-
-Stored = tuple[str, int, tuple[tuple[int, str], ...]]  # life, version, and the messages with their seqs
 
 
 class Judge:
@@ -167,11 +92,11 @@ class Judge:
             self._made[name] = []
         made = self._made.setdefault(name, [])
         if op.id in made and op.kind != "erase" and now < self.relaxed_from:
-            self.find("doubled", f"{_named(op)} was applied a second time in one life of {name!r}")
+            self.find("doubled", f"{named(op)} was applied a second time in one life of {name!r}")
         try:
             self._repeat(op, name, stored)
         except Refused as exc:
-            self.find("impossible", f"{_named(op)} was applied, and the model refuses it: {exc.error.__name__}")
+            self.find("impossible", f"{named(op)} was applied, and the model refuses it: {exc.error.__name__}")
             self._broken.add(name)
             return
         made.append(op.id)
@@ -179,7 +104,7 @@ class Judge:
         if op.kind in MOVES:
             self._moves.setdefault(name, []).append((now, op))
         self._note(name)
-        self._compare(name, stored, _named(op))
+        self._compare(name, stored, named(op))
 
     def _settle(self, name: str, host: str, *, is_over: bool) -> None:
         """Let the model see a session as the store does, which may end a life a little early, or too late."""
@@ -216,7 +141,7 @@ class Judge:
         if now <= over + TOLERANCE or now >= self.relaxed_from or self._ended(name, sent):
             return
         if attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1:
-            self.find(REPEATED, f"{_named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
+            self.find(REPEATED, f"{named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
             self._repeated.add(op.id)
             return
         for moved_at, move in reversed(self._moves.get(name, ())):
@@ -229,11 +154,11 @@ class Judge:
                         kind += ", keyed"  # its caller had sent it again, and that was applied
                 self.find(
                     kind,
-                    f"{_named(op)}, sent at {sent:.3f} and given up or answered at {over:.3f}, was applied behind "
-                    f"{_named(move)}, which was acknowledged at {by.end:.3f}",
+                    f"{named(op)}, sent at {sent:.3f} and given up or answered at {over:.3f}, was applied behind "
+                    f"{named(move)}, which was acknowledged at {by.end:.3f}",
                 )
                 return
-        self.find("late", f"{_named(op)}, given up or answered at {over:.3f}, was applied")
+        self.find("late", f"{named(op)}, given up or answered at {over:.3f}, was applied")
 
     def _mates(self, op: Op) -> list[int]:
         """Other calls with the key of this one."""
@@ -274,18 +199,18 @@ class Judge:
             case "erase":
                 model.erase(name)
             case _:
-                self.find("impossible", f"{_named(op)} changed {name!r}")
+                self.find("impossible", f"{named(op)} changed {name!r}")
 
     def _append(self, op: Op, name: str) -> None:
         entries = [message(value) for value in op.values]
         done = self.model.append(name, entries, key=op.key)
         if done.replayed:
-            self.find("doubled", f"{_named(op)} was applied, though the turn of its key is on the path already")
+            self.find("doubled", f"{named(op)} was applied, though the turn of its key is on the path already")
             self.model.append(name, entries)
 
     def _changed(self, done: Any, op: Op) -> None:
         if not done.changed:
-            self.find("impossible", f"{_named(op)} used a version, though there was nothing to do")
+            self.find("impossible", f"{named(op)} used a version, though there was nothing to do")
 
     def _trim(self, op: Op, name: str, stored: Stored | None) -> None:
         session = self.model.live(name)
@@ -296,7 +221,7 @@ class Judge:
         begin = self.records[op.id].begin
         plans = [self._plan(op, seen) for seen in self._seen(name, begin, self._now()) if seen.state is not None]
         if hidden not in plans:
-            self.find("wrong trim", f"{_named(op)} hides {sorted(hidden)}; plans of its time hide {plans}")
+            self.find("wrong trim", f"{named(op)} hides {sorted(hidden)}; plans of its time hide {plans}")
         self.model.trim(name, planned=hidden)
 
     def _plan(self, op: Op, seen: Seen) -> set[int]:
@@ -311,7 +236,7 @@ class Judge:
         states = [seen.state for seen in self._seen(op.session, begin, self._now()) if seen.state is not None]
         state = next((state for state in states if Seen(0.0, state).values == values), None)
         if state is None:
-            self.find("wrong fork", f"{_named(op)} shows {values}, which {op.session!r} did not show in its time")
+            self.find("wrong fork", f"{named(op)} shows {values}, which {op.session!r} did not show in its time")
             raise Refused(MemoryStoreError)
         target = Session(next(self.model.lives), self.model.ttl, forked_from=op.session, state=state)
         target.last_seq = state.path[-1].seq if state.path else 0
@@ -363,8 +288,8 @@ class Judge:
         if stored[1:] != (session.version, expected):
             self.find(
                 "other state",
-                f"behind {behind} {name!r} is at version {stored[1]} with {_short(stored[2])}; "
-                f"the model is at {session.version} with {_short(expected)}",
+                f"behind {behind} {name!r} is at version {stored[1]} with {short(stored[2])}; "
+                f"the model is at {session.version} with {short(expected)}",
             )
             self._broken.add(name)
 
@@ -390,18 +315,18 @@ class Judge:
             return
         name = op.target if op.kind == "fork" else op.session
         if isinstance(record.error, CorruptEntry) or record.outcome == "error":
-            self.find("broken", f"{_named(op)} raised {record.error!r}")
+            self.find("broken", f"{named(op)} raised {record.error!r}")
         if record.outcome in ("not_written", "refused") and applied and self._outlives(record, name):
-            self.find("appeared", f"{_named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
+            self.find("appeared", f"{named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
         if record.outcome != "ok" or record.end is None or name in self._broken:
             return
         if op.kind == "read":
             if not any(seen.values == record.result for seen in self._seen(name, record.begin, record.end)):
                 shown = [seen.values for seen in self._seen(name, record.begin, record.end)]
-                self.find("wrong read", f"{_named(op)} saw {record.result}; in its time there was {shown}", record.host)
+                self.find("wrong read", f"{named(op)} saw {record.result}; in its time there was {shown}", record.host)
         elif op.kind == "read_at":
             if record.result not in self._shown.get(op.of, ()):
-                self.find("wrong read", f"{_named(op)} saw {record.result}, not {self._shown.get(op.of)}")
+                self.find("wrong read", f"{named(op)} saw {record.result}, not {self._shown.get(op.of)}")
         elif not applied or applied[0] > record.end:
             self._idle(record, name)
 
@@ -435,38 +360,4 @@ class Judge:
             case _:
                 fine = False
         if not fine:
-            self.find("not done", f"{_named(op)} was acknowledged at {end:.3f}, and nothing was done", record.host)
-
-
-def message(value: str) -> ChatMessage:
-    return ChatMessage("user", value)
-
-
-def outcome_of(error: BaseException) -> str:
-    """What an error says of its call."""
-    if isinstance(error, MemoryStoreBackendError):
-        return error.outcome
-    return "refused" if isinstance(error, MemoryStoreError) and not isinstance(error, CorruptEntry) else "error"
-
-
-def _named(op: Op) -> str:
-    return f"call {op.id} ({described(op)})"
-
-
-def described(op: Op) -> str:
-    """A call in a few words."""
-    about = {
-        "append": f" {'+'.join(op.values)}" + (f" key={op.key}" if op.key else ""),
-        "replace": f" by {'+'.join(op.values)}",
-        "rollback": f" to the snapshot of call {op.of}",
-        "read_at": f" the snapshot of call {op.of}",
-        "delete_snapshot": f" of call {op.of}",
-        "trim": f" to {op.limit}",
-        "set_ttl": f" {op.seconds}",
-        "fork": f" into {op.target}",
-    }
-    return f"{op.kind} {op.session}{about.get(op.kind, '')}"
-
-
-def _short(messages: tuple[tuple[int, str], ...]) -> str:
-    return "[" + ", ".join(f"{seq}:{value}" for seq, value in messages) + "]"
+            self.find("not done", f"{named(op)} was acknowledged at {end:.3f}, and nothing was done", record.host)

@@ -6,76 +6,14 @@ A command it does not know is a fault of the simulator, and raised as one. test_
 from __future__ import annotations
 
 import fnmatch
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
-Id = tuple[int, int]
-LOWEST, HIGHEST = (0, 0), (2**64 - 1, 2**64 - 1)
+from tests.simulation.values import Id, Sorted, Stream, high, id_of, listed, low, stream_id
 
 
 class ServerError(Exception):
     """An error that the server answers with."""
-
-
-class Stream:
-    """Entries by id, in order. `last` stays when entries are deleted."""
-
-    __slots__ = ("ids", "last", "rows")
-
-    def __init__(self) -> None:
-        self.ids: list[Id] = []
-        self.rows: dict[Id, list[bytes]] = {}
-        self.last: Id = (0, 0)
-
-    def copy(self) -> Stream:
-        twin = Stream()
-        twin.ids, twin.rows, twin.last = list(self.ids), dict(self.rows), self.last
-        return twin
-
-    def between(self, first: Id, last: Id) -> list[Id]:
-        return self.ids[bisect_left(self.ids, first) : bisect_right(self.ids, last)]
-
-
-class Sorted(dict[bytes, float]):
-    """Members with scores."""
-
-    def copy(self) -> Sorted:
-        return Sorted(self)
-
-    def between(self, first: bytes, last: bytes) -> list[bytes]:
-        low, over_low = _bound(first)
-        high, over_high = _bound(last)
-        found = [
-            (score, member)
-            for member, score in self.items()
-            if (score > low if over_low else score >= low) and (score < high if over_high else score <= high)
-        ]
-        return [member for _, member in sorted(found)]
-
-
-def _bound(text: bytes) -> tuple[float, bool]:
-    return (float(text[1:]), True) if text[:1] == b"(" else (float(text), False)
-
-
-def _id(text: bytes, default: int) -> Id:
-    first, dash, second = text.partition(b"-")
-    return int(first), int(second) if dash else default
-
-
-def _low(text: bytes) -> Id:
-    if text[:1] == b"(":
-        first, second = _id(text[1:], 0)
-        return first, second + 1
-    return LOWEST if text == b"-" else HIGHEST if text == b"+" else _id(text, 0)
-
-
-def _high(text: bytes) -> Id:
-    return LOWEST if text == b"-" else HIGHEST if text == b"+" else _id(text, 2**64 - 1)
-
-
-def _stream_id(name: Id) -> bytes:
-    return b"%d-%d" % name
 
 
 class Keyspace:
@@ -273,7 +211,7 @@ class Keyspace:
 
     def xadd(self, key: bytes, name: bytes, *fields: bytes) -> bytes:
         stream = self._made(key, Stream)
-        number = _id(name, 0)
+        number = id_of(name, 0)
         if number <= stream.last:
             if not stream.ids and stream.last == (0, 0):
                 del self.values[key]
@@ -281,21 +219,21 @@ class Keyspace:
         stream.ids.append(number)
         stream.rows[number] = list(fields)
         stream.last = number
-        return _stream_id(number)
+        return stream_id(number)
 
     def _rows(self, stream: Stream | None, names: list[Id], how: tuple[bytes, ...]) -> list[Any]:
         if stream is None:
             return []
         count = int(how[1]) if how else None
-        return [[_stream_id(name), stream.rows[name]] for name in names[:count]]
+        return [[stream_id(name), stream.rows[name]] for name in names[:count]]
 
     def xrange(self, key: bytes, first: bytes, last: bytes, *how: bytes) -> list[Any]:
         stream = self._typed(key, Stream)
-        return self._rows(stream, stream.between(_low(first), _high(last)) if stream else [], how)
+        return self._rows(stream, stream.between(low(first), high(last)) if stream else [], how)
 
     def xrevrange(self, key: bytes, last: bytes, first: bytes, *how: bytes) -> list[Any]:
         stream = self._typed(key, Stream)
-        return self._rows(stream, stream.between(_low(first), _high(last))[::-1] if stream else [], how)
+        return self._rows(stream, stream.between(low(first), high(last))[::-1] if stream else [], how)
 
     def xlen(self, key: bytes) -> int:
         stream = self._typed(key, Stream)
@@ -305,7 +243,7 @@ class Keyspace:
         stream = self._typed(key, Stream)
         count = 0
         for name in names:
-            number = _id(name, 0)
+            number = id_of(name, 0)
             if stream and number in stream.rows:
                 del stream.rows[number]
                 stream.ids.remove(number)
@@ -318,7 +256,7 @@ class Keyspace:
             return 0
         bound = next(part for part in rest if part not in (b"=", b"~"))
         doomed = (
-            [name for name in stream.ids if name < _id(bound, 0)]
+            [name for name in stream.ids if name < id_of(bound, 0)]
             if how.upper() == b"MINID"
             else stream.ids[: max(0, len(stream.ids) - int(bound))]
         )
@@ -351,19 +289,12 @@ class Keyspace:
         return self.zrange(key, first, last, b"REV", *how)
 
     def zrangebyscore(self, key: bytes, first: bytes, last: bytes, *how: bytes) -> list[bytes]:
-        found = (self._typed(key, Sorted) or Sorted()).between(first, last)
-        options = [option.upper() for option in how]
-        if b"LIMIT" in options:
-            place = options.index(b"LIMIT")
-            start, count = int(how[place + 1]), int(how[place + 2])
-            return found[start : start + count] if count >= 0 else found[start:]
-        return found
+        members = self._typed(key, Sorted) or Sorted()
+        return listed(members, members.between(first, last), how)
 
     def zrevrangebyscore(self, key: bytes, last: bytes, first: bytes, *how: bytes) -> list[bytes]:
-        found = (self._typed(key, Sorted) or Sorted()).between(first, last)[::-1]
-        if how and how[0].upper() == b"LIMIT":
-            return found[int(how[1]) : int(how[1]) + int(how[2])]
-        return found
+        members = self._typed(key, Sorted) or Sorted()
+        return listed(members, members.between(first, last)[::-1], how)
 
     def zcount(self, key: bytes, first: bytes, last: bytes) -> int:
         return len(self.zrangebyscore(key, first, last))

@@ -19,7 +19,7 @@ FIELDS = [b"a", b"b", b"c"]
 
 @pytest.fixture(scope="module")
 def real() -> Iterator[redis.Redis]:
-    with valkey_server() as server, redis.Redis.from_url(server.url) as client:
+    with valkey_server() as server, redis.Redis.from_url(server.url, protocol=2) as client:
         client.response_callbacks.clear()
         yield client
 
@@ -50,6 +50,8 @@ def _command(random: Random) -> tuple[bytes, ...]:
         (b"ZADD", b"zset", number, field),
         (b"ZRANGE", b"zset", b"0", b"-1"),
         (b"ZREVRANGE", b"zset", b"0", b"1"),
+        (b"ZREVRANGEBYSCORE", b"zset", bounds[1], b"-inf", b"WITHSCORES", b"LIMIT", b"0", b"2"),
+        (b"ZREVRANGEBYSCORE", b"zset", bounds[1], bounds[0], b"WITHSCORES"),
         (b"ZRANGE", b"zset", b"0", b"-1", b"WITHSCORES"),
         (b"ZRANGEBYSCORE", b"zset", *bounds),
         (b"ZRANGEBYSCORE", b"zset", b"(" + bounds[0], b"+inf", b"LIMIT", b"0", b"1"),

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.simulation.judge import TOLERATED
 from tests.simulation.keyspace import COMMANDS, Keyspace
+from tests.simulation.records import TOLERATED
 from tests.simulation.running import BACKENDS, Runner
 from tests.simulation.schedules import Schedule, make
 from tests.simulation.shrink import shrink

@@ -18,8 +18,9 @@ from everturn.engine import Engine, Settings
 from everturn.engine.rows import EntryReader
 from tests.simulation import histories
 from tests.simulation.hosts import EPOCH, Clock, Host, lent
-from tests.simulation.judge import Finding, Judge, Record, Stored, described, message, outcome_of
+from tests.simulation.judge import Judge
 from tests.simulation.network import Fates
+from tests.simulation.records import Finding, Record, Stored, described, message, outcome_of
 from tests.simulation.scheduler import Endless, Scheduler, Task
 from tests.simulation.schedules import Fault, Op, Schedule
 

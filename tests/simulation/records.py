@@ -1,0 +1,124 @@
+"""Records of a simulated world: calls as their callers saw them, states as they were, findings, and the words for them.
+
+Which finding follows from what is up to judge.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from everturn import ChatMessage, MemoryStoreError
+from everturn.errors import CorruptEntry, MemoryStoreBackendError
+from tests.simulation.schedules import Op
+from tests.unit.model_store import Session, State
+
+REPEATED = "repeated refusal"
+"""A request that changed nothing is repeated by the network within its time, and then changes something. Nothing is
+written by a refusal, so nothing can tell that it was given (docs/decisions/025-simulation.md)."""
+MISLED = "opened in a wrong time"
+"""A process that starts while its machine's clock is wrong has nothing to compare it with, and believes it."""
+TOLERATED = {REPEATED, MISLED}
+
+
+@dataclass
+class Record:
+    """One call as its caller saw it. `end` is None for one whose process was killed."""
+
+    op: Op
+    host: str
+    begin: float
+    by: float  # true time of its deadline
+    end: float | None = None
+    outcome: str = "killed"
+    result: Any = None
+    error: BaseException | None = None
+
+    @property
+    def over(self) -> float:
+        """When its caller had been answered or had given up."""
+        return self.by if self.end is None or self.outcome == "cancelled" else self.end
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A promise that was broken. `kind` is one word for all of its sort."""
+
+    kind: str
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A state of a session, from a moment on. None: there is none. `expires` is on the store's clock."""
+
+    since: float
+    state: State | None
+    expires: float | None = None
+    life: int = 0
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return () if self.state is None else tuple(item.entry.content for item in self.state.messages)
+
+
+@dataclass
+class Image:
+    """All that the judge knows of the data at one moment, for a server that loses what came later."""
+
+    sessions: dict[str, Session]
+    made: dict[str, list[int]]
+    moves: dict[str, list[tuple[float, Op]]]
+    numbers: dict[int, int]
+
+    def copy(self) -> Image:
+        sessions = {
+            name: replace(
+                session,
+                snapshots=dict(session.snapshots),
+                undo=list(session.undo),
+                log=list(session.log),
+                stored=dict(session.stored),
+            )
+            for name, session in self.sessions.items()
+        }
+        made = {name: list(ops) for name, ops in self.made.items()}
+        return Image(sessions, made, {name: list(moves) for name, moves in self.moves.items()}, dict(self.numbers))
+
+
+Stored = tuple[str, int, tuple[tuple[int, str], ...]]  # life, version, and the messages with their seqs
+
+
+def message(value: str) -> ChatMessage:
+    return ChatMessage("user", value)
+
+
+def outcome_of(error: BaseException) -> str:
+    """What an error says of its call."""
+    if isinstance(error, MemoryStoreBackendError):
+        return error.outcome
+    return "refused" if isinstance(error, MemoryStoreError) and not isinstance(error, CorruptEntry) else "error"
+
+
+def named(op: Op) -> str:
+    return f"call {op.id} ({described(op)})"
+
+
+def described(op: Op) -> str:
+    """A call in a few words."""
+    about = {
+        "append": f" {'+'.join(op.values)}" + (f" key={op.key}" if op.key else ""),
+        "replace": f" by {'+'.join(op.values)}",
+        "rollback": f" to the snapshot of call {op.of}",
+        "read_at": f" the snapshot of call {op.of}",
+        "delete_snapshot": f" of call {op.of}",
+        "trim": f" to {op.limit}",
+        "set_ttl": f" {op.seconds}",
+        "fork": f" into {op.target}",
+    }
+    return f"{op.kind} {op.session}{about.get(op.kind, '')}"
+
+
+def short(messages: tuple[tuple[int, str], ...]) -> str:
+    return "[" + ", ".join(f"{seq}:{value}" for seq, value in messages) + "]"
