@@ -47,7 +47,8 @@ MAY_IMPORT = {
     "everturn.engine": [*PURE, "everturn.backend", "everturn.portable", "everturn.engine"],
     "everturn.store": [*PURE, "everturn.backend", "everturn.engine"],
     "everturn.aio": [*PURE, "everturn.backend", "everturn.engine"],
-    "everturn.backends": [*PURE, "everturn.backend", "everturn.portable", "everturn.backends"],
+    "everturn.private": ["everturn.errors"],
+    "everturn.backends": [*PURE, "everturn.backend", "everturn.portable", "everturn.private", "everturn.backends"],
 }
 
 
