@@ -32,10 +32,10 @@ class Clock:
         self._wall = wall
         self._passed = passed
         self._lock = threading.Lock()
-        self._believed = self._latest = self._mark = 0.0
+        self._believed = self._latest = self._steady = self._mark = 0.0
         if passed is not None:
             self._mark = passed()
-            self._believed = self._latest = wall()
+            self._believed = self._latest = self._steady = wall()
 
     def now(self) -> float:
         """The time to judge by what has expired."""
@@ -44,8 +44,9 @@ class Clock:
     def read(self) -> tuple[float, float]:
         """The same, and the moment from which the life of what is written now is counted.
 
-        The latter is the wall clock's if that is ahead: another process may rightly be there, and a session that
-        expires too late is better than one that expires too early.
+        The latter is the wall clock's if that is ahead, and goes on while a wall clock that was set back makes this one
+        stand still: another process may rightly be there, and a session that expires too late is better than one that
+        expires too early.
         """
         with self._lock:
             if self._passed is None:
@@ -53,11 +54,13 @@ class Clock:
                 return self._latest, self._latest
             mark, wall = self._passed(), self._wall()
             bound = self._believed + (mark - self._mark) * RATE
+            steady = self._steady + (mark - self._mark) * (2 - RATE)  # it loses a little: one that was ahead comes back
             self._mark = mark
             # Without the slack: else each call would let a wall clock that is wrong gain some on the truth.
             self._believed = max(self._believed, min(wall, bound))
             self._latest = max(self._latest, min(wall, bound + SLACK))
-            return self._latest, max(self._latest, wall)
+            self._steady = max(steady, self._believed)
+            return self._latest, max(self._latest, self._steady, wall)
 
     def forget_threads(self) -> None:
         """In the child of a fork: whoever held the lock is in the parent."""
