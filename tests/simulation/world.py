@@ -253,7 +253,7 @@ class World(ABC):
         reading = drive(self.observe().read(Query(name), reader.take, self.observer.clock() + OBSERVED))
         if reading.status is not Status.FOUND or reading.session is None:
             return None
-        entries = tuple((entry.seq, entry.content) for entry, _ in reader.with_turns())
+        entries = tuple((entry.seq, entry.content) for entry in reader.entries)
         return reading.session.life, reading.session.version, entries
 
     def _verify(self) -> None:
