@@ -41,7 +41,7 @@ def log(
       everturn log sqlite:///memory.db customer-42 -n 20
       everturn log sqlite:///memory.db customer-42 --json | jq 'select(.kind=="rollback")'
     """
-    with opened(url) as store:
+    with opened(url, look=True) as store:
         session_in(store, session)
         changes = store.changes(session, limit=ALL)
         snapshots = {snapshot.id: snapshot for snapshot in store.list_snapshots(session)}

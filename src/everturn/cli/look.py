@@ -42,7 +42,7 @@ def sessions(
       everturn sessions sqlite:///memory.db customer- --recent -n 10
       everturn sessions redis://localhost --json | jq -r .session_id
     """
-    with opened(url) as store:
+    with opened(url, look=True) as store:
         found = store.sessions(prefix, limit=limit, page=page, order="recent" if recent else None)
     if json:
         print_json(found.sessions)
@@ -100,7 +100,7 @@ def show(
       everturn show sqlite:///memory.db customer-42 --at "before the new prompt"
       everturn show sqlite:///memory.db customer-42 --json | jq -r 'select(.role=="user").content'
     """
-    with opened(url) as store:
+    with opened(url, look=True) as store:
         facts = session_in(store, session)
         point = point_in(store, session, at)
         shown: Sequence[Entry]
@@ -149,7 +149,7 @@ def snapshots(url: URL, session: SESSION, json: JSON = False) -> None:
       everturn snapshots sqlite:///memory.db customer-42
       everturn snapshots sqlite:///memory.db customer-42 --json | jq -r .id
     """
-    with opened(url) as store:
+    with opened(url, look=True) as store:
         session_in(store, session)
         taken = store.list_snapshots(session)
     if json:
@@ -185,7 +185,7 @@ def diff(
       everturn diff sqlite:///memory.db customer-42 "before the new prompt"
       everturn diff sqlite:///memory.db customer-42 12 15
     """
-    with opened(url) as store:
+    with opened(url, look=True) as store:
         session_in(store, session)
         found = store.diff(session, point_in(store, session, a), point_in(store, session, b))
     marked = [("-", entry) for entry in found.removed] + [("+", entry) for entry in found.added]
@@ -222,7 +222,7 @@ def tail(
       everturn tail sqlite:///memory.db customer-42 -f
       everturn tail redis://localhost customer-42 -f --json
     """
-    with opened(url) as store:
+    with opened(url, look=True) as store:
         facts = session_in(store, session)
         state = store.state(session)
         _print_entries(state.entries[-lines:] if lines else (), json=json)

@@ -42,7 +42,7 @@ def export(
 
     if output is not None and output.is_dir():
         raise InvalidInput("is a directory; name a file in it", path=str(output))
-    with opened(url) as store:
+    with opened(url, look=True) as store:
         for name in sessions or ():
             session_in(store, name)
         if output is None:

@@ -33,11 +33,16 @@ TIMEOUT = 30.0  # a person waits longer than a request
 
 
 @contextmanager
-def opened(url: str, *, create: bool = False, **options: Any) -> Iterator[MemoryStore]:
-    """The store. Warnings about its settings go to stderr, a line each. Raises InvalidInput for a file not there."""
+def opened(url: str, *, create: bool = False, look: bool = False, **options: Any) -> Iterator[MemoryStore]:
+    """The store; with `look`, a SQLite file is opened read-only. Raises InvalidInput for a file that is not there.
+
+    Warnings about its settings go to stderr, a line each.
+    """
     url = as_url(url)
     if not create:
         refuse_absent_file(url)
+    if look and url.startswith("sqlite:"):
+        options["read_only"] = True  # a command that looks writes nothing, and needs no permission to
     if "timeout=" not in url:
         options.setdefault("timeout", TIMEOUT)
     with warnings_told(), everturn.open(url, **options) as store:

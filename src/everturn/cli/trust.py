@@ -36,7 +36,7 @@ def verify(
     """
     if accept:
         _accept_pages(url)
-    with opened(url) as store:
+    with opened(url, look=True) as store:
         if session is not None:
             session_in(store, session)
         report = store.verify(session)

@@ -6,7 +6,7 @@
     changes.py      what a change does; forks.py, upkeep.py the larger ones
     reads.py        what a read does; listing.py and verify.py across sessions
     moves.py        sessions in and out, for copies between engines
-    connections.py  connections, locks, forks; errors.py SQLite's errors as ours
+    connections.py  connections and locks; process_forks.py closes them for a fork; errors.py SQLite's errors as ours
     pages.py        page checksums; clock.py the time that decides what has expired
     schema.py       schema/*.sql, the stored form by version
 
@@ -50,6 +50,7 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "vfs": _vfs,
     "page_checksums": switch("page_checksums"),
     "file_mode": file_mode,
+    "read_only": switch("read_only"),
 }
 
 
@@ -93,6 +94,7 @@ def _database(url: str, options: Mapping[str, Any]) -> Database:
         vfs=options.get("vfs"),
         checksums=options.get("page_checksums", True),
         mode=options.get("file_mode", MODE),
+        read_only=options.get("read_only", False),
     )
 
 

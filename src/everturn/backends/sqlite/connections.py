@@ -9,17 +9,17 @@ import os
 import random
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import get_ident
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import apsw
 
 from everturn import private
-from everturn.backends.sqlite import pages, schema
+from everturn.backends.sqlite import pages, process_forks, schema
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 
 Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
@@ -85,6 +85,7 @@ class Database:
         vfs: str | None,
         checksums: bool = True,
         mode: int = private.MODE,
+        read_only: bool = False,
     ) -> None:
         self.path = path  # "" is in memory: then there is one connection, for reading and writing
         self.name = path or "memory"
@@ -94,6 +95,7 @@ class Database:
         self._vfs = vfs
         self._checksums = checksums and vfs is None  # of the pages, if the file is new; decision 022 says why of `vfs`
         self._mode = mode
+        self._read_only = read_only
         self._gate = threading.Lock()
         self._borrowers: set[int] = set()  # threads, each of which has one connection at a time
         self._closed = False
@@ -223,14 +225,17 @@ class Database:
     # --- opening and closing -----------------------------------------------------------------------------------------
 
     def open(self, deadline: float) -> None:
-        """Create or migrate the file. Raises InvalidInput for something that is not a database of ours."""
+        """Create or migrate the file, unless it is only to be read. Raises InvalidInput for one that is not ours."""
         if self.path:
             _refuse_unusable(self.path)
-            if self._vfs is None:
+            if self._vfs is None and not self._read_only:
                 _create(self.path, self._mode)
-        with _fork_lock:
-            _open_files.add(self)  # before there is a connection that a fork could carry over
+        with process_forks.lock:
+            process_forks.open_files.add(self)  # before there is a connection that a fork could carry over
         try:
+            if self._read_only:
+                self._look_at(deadline)
+                return
             with self.writer(deadline) as db:
                 # The first statements on a new file can be refused without the busy handler being asked.
                 patiently(lambda: schema.refuse_foreign(db, self.name), deadline)
@@ -245,10 +250,22 @@ class Database:
             self.close()
             raise
 
+    def _look_at(self, deadline: float) -> None:
+        """Make sure that the file can be read as it is: looking creates nothing, and migrates nothing."""
+        self.unwritable = Unsupported(f"{self.path} is opened read-only; open it without read_only to change it")
+        if not Path(self.path).exists():
+            raise InvalidInput("there is no such file, and read_only creates none", path=self.path)
+        with self.spare(deadline) as db:
+            patiently(lambda: schema.refuse_pending(db, self.name), deadline)
+            if self._vfs is None:
+                pages.refuse_damaged(db, self.path)
+
     def _connect(self, deadline: float) -> Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
-        vfs = self._vfs or (pages.vfs() if self.path else None)
-        db = Connection(self.path or ":memory:", flags=flags, vfs=vfs)
+        vfs, name = self._vfs or (pages.vfs() if self.path else None), self.path or ":memory:"
+        if self._read_only and self.path:
+            flags, name = _to_look(self.path)
+        db = Connection(name, flags=flags, vfs=vfs)
         db.namespace = self._namespace
         db.patience = Patience()
         db.patience.deadline = deadline
@@ -258,6 +275,8 @@ class Database:
         db.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten: erase means it
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute("PRAGMA trusted_schema = OFF")
+        if self._read_only:
+            db.execute("PRAGMA query_only = ON")
         return db
 
     def _make_wal(self, db: Connection) -> None:
@@ -294,8 +313,8 @@ class Database:
             self._close_connections()
         finally:
             self._gate.release()
-        with _fork_lock:
-            _open_files.discard(self)
+        with process_forks.lock:
+            process_forks.open_files.discard(self)
 
     def _close_connections(self) -> None:
         for db in (*self._idle, *filter(None, [self._writer])):
@@ -346,34 +365,6 @@ class _Reader:
         self._database.take_back(self._db)
 
 
-_open_files: weakref.WeakSet[Database] = weakref.WeakSet()
-_fork_lock = threading.Lock()  # held from before a fork until after it: two threads may fork at once
-_forking: list[Database] = []
-
-
-def _before_fork() -> None:
-    _fork_lock.acquire()
-    _forking.extend(_open_files)
-    for database in _forking:
-        database.shut_for_fork()
-
-
-def _after_fork_in_parent() -> None:
-    while _forking:
-        _forking.pop().open_in_parent()
-    _fork_lock.release()
-
-
-def _after_fork_in_child() -> None:
-    while _forking:
-        _forking.pop().open_in_child()
-    _fork_lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
-
-
 def _refuse_unusable(path: str) -> None:
     if Path(path).is_dir():
         raise InvalidInput("is a directory; name a file", path=path)
@@ -382,9 +373,21 @@ def _refuse_unusable(path: str) -> None:
         raise InvalidInput(f"the directory {folder} does not exist; create it first", path=path)
 
 
+def _to_look(path: str) -> tuple[int, str]:
+    """The flags and the name to read a file by, which may be on a read-only disk or belong to somebody else."""
+    look = apsw.SQLITE_OPEN_NOMUTEX | apsw.SQLITE_OPEN_URI
+    name = f"file:{quote(path)}"
+    if os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK):
+        # Where it could be written, as any other reader: the last to close it leaves no files beside it.
+        return look | apsw.SQLITE_OPEN_READWRITE, name
+    if not Path(f"{path}-wal").exists() and not os.access(Path(path).absolute().parent, os.W_OK):
+        name += "?immutable=1"  # nobody writes to it, and the memory that readers share could not be created
+    return look | apsw.SQLITE_OPEN_READONLY, name
+
+
 def _create(path: str, mode: int) -> None:
     """Create the file if it is not there, with this mode under any umask. SQLite gives the files beside it the same."""
-    with suppress(FileExistsError), _fork_lock:  # one thread at a time: closing drops the locks of others here
+    with suppress(FileExistsError), process_forks.lock:  # one thread at a time: closing drops the locks of others here
         os.close(private.create(os.path.realpath(path), mode))
 
 

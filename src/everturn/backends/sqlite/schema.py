@@ -21,6 +21,19 @@ def refuse_foreign(db: apsw.Connection, path: str) -> None:
     _found(db, path, CURRENT)
 
 
+def refuse_pending(db: apsw.Connection, path: str) -> None:
+    """Raise InvalidInput for a file that would have to be changed before it can be read."""
+    found = _found(db, path, CURRENT)
+    if found == 0:
+        raise InvalidInput("is empty: nothing has been stored in it yet", path=path)
+    if found < CURRENT:
+        raise InvalidInput(
+            f"was written by an earlier everturn (schema {found}, now {CURRENT}), and looking does not change it. Any "
+            "change brings it up to date: everturn compact, for one",
+            path=path,
+        )
+
+
 def is_pending(db: apsw.Connection, path: str) -> bool:
     """Whether there is something to migrate."""
     return _found(db, path, CURRENT) != CURRENT
