@@ -165,6 +165,7 @@ class Walk(RuleBasedStateMachine):
         self.patches.setattr(changes_module, "REMEMBERED", self.remembered)
         self.patches.setattr(compaction_module, "REMEMBERED", self.remembered)
         self.patches.setattr(soundness_module, "REMEMBERED", self.remembered)
+        self.patches.setattr(reads_module, "REMEMBERED", self.remembered)
         self.patches.setattr(upkeep_module, "LONGEST", 0.0)
         self.patches.setattr(compaction_module, "CHUNK", 2)
         lives, snapshot_ids = count(1), count(1)

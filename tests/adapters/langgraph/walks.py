@@ -30,6 +30,7 @@ class Walk:
         self.draw = random.Random(seed)
         self.puts: dict[str, tuple[Any, Any, str | None]] = {}  # checkpoint, metadata and parent by id
         self.order: list[str] = []
+        self.orphans: set[str] = set()  # whose parents were deleted
         self.writes: dict[str, dict[tuple[str, int], tuple[str, str, Any]]] = {}
         self.number = 0
 
@@ -185,6 +186,11 @@ class Walk:
         for name in set(self.order) - set(names):
             self.writes.pop(name, None)
         self.order = names
+        for name in names:
+            checkpoint, metadata, parent = self.puts[name]
+            if parent is not None and parent not in names:  # one that went is no parent
+                self.puts[name] = checkpoint, metadata, None
+                self.orphans.add(name)
 
     def copy(self, saver: EverturnSaver) -> None:
         saver.delete_thread("copy")
@@ -224,8 +230,8 @@ class Walk:
         spoken: set[str] = set()
         name: str | None = self.order[-1]
         while name is not None:
-            if name not in self.order:
-                return  # it was deleted: who was where cannot be told
+            if name in self.orphans:
+                return  # what it stood on was deleted: who was where cannot be told
             given = self.puts[name][0]["channel_values"].get("__start__", {})
             spoken |= {message.text for message in (*self.said(name), *given.get("messages", []))}
             name = self.puts[name][2]

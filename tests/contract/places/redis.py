@@ -48,12 +48,15 @@ class RedisDoor:
         client, key = self._part(session_id, "log")
         log = self._log(session_id)
         facts = (entry.turn, round(entry.created_at * 1_000_000), entry.checksum)
-        owner = log[seq][0].rpartition(b" ")[2]
+        owner = client.hget(self._part(session_id, "meta")[1], "life")  # the entry itself may be gone
         log[seq] = entry.kind.encode() + b" " + owner, b"%d %d %d %s" % (*facts, entry.body)
+        expires_at = client.execute_command("PEXPIRETIME", self._part(session_id, "meta")[1])
         with client.pipeline(transaction=True) as pipe:
             pipe.delete(key)
             for number, (kind, value) in sorted(log.items()):
                 pipe.xadd(key, {kind: value}, f"{number}-0")
+            if expires_at > 0:
+                pipe.execute_command("PEXPIREAT", key, expires_at)
             pipe.execute()
 
     def drop_entry(self, session_id: str, seq: int) -> None:

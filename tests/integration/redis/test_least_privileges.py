@@ -19,7 +19,7 @@ from tests.integration.writers import turn
 def rules() -> list[str]:
     """The user's rules, word for word."""
     page = Path("docs/operations.md").read_text("utf-8").partition("## Least privileges")[2]
-    command = page.partition("```redis\n")[2].partition("```")[0].split()
+    command = page.partition("```text\n")[2].partition("```")[0].split()
     assert command[:3] == ["ACL", "SETUSER", "memory"]
     return command[3:]
 

@@ -61,10 +61,10 @@ async def _found(port: Port, schema: str, deadline: float) -> _Found:
         raise InvalidInput(f"{schema!r} has tables that are not everturn's; choose another schema", path="schema")
     ((version,),) = await port.run(Call(calls["version"]), deadline)
     if version is None:
-        raise MemoryStoreBackendError(
-            f"schema {schema!r} of {port.name} has an empty table schema_versions, so that nobody can tell which "
-            "version its tables are of; it was left untouched. Restore the rows of that table from a backup",
-            outcome="not_written",
+        raise InvalidInput(
+            f"{schema!r} has an empty table schema_versions, so that nobody can tell which version its tables are of; "
+            "it was left untouched. Restore the rows of that table from a backup",
+            path="schema",
         )
     return _Found(exists, version)
 
