@@ -136,13 +136,16 @@ def among_others(url: str, kind: str) -> None:
             say(store, "main", str(number))
             acknowledged.add(str(number))
 
-        for number in range(ROUNDS):
+        # How long a call takes, and so how many are interrupted, depends on the machine: until enough were.
+        for number in range(40 * ROUNDS):
             became[alarm.became(lambda number=number: work(number), dice.uniform(0.00001, 0.01))] += 1
+            if number >= ROUNDS and became["raised"] > ROUNDS / 10:
+                break
         stop.set()
         for thread in threads:
             thread.join(30)
             assert not thread.is_alive(), "somebody waits for ever"
-        work(ROUNDS)
+        work(-1)
         checked(store, acknowledged)
     assert strange == []
     assert became["swallowed"] == 0, became

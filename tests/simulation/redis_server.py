@@ -125,7 +125,12 @@ class RedisServer:
 
     def _script(self, text: bytes, rest: list[bytes]) -> Any:
         first = 2 + int(rest[1])
-        return _lua().run(self.space, text, rest[2:first], rest[first:])
+        try:
+            return _lua().run(self.space, text, rest[2:first], rest[first:])
+        except lua51.LuaError as exc:
+            if isinstance(exc.__cause__ or exc.__context__, ServerError):
+                raise
+            raise ServerError(f"ERR user_script: {str(exc).splitlines()[0]}") from exc  # `error` in the script
 
 
 def words_of(request: bytes) -> list[bytes]:

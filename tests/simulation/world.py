@@ -16,6 +16,7 @@ from typing import Any
 from everturn.backend import Backend, Query, Status, drive
 from everturn.engine import Engine, Settings
 from everturn.engine.rows import EntryReader
+from everturn.errors import CorruptEntry
 from tests.simulation import histories
 from tests.simulation.hosts import EPOCH, Clock, Host, lent
 from tests.simulation.judge import Judge
@@ -250,7 +251,11 @@ class World(ABC):
     def peek(self, name: str) -> Stored | None:
         """Read what is stored, as the judge does."""
         reader = EntryReader(name)
-        reading = drive(self.observe().read(Query(name), reader.take, self.observer.clock() + OBSERVED))
+        try:
+            reading = drive(self.observe().read(Query(name), reader.take, self.observer.clock() + OBSERVED))
+        except CorruptEntry as exc:
+            self.judge.find("damaged", f"what is stored of {name!r} cannot be read: {exc}")
+            return None
         if reading.status is not Status.FOUND or reading.session is None:
             return None
         entries = tuple((entry.seq, entry.content) for entry in reader.entries)
