@@ -5,6 +5,11 @@ VENV    ?= .venv
 BENCH   ?= .venv-bench
 ARGS    ?=
 WORKERS ?= 3
+# of make simulate
+SEEDS   ?= 1000
+FROM    ?= 0
+BACKEND ?= all
+# of make fuzz
 FLIPS   ?= 3000
 OTHERS  ?= 300
 SEED    ?= 1
@@ -17,18 +22,19 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try test lint bench clean mutants wolf fuzz
+.PHONY: help try test lint bench clean mutants wolf fuzz simulate deep deep-simulate
 
 help:
 	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
 	@echo "make test    run the tests          (make test ARGS='-k rollback -x' WORKERS=0)"
-	@echo "make mutants run the contract on every broken store; make wolf on sound ones, 50 times"
-	@echo "make fuzz    damage a SQLite file in thousands of ways (make fuzz FLIPS=3000 OTHERS=300 SEED=1)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
-	@echo "make simulate the store in simulated worlds (make simulate SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
-	@echo "make deep    a night's work: many simulated worlds, damaged files, mutants, wolf"
-	@echo "make clean   remove venvs, caches and builds"
+	@echo
+	@echo "make simulate  run the store in simulated worlds (SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
+	@echo "make fuzz      damage a SQLite file in thousands of ways (FLIPS=3000 OTHERS=300 SEED=1)"
+	@echo "make mutants   run the contract on every broken store; make wolf on sound ones, 50 times"
+	@echo "make deep      run all of these for a night"
+	@echo "make clean     remove venvs, caches and builds"
 	@echo
 	@echo "Another Python: make test PYTHON=python3.13 VENV=.venv-3.13"
 
@@ -55,17 +61,12 @@ lint: $(VENV)/.dev
 bench: $(BENCH)/.bench
 	@$(BENCH)/bin/python -m benchmarks $(ARGS)
 
-SEEDS   ?= 1000
-FROM    ?= 0
-BACKEND ?= all
-.PHONY: simulate deep deep-simulate
-
 simulate: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.simulation --seeds $(SEEDS) --from $(FROM) --backend $(BACKEND) $(ARGS)
 
 # Other seeds every night. -k: a finding in one part keeps none of the others from running.
 deep:
-	@$(MAKE) -k deep-simulate $(if $(wildcard tests/crash/file_fuzz.py),fuzz) mutants wolf FROM=$(shell date +%Y%m%d)000000
+	@$(MAKE) -k deep-simulate fuzz mutants wolf FROM=$(shell date +%Y%m%d)000000
 
 deep-simulate: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.simulation --seeds 600000 --from $(FROM) --backend redis
