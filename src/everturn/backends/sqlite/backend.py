@@ -16,6 +16,7 @@ from typing import TypeVar
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.damage import SURPRISES, unreadable_session, unreadable_store
 from everturn.backends.findings import Examination
+from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import changes, compaction, forks, listing, moves, pages, reads, upkeep, verify
 from everturn.backends.sqlite.clock import Clock
 from everturn.backends.sqlite.commit import GroupCommit
@@ -246,6 +247,8 @@ def named(session_id: str | None, work: Work[T]) -> Work[T]:
         except MemoryStoreError:
             raise
         except SURPRISES as exc:
+            if is_interruption(exc):
+                raise
             error = unreadable_store(db.filename, exc) if session_id is None else unreadable_session(session_id, exc)
             raise error from exc
 

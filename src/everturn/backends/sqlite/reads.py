@@ -14,6 +14,7 @@ import msgspec
 
 from everturn.backend import REMEMBERED, Query, Reading, Status, Take
 from everturn.backends.damage import unreadable_session
+from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import pages, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import cut_to_size, each, look_from, seqs_of, within
@@ -59,6 +60,8 @@ def find_session(db: Connection, session_id: str, now: float, *, count_snapshots
         refuse_no_numbers(row[0], row[3], *row[4:9], head, cleared, floor)
         state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
     except UNREADABLE as exc:
+        if is_interruption(exc):
+            raise
         raise unreadable_session(session_id, exc) from exc
     return Found(row[0], SessionInfo(*row[1:14]), state)
 

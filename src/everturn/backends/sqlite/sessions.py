@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from everturn.backends.damage import damaged_jump, unreadable_session
+from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.rules import Jump, Range, State
@@ -64,6 +65,8 @@ def load(db: Connection, session_id: str, now: float) -> Session | None:
             return None
         state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
     except UNREADABLE as exc:
+        if is_interruption(exc):
+            raise
         raise unreadable_session(session_id, exc) from exc
     return Session(no, life, version, last_seq, state, size, dimension, ttl)
 
