@@ -308,3 +308,10 @@ def test_verify_of_a_healthy_store_counts_and_finds_nothing(store: Any) -> None:
 def test_verify_of_an_absent_session_finds_nothing(store: Any) -> None:
     report = store.verify("nobody")
     assert (report.ok, report.entries) == (True, 0)
+
+
+@every_damage
+def test_verify_does_not_advise_to_verify(damaged: Damaged, damage: str) -> None:
+    problems = damaged(DAMAGES[damage]).verify().problems
+    assert problems
+    assert not [problem.what for problem in problems if "verify" in problem.what]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
+
+import msgspec
 
 from everturn.backend import Clear, Query, Status
 from everturn.engine.calls import checked_id
@@ -11,6 +14,10 @@ from everturn.errors import CorruptEntry, MemoryStoreBackendError
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
 
 PAGE = 500
+# What an error advises whoever meets it while reading. To somebody who verifies, it would advise to verify.
+_ADVICE = re.compile(
+    r"(; run verify|\. Nothing was changed|\. Was it changed by hand|\. To see all that is damaged).*$", re.DOTALL
+)
 
 
 class Upkeep(Trims):
@@ -89,7 +96,7 @@ class Upkeep(Trims):
         """Look for gaps, bad checksums and dangling pointers, in one session or in everything there is."""
         if session_id is not None:
             entries, problems = await self._verified(checked_id(session_id))
-            return VerifyReport(1 if entries or problems else 0, entries, tuple(problems))
+            return VerifyReport(1 if entries or problems else 0, entries, tuple(map(_without_advice, problems)))
         sessions = 0
         entries, problems = await self._verified(None)
         async for name in self._names(problems):
@@ -97,7 +104,7 @@ class Upkeep(Trims):
             more, found = await self._verified(name)
             entries += more
             problems += found
-        return VerifyReport(sessions, entries, tuple(problems))
+        return VerifyReport(sessions, entries, tuple(map(_without_advice, problems)))
 
     async def _verified(self, session_id: str | None) -> tuple[int, list[Problem]]:
         return await self.call(lambda _, by: self.backend.verify(session_id, by))
@@ -135,3 +142,7 @@ class Upkeep(Trims):
 
 def _plus(a: Compaction, b: Compaction) -> Compaction:
     return Compaction(a.sessions + b.sessions, a.entries + b.entries, a.bytes + b.bytes)
+
+
+def _without_advice(problem: Problem) -> Problem:
+    return msgspec.structs.replace(problem, what=_ADVICE.sub("", problem.what))
