@@ -11,7 +11,6 @@ import psycopg
 import pytest
 
 import everturn
-from everturn import MemoryStoreBackendError
 from everturn.backends.postgres import backend as backends
 from everturn.testing.servers import PostgresServer
 from tests.integration.surface import whole_surface
@@ -167,14 +166,3 @@ def test_our_connections_look_names_up_in_pg_catalog_alone(url: str) -> None:
         connection = pool.take(1e12)
         assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
         pool.give_back(connection)
-
-
-def test_an_empty_record_of_versions_is_said_to_be_empty(
-    url: str, schema: str, beside: psycopg.Connection[Any]
-) -> None:
-    everturn.open(url).close()
-    beside.execute(f"DELETE FROM {schema}.schema_versions")
-    with pytest.raises(MemoryStoreBackendError, match="empty table schema_versions") as caught:
-        everturn.open(url)
-    assert caught.value.outcome == "not_written"
-    assert beside.execute(f"SELECT count(*) FROM {schema}.schema_versions").fetchone() == (0,)
