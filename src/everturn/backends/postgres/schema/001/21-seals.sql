@@ -41,8 +41,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN (session % 2147483647 * 40503 + seq % 2147483647 * 69621 + after % 2147483647 * 16807 + prior % 2147483647 * 48271)
        % 2147483629;
 
--- The seal of a change. Arrays, because record_send looks up the type of every column each time; of a plain append, which has
--- none of them, the texts are left out: both is seen in the time that an append takes.
+-- The seal of a change. Arrays, because record_send looks up the type of every column each time. The texts are left out where
+-- it is a plain append, which has none: the planner sees that, and leaves them out of append_v1.
 CREATE FUNCTION everturn.change_seal_v1(
     session bigint, version bigint, first_seq bigint, count bigint, head bigint, cleared bigint, floor bigint, messages bigint,
     created_at double precision, kept bigint[], kind text, call bytea, key bytea, content bytea, snapshot_id text, label text

@@ -192,6 +192,7 @@ $$;
 -- The change that nearly all are, with nothing to look up first: append one turn of messages, without a key or an
 -- expectation. Where the session is not there, has expired, its head was moved, or it was changed or fenced since the request
 -- was issued, it is a change like any other.
+-- `at` is the time of the change: where the conditions hold, the session was changed before.
 -- Returns outcome_v1 as text: one value is quicker to plan and to read than a row.
 CREATE FUNCTION everturn.append_v1(
     p_namespace text, p_session_id text, p_call bytea, p_ttl double precision, p_bodies text[], p_checksums text,
