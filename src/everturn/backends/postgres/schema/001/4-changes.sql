@@ -202,10 +202,11 @@ DECLARE
     at    double precision := everturn.now_v1(p_now);
     n     bigint           := cardinality(p_bodies);
     size  bigint           := octet_length(array_to_string(p_bodies, ''));
+    waits text;
     s     record;
     r     everturn.request_v1;
 BEGIN
-    PERFORM set_config('lock_timeout', p_patience::text, true);
+    waits := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
     UPDATE everturn.sessions t
        SET version = t.version + 1, last_seq = t.last_seq + n, head = t.last_seq + n, messages = t.messages + n,
            bytes = t.bytes + size, changed_at = at, expires_at = at + t.ttl, changed_in = everturn.step_v1(at),
