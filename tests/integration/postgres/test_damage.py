@@ -5,6 +5,7 @@ Seeded: a case that fails can be run again by its number. Rows are put back afte
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator
 from typing import Any, Self
@@ -21,6 +22,7 @@ SESSIONS = ("alpha", "beta", "gamma")
 EDITS = 300
 CASES = 10
 NOT_COVERED = {"fence"}  # of requests that are under way; no read depends on it
+MADE_ANEW = {"changed_in", "expires_in"}  # by every change, of the time that it is made at: an edit of these is undone
 TTL = 3600.0
 
 
@@ -54,6 +56,7 @@ class Damaged:
     """A store whose tables are edited, and put back."""
 
     def __init__(self, server: PostgresServer) -> None:
+        self.url = server.url
         self.connection = psycopg.connect(server.url, autocommit=True)
         self.store: Any = everturn.open(server.url, timeout=20)
         for name in SESSIONS:
@@ -237,3 +240,46 @@ def copies_say_so(store: Any) -> bool:
     with everturn.open("sqlite://") as target:
         report = attempt(lambda: everturn.copy(store, target))
     return isinstance(report, MemoryStoreError) or not report.ok
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["alone", "with others"])
+def test_an_append_does_not_seal_what_was_damaged(damaged: Damaged, together: bool) -> None:
+    """A plain append does not look at the row that it writes anew: what was wrong with it must stay wrong."""
+    columns = [one for one in damaged.columns["sessions"] if one[0] not in NOT_COVERED | MADE_ANEW | {"no"}]
+    names = [name for name, *_ in damaged.columns["sessions"]]
+    row = next(row for row in damaged.rows["sessions"] if row[1 + names.index("session_id")] == "alpha")
+    appended = 0
+    for column, of_type, nullable in columns:
+        before = row[1 + names.index(column)]
+        for seed in range(6):
+            value = changed(random.Random(seed), of_type, before, [before], nullable=nullable)
+            if value == before:
+                continue
+            where = f"{column} = {value!r}"
+            try:
+                try:
+                    damaged.connection.execute(
+                        f"UPDATE everturn.sessions SET {column} = %s WHERE session_id = 'alpha'", (value,)
+                    )
+                except psycopg.Error:
+                    continue  # PostgreSQL does not take it: nothing is damaged
+                told = asyncio.run(append_to_all(damaged.url)) if together else attempt(lambda: append(damaged.store))
+                appended += not isinstance(told, BaseException)
+                assert isinstance(attempt(lambda: damaged.store.get_history("alpha")), MemoryStoreError), where
+                assert not damaged.store.verify().ok, where
+            finally:
+                damaged.put_back()
+    assert appended, "none of these edits let an append through: it looks first, and this test is of no use"
+
+
+def append(store: Any) -> Any:
+    return store.add_messages("alpha", [ChatMessage("user", "and more")])
+
+
+async def append_to_all(url: str) -> Any:
+    """Append to every session at the same time. Returns what was said of the first."""
+    async with await everturn.open_async(url, timeout=20) as store:
+        one = [ChatMessage("user", "and more")]
+        told = await asyncio.gather(*(store.add_messages(name, one) for name in SESSIONS), return_exceptions=True)
+    assert not [error for error in told[1:] if isinstance(error, BaseException)]
+    return told[0]

@@ -33,6 +33,7 @@ def problems_in(session_id: str, rows: Rows) -> tuple[int, list[Problem]]:
     return len(kinds), problems
 
 
-def _state(columns: tuple[int, int, int, list[int], int]) -> State:
+def _state(columns: tuple[int, int, int, list[int | None], int]) -> State:
     head, cleared, floor, kept, messages = columns
-    return State(head, cleared, floor, tuple(kept), messages)
+    # A NULL among them is damage, which the seal of the row tells of.
+    return State(head, cleared, floor, tuple(seq for seq in kept if seq is not None), messages)

@@ -31,6 +31,7 @@ CREATE TABLE everturn.sessions (
     forgotten   bigint           NOT NULL DEFAULT 0,      -- up to this version changes are gone, but for keys of turns that are not
     last_jump   bigint           NOT NULL DEFAULT 0,      -- seq of the newest jump
     seal        bytea,                                    -- session_seal_v1; whoever changes the row sets it to NULL (21-seals.sql)
+    tally       bigint,                                   -- tally_v1 of the columns that an append changes
     -- step_v1 of the times: five minutes at a time. An index on the times themselves would make every change write to every
     -- index of the table; one on these lets most changes be heap-only updates. (Not GENERATED: that is a tenth of an append.)
     changed_in  bigint,

@@ -127,7 +127,7 @@ RETURN floor(at_time / 300)::bigint;
 -- The server's clock, unless a time is given (tests bring their own).
 CREATE FUNCTION everturn.now_v1(given double precision) RETURNS double precision
 LANGUAGE sql VOLATILE PARALLEL SAFE
-RETURN coalesce(given, extract(epoch FROM clock_timestamp())::double precision);
+RETURN coalesce(given, date_part('epoch', clock_timestamp()));  -- extract makes a numeric of it, on the way
 
 -- A life is named after the call that began it.
 CREATE FUNCTION everturn.life_v1(call bytea) RETURNS text

@@ -192,6 +192,7 @@ $$;
 -- The change that nearly all are, with nothing to look up first: append one turn of messages, without a key or an
 -- expectation. Where the session is not there, has expired, its head was moved, or it was changed or fenced since the request
 -- was issued, it is a change like any other.
+-- `at` is the time of the change: where the conditions hold, the session was changed before.
 -- Returns outcome_v1 as text: one value is quicker to plan and to read than a row.
 CREATE FUNCTION everturn.append_v1(
     p_namespace text, p_session_id text, p_call bytea, p_ttl double precision, p_bodies text[], p_checksums text,
@@ -200,16 +201,17 @@ CREATE FUNCTION everturn.append_v1(
 DECLARE
     at    double precision := everturn.now_v1(p_now);
     n     bigint           := cardinality(p_bodies);
+    size  bigint           := octet_length(array_to_string(p_bodies, ''));
+    waits text;
     s     record;
     r     everturn.request_v1;
 BEGIN
-    PERFORM set_config('lock_timeout', p_patience::text, true);
+    waits := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
     UPDATE everturn.sessions t
        SET version = t.version + 1, last_seq = t.last_seq + n, head = t.last_seq + n, messages = t.messages + n,
-           bytes = t.bytes + octet_length(array_to_string(p_bodies, '')), seal = NULL,
-           changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl,
-           changed_in = everturn.step_v1(greatest(at, t.changed_at)),
-           expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
+           bytes = t.bytes + size, changed_at = at, expires_at = at + t.ttl, changed_in = everturn.step_v1(at),
+           expires_in = everturn.step_v1(at + t.ttl),
+           tally = everturn.grown_v1(t.tally, n, size, t.changed_at, at, t.expires_at, at + t.ttl)
      WHERE t.namespace = p_namespace AND t.session_id = p_session_id AND NOT t.ended AND t.head = t.last_seq
        AND t.changed_at < p_issued AND (t.fence IS NULL OR t.fence <= p_issued) AND p_issued <= at
        AND NOT everturn.is_over_v1(t.expires_at, at)
@@ -279,10 +281,9 @@ BEGIN
     ), written AS (
         UPDATE everturn.sessions t
            SET version = t.version + 1, last_seq = t.last_seq + a.count, head = t.last_seq + a.count,
-               messages = t.messages + a.count, bytes = t.bytes + a.size, seal = NULL,
-               changed_at = greatest(at, t.changed_at), expires_at = greatest(at, t.changed_at) + t.ttl,
-               changed_in = everturn.step_v1(greatest(at, t.changed_at)),
-               expires_in = everturn.step_v1(greatest(at, t.changed_at) + t.ttl)
+               messages = t.messages + a.count, bytes = t.bytes + a.size, changed_at = at, expires_at = at + t.ttl,
+               changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + t.ttl),
+               tally = everturn.grown_v1(t.tally, a.count, a.size, t.changed_at, at, t.expires_at, at + t.ttl)
           FROM asked a
          WHERE t.no = a.no AND t.head = t.last_seq AND NOT everturn.is_over_v1(t.expires_at, at)
            AND t.changed_at < p_issued AND NOT everturn.is_late_v1(p_issued, a.not_after, t.fence, at)
