@@ -274,6 +274,17 @@ def test_a_part_that_is_gone_is_named(fresh: Callable[[], None], store: Any, cli
     assert any(problem.session_id == "a" and part in problem.what for problem in store.verify().problems)
 
 
+@pytest.mark.parametrize("away", [1, 2, 1000])
+def test_a_jump_at_another_seq_is_loud(fresh: Callable[[], None], store: Any, client: Any, away: int) -> None:
+    """Past the head it would not be found on the way, and what it leads past would show again."""
+    fresh()
+    jumps = client.zrange(key_of("a", "jumps"), 0, -1, withscores=True)
+    client.zadd(key_of("a", "jumps"), {jumps[-1][0]: jumps[-1][1] + away})
+    for read in (store.get_history, store.get_tool_calls, lambda name: store.get_history(name, limit=3)):
+        with pytest.raises(CorruptEntry, match="jumps"):
+            read("a")
+
+
 def test_a_listing_with_a_damaged_session_is_loud(fresh: Callable[[], None], store: Any, client: Any) -> None:
     fresh()
     client.hset(key_of("b", "meta"), "expires_at", "1")
