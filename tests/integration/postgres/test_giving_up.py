@@ -188,8 +188,7 @@ def test_an_event_loop_that_ends_does_not_wait_for_somebody_elses_lock(
 
     async def main() -> Any:
         store = await everturn.open_async(url, timeout=30)
-        for _ in range(many):
-            tasks.append(asyncio.create_task(store.add_messages("a", turn("2"))))
+        tasks.extend(asyncio.create_task(store.add_messages("a", turn("2"))) for _ in range(many))
         await eventually_async(lambda: wait_for_locks(beside) >= min(many, 10), "all connections wait for the lock")
         return store._engine.backend._port._lender  # type: ignore[attr-defined]
 
