@@ -1,8 +1,8 @@
 """Damage behind the store's back: every edit is loud or harmless, wherever it is, and verify and copies tell of it.
 
 Harmless is an edit after which every read gives what it gave before. Beyond that, what no read gives may differ: keys
-that callers used, the fence of late requests, entries that nothing shows. Somebody who writes a part anew together with its check is
-a forger; that is no accident, and not tried here.
+that callers used, the fence of late requests, entries that nothing shows. Somebody who writes a part anew together with
+its check is a forger; that is no accident, and not tried here.
 """
 
 from __future__ import annotations

@@ -232,17 +232,17 @@ def message_row(seq: int, value: bytes) -> MessageRow:
 def message_columns(seqs: Sequence[int], values: Sequence[bytes]) -> Columns:
     """The same for many, by columns: each number is read with its like, where all can be read."""
     try:
-        parts = list(zip(*[value.split(b" ", 4) for value in values], strict=True))
-        turns, microseconds, places, checks = (_numbers(b",".join(part)) for part in parts[:4])
+        *numbers, bodies = zip(*[value.split(b" ", 4) for value in values], strict=True)
+        turns, times, places, checks = (_numbers(b",".join(texts)) for texts in numbers)
         # As `_place` does; a call for each would take most of the time.
         expected = [
-            (seq * 7919 + turn * 104729 + at) % 1048573 for seq, turn, at in zip(seqs, turns, microseconds, strict=True)
+            (seq * 7919 + turn * 104729 + at) % 1048573 for seq, turn, at in zip(seqs, turns, times, strict=True)
         ]
+        if len(checks) == len(values) and places == expected:
+            return Columns(seqs, [at / MICROSECONDS for at in times], checks, list(bodies))
     except (msgspec.MsgspecError, ValueError):
-        places, expected, checks = [], [], []
-    if len(checks) != len(values) or places != expected:
-        return Columns.of(list(map(message_row, seqs, values)))
-    return Columns(seqs, [at / MICROSECONDS for at in microseconds], checks, list(parts[4]))
+        pass
+    return Columns.of(list(map(message_row, seqs, values)))
 
 
 def entry_row(seq: int, kind: bytes, value: bytes) -> EntryRow:
