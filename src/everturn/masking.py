@@ -26,7 +26,7 @@ def masked_url(url: str) -> str:
     scheme, colon, rest = url.partition("://")
     if not colon:
         return MASK if _SUSPICIOUS.search(url) else url
-    if scheme.lower().startswith("sqlite"):
+    if scheme.lower() == "sqlite" and ("@" not in rest or rest.startswith("/")):
         return f"{scheme}://{rest.partition('?')[0]}"  # a path: an @ in it is an @
     login, at, place = rest.rpartition("@")
     if not at:

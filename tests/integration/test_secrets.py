@@ -32,6 +32,8 @@ URLS = [
     f"mysql://me:x@{SECRET}?x={SECRET}@h",
     f"host=h password={SECRET} dbname=x",
     f"redis:me:{SECRET}@h",
+    f"sqlite+pysqlcipher://:{SECRET}@/memory.db",
+    f"sqlite://me:{SECRET}@h/memory.db",
     # passwords that were not escaped
     *(f"redis://me:x{character}{SECRET}@{NOWHERE}/0" for character in "%@/?#:[&=+ "),
     *(f"redis://:{SECRET}{character}x@{NOWHERE}/0" for character in "%@/?#:[&=+ "),

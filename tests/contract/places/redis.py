@@ -11,6 +11,7 @@ import fakeredis
 import redis
 
 import everturn
+from everturn.backends.redis.records import entry_value
 from tests.contract.places.place import Place, Stored
 
 FACTS = ("life", "version", "last_seq", "state", "bytes", "dimension", "ttl", "expires_at", "created_at", "changed_at")
@@ -40,7 +41,7 @@ class RedisDoor:
 
     def entry(self, session_id: str, seq: int) -> Stored:
         kind, value = self._log(session_id)[seq]
-        turn, time, checksum, body = value.split(b" ", 3)
+        turn, time, _, checksum, body = value.split(b" ", 4)
         return Stored(kind.decode().rpartition(" ")[0], body, int(checksum), int(turn), int(time) / 1_000_000)
 
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
@@ -49,7 +50,7 @@ class RedisDoor:
         log = self._log(session_id)
         facts = (entry.turn, round(entry.created_at * 1_000_000), entry.checksum)
         owner = client.hget(self._part(session_id, "meta")[1], "life")  # the entry itself may be gone
-        log[seq] = entry.kind.encode() + b" " + owner, b"%d %d %d %s" % (*facts, entry.body)
+        log[seq] = entry.kind.encode() + b" " + owner, entry_value(seq, *facts, entry.body)
         expires_at = client.execute_command("PEXPIRETIME", self._part(session_id, "meta")[1])
         with client.pipeline(transaction=True) as pipe:
             pipe.delete(key)

@@ -174,6 +174,38 @@ def test_an_event_loop_that_ends_waits_for_the_server_and_not_for_the_time_out(u
         assert store.verify().ok
 
 
+def wait_for_locks(watcher: psycopg.Connection[Any]) -> int:
+    ask = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'everturn' AND wait_event_type = 'Lock'"
+    return int(watcher.execute(ask).fetchone()[0])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("many", [1, 20])  # as many as need more connections than there are
+def test_an_event_loop_that_ends_does_not_wait_for_somebody_elses_lock(
+    url: str, server: PostgresServer, schema: str, beside: psycopg.Connection[Any], many: int
+) -> None:
+    with everturn.open(url) as store:
+        store.add_messages("a", turn("1"))
+
+    async def main() -> Any:
+        store = await everturn.open_async(url, timeout=30)
+        tasks.extend(asyncio.create_task(store.add_messages("a", turn("2"))) for _ in range(many))
+        await eventually_async(lambda: wait_for_locks(beside) >= min(many, 10), "all connections wait for the lock")
+        return store._engine.backend._port._lender  # type: ignore[attr-defined]
+
+    tasks: list[asyncio.Task[Any]] = []
+    with psycopg.connect(server.url) as other:
+        other.execute(f"SELECT 1 FROM {schema}.sessions FOR UPDATE")
+        began = time.monotonic()
+        pool = asyncio.run(main())
+        assert time.monotonic() - began < 15, "it waited for the time-out"
+        assert all(task.cancelled() for task in tasks)
+        wait_until(lambda: not works(beside), "the server has ended what nobody waits for")
+    for connection in pool._idle:
+        connection.pgconn.finish()
+    with everturn.open(url) as store:
+        assert len(store.get_history("a")) == len(turn("1"))
+
+
 # --- many bytes ------------------------------------------------------------------------------------------------------
 
 

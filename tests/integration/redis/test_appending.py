@@ -25,7 +25,10 @@ def stored(client: Any, name: str) -> list[Any]:
     meta |= {b"check": b"", b"undo": meta[b"undo"][9:]}  # checks are made with the life and the name
     changes = [(number, *next(iter(fields.items()))) for number, fields in client.xrange(keys[2])]
     changes = [(number, kind, value[9:]) for number, kind, value in changes]
-    everything = [sorted(meta.items()), client.xrange(keys[1]), changes, [client.ttl(key) > 0 for key in keys]]
+    log = re.sub(
+        rb"(\d{16}) \d+ ", rb"\1 PLACE ", repr(client.xrange(keys[1])).encode()
+    )  # it follows from the time, too
+    everything = [sorted(meta.items()), log, changes, [client.ttl(key) > 0 for key in keys]]
     return [re.sub(rb"\d{16}", b"TIME", repr(part).encode().replace(life, b"LIFE")) for part in everything]
 
 

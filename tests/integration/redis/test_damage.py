@@ -1,9 +1,8 @@
 """Damage behind the store's back: every edit is loud or harmless, wherever it is, and verify and copies tell of it.
 
-Harmless is an edit after which every read gives what it gave before. Beyond that, the time of an entry and the turn it
-is counted to may differ (a stream must be written anew for that), and so may what no read gives: keys that callers
-used, the fence of late requests, entries that nothing shows. Somebody who writes a part anew together with its check is
-a forger; that is no accident, and not tried here.
+Harmless is an edit after which every read gives what it gave before. Beyond that, what no read gives may differ: keys
+that callers used, the fence of late requests, entries that nothing shows. Somebody who writes a part anew together with
+its check is a forger; that is no accident, and not tried here.
 """
 
 from __future__ import annotations
@@ -153,7 +152,7 @@ def edit_sorted_set(client: Any, key: str, chance: random.Random) -> str:
 def edit_stream(client: Any, key: str, chance: random.Random) -> str:
     rows = client.xrange(key)
     place = chance.randrange(len(rows))
-    kind = chance.choice(["delete", "spoil", "trim", "foreign", "add"])
+    kind = chance.choice(["delete", "spoil", "trim", "foreign", "add", "double"])
     if kind == "delete":
         client.xdel(key, rows[place][0])
     elif kind == "trim":
@@ -166,9 +165,9 @@ def edit_stream(client: Any, key: str, chance: random.Random) -> str:
             for number, (entry_id, fields) in enumerate(rows):
                 ((field, value), *others) = fields.items()
                 if number == place and kind == "spoil":
-                    # Of entries, what is behind the turn and the time, which no check covers.
-                    front = 0 if key.endswith("changes") else value.index(b" ", value.index(b" ") + 1)
-                    value = value[:front] + spoilt(chance, value[front:])
+                    value = spoilt(chance, value)
+                elif number == place and kind == "double":
+                    ((field, value), *others) = rows[place - 1][1].items()
                 elif number == place:
                     field = field.replace(field[-16:], b"0" * 16)
                 pipe.xadd(key, dict([(field, value), *others]), entry_id)
@@ -272,6 +271,17 @@ def test_a_part_that_is_gone_is_named(fresh: Callable[[], None], store: Any, cli
             read("a")
         assert caught.value.session_id == "a"
     assert any(problem.session_id == "a" and part in problem.what for problem in store.verify().problems)
+
+
+@pytest.mark.parametrize("away", [1, 2, 1000])
+def test_a_jump_at_another_seq_is_loud(fresh: Callable[[], None], store: Any, client: Any, away: int) -> None:
+    """Past the head it would not be found on the way, and what it leads past would show again."""
+    fresh()
+    jumps = client.zrange(key_of("a", "jumps"), 0, -1, withscores=True)
+    client.zadd(key_of("a", "jumps"), {jumps[-1][0]: jumps[-1][1] + away})
+    for read in (store.get_history, store.get_tool_calls, lambda name: store.get_history(name, limit=3)):
+        with pytest.raises(CorruptEntry, match="jumps"):
+            read("a")
 
 
 def test_a_listing_with_a_damaged_session_is_loud(fresh: Callable[[], None], store: Any, client: Any) -> None:

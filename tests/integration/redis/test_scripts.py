@@ -113,8 +113,9 @@ def test_a_script_works_as_much_at_ten_thousand_messages_as_at_ten(server: Valke
             seen()
             for kind in ("append", "append with a key", "snapshot", "rollback", "undo", "clear", "undo", "set ttl"):
                 CHANGES[kind](store, snapshot)
+            store.trim("a", max_messages=3, keep_system=False)  # else it looks through all of them, a page at a time
             work.append([words[:2] for by_script, words in seen() if by_script])
-            store.trim("a", max_messages=3)  # it reads a page at a time: more scripts, and none that does more
+            store.trim("a", max_messages=2)  # it reads a page at a time: more scripts, and none that does more
             assert max(map(len, by_call(seen()))) < 40
             store.erase("a")
             store.erase("warm")

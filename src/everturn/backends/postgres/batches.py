@@ -46,6 +46,12 @@ def has_undone(error: Exception) -> bool:
     return isinstance(error, CorruptEntry) or getattr(error, "outcome", "unknown") == "not_written"
 
 
+def _is_ending() -> bool:
+    """Whether this task was cancelled: only the end of an event loop does that, and then nobody waits any more."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class _Waiting:
     """A change that a task waits for."""
 
@@ -174,7 +180,7 @@ class Lanes:
             if not batch:  # there is no connection to be had
                 self._fail(list(self._queue), error)
                 self._queue.clear()
-            elif len(batch) == 1 or not has_undone(error):
+            elif len(batch) == 1 or not has_undone(error) or _is_ending():
                 self._fail(batch, error)
             else:
                 await asyncio.gather(*map(self._alone, batch))
@@ -191,10 +197,15 @@ class Lanes:
         return batch
 
     async def _alone(self, waiting: _Waiting) -> None:
-        if not waiting.answer.done():
+        if waiting.answer.done():
+            return
+        try:
             error = await self._send(lambda: [waiting], waiting.deadline)
-            if error is not None:
-                waiting.fail(error)
+        except asyncio.CancelledError:  # before there was a connection: its statement was undone, and no other was sent
+            waiting.fail(faults.withdrawn(self._port.name))
+            raise
+        if error is not None:
+            waiting.fail(error)
 
     async def _send(self, choose: Callable[[], list[_Waiting]], deadline: float) -> Exception | None:
         """Send those that are chosen once a connection is in hand, and deliver their outcomes; or say why not."""

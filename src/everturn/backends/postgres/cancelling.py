@@ -20,11 +20,24 @@ def abandon(pgconn: pq.abc.PGconn) -> None:
 
     The server is asked from a thread: it may not listen, and the caller's time is up.
     """
-    cancellation = None
+    cancellation = _cancellation(pgconn)
+    pgconn.finish()
+    _send(cancellation)
+
+
+def withdraw(pgconn: pq.abc.PGconn) -> None:
+    """Ask the server to cancel the statement that is under way, if any, and keep the connection: its answer is due."""
+    _send(_cancellation(pgconn))
+
+
+def _cancellation(pgconn: pq.abc.PGconn) -> pq.abc.PGcancelConn | None:
     if pgconn.transaction_status == _ACTIVE:
         with contextlib.suppress(psycopg.Error):  # libpq before 17 cannot do this; the connection may be broken
-            cancellation = pgconn.cancel_conn()
-    pgconn.finish()
+            return pgconn.cancel_conn()
+    return None
+
+
+def _send(cancellation: pq.abc.PGcancelConn | None) -> None:
     if cancellation is not None:
         with contextlib.suppress(RuntimeError):  # no thread to be had, or the interpreter ends
             threading.Thread(target=_cancel, args=(cancellation,), name="everturn-cancel", daemon=True).start()

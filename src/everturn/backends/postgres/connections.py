@@ -21,12 +21,13 @@ from psycopg.adapt import Dumper
 from psycopg.rows import tuple_row
 
 from everturn.backends.postgres import faults
-from everturn.backends.postgres.cancelling import abandon
+from everturn.backends.postgres.cancelling import abandon, withdraw
 from everturn.backends.postgres.direct import LONGEST, Direct, Texts
 from everturn.backends.shelf import Shelf
 
 T = TypeVar("T")
 GLANCE = 0.1  # seconds at most between looks at the clock, and at signals
+SOON = 0.5  # seconds in which a server answers that has nothing to wait for
 
 _connect_by: ContextVar[float] = ContextVar("everturn_connect_by", default=math.inf)
 
@@ -81,7 +82,8 @@ class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
     """A connection of an event loop, closed past its `deadline` or when the task that waits is cancelled.
 
     `is_kept`: it is not closed when the task is cancelled. Whoever ends an event loop cancels every task, also those of
-    ours that see to a change on behalf of another task, which waits for the outcome.
+    ours that see to a change on behalf of another task, which waits for the outcome. If the server does not answer
+    soon, it waits itself, for a lock say: then it is asked to cancel the statement, which settles it as well.
     """
 
     deadline: float = math.inf
@@ -94,6 +96,7 @@ class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
 
     async def wait(self, gen: Any, *_: Any, **__: Any) -> Any:
         steps = _until(gen, self.deadline)
+        withdrawal: asyncio.TimerHandle | None = None
         try:
             while True:
                 try:
@@ -101,11 +104,16 @@ class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
                 except asyncio.CancelledError:
                     if not self.is_kept:
                         raise
+                    if withdrawal is None:
+                        withdrawal = asyncio.get_running_loop().call_later(SOON, withdraw, self.pgconn)
         except psycopg.Error:
             raise
         except BaseException:
             abandon(self.pgconn)
             raise
+        finally:
+            if withdrawal is not None:
+                withdrawal.cancel()
 
 
 # (search_path: our statements and functions name the schema of everything; this is for what somebody forgets.)

@@ -24,6 +24,7 @@ from everturn.backends.redis.records import (
     StoredSnapshot,
     change_of,
     entry_row,
+    entry_value,
     is_sealed,
     kind_in,
     ranges_of,
@@ -241,7 +242,11 @@ def _snapshots(outline: Outline) -> list[tuple[str, str]]:
 def _rows(portion: Portion, version: int) -> Rows:
     """The entries, and the changes that a session at this version remembers."""
     entries: list[EntryArgs] = [
-        (entry.seq, entry.kind, b"%d %d %d %b" % (entry.turn, _micros(entry.created_at), entry.checksum, entry.body))
+        (
+            entry.seq,
+            entry.kind,
+            entry_value(entry.seq, entry.turn, _micros(entry.created_at), entry.checksum, entry.body),
+        )
         for entry in portion.entries
     ]
     remembered = [change for change in portion.changes if change.version > version - REMEMBERED]

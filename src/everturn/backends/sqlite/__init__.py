@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from everturn.backends.options import namespace, switch
 from everturn.errors import InvalidInput, MemoryStoreBackendError
+from everturn.masking import MASK
 from everturn.private import MODE, file_mode
 
 if TYPE_CHECKING:
@@ -104,8 +105,9 @@ def path_in(url: str) -> str:
 
     rest = url.partition("://")[2]
     if rest and not rest.startswith("/"):
+        shown = MASK if "@" in rest else rest  # then it was meant for a server, and may have a password
         raise InvalidInput(
-            f"write sqlite:///{rest} (three slashes) for a relative path, sqlite:////... (four) for an absolute one",
+            f"write sqlite:///{shown} (three slashes) for a relative path, sqlite:////... (four) for an absolute one",
             path="url",
         )
     path = unquote(rest[1:])

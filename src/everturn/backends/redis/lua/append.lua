@@ -26,14 +26,14 @@ if count > 0 then
   local follows = head ~= last_seq and head
   head, messages = last_seq + count, messages + tonumber(ARGV[12])
   plan.write = function(seq)
-    local mark = seq .. ' ' .. at .. ' '
+    local mark, base = seq .. ' ' .. at .. ' ', base_of(seq, now)
     if follows then
       put_jump(seq, follows)
       parts[3] = parts[3] + 1
     end
     for i = 14, #ARGV, 2 do
       local kind = ARGV[i]
-      call('XADD', LOG, seq .. '-0', kind .. ' ' .. life, mark .. ARGV[i + 1])
+      call('XADD', LOG, seq .. '-0', kind .. ' ' .. life, mark .. place_of(seq, base) .. ' ' .. ARGV[i + 1])
       if kind ~= 'message' then
         put_other(seq, kind)
         parts[1] = parts[1] + 1

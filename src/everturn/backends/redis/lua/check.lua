@@ -13,6 +13,16 @@ local function digest(text)
   return string.sub(sha1hex(text), 1, 8)
 end
 
+-- The place of an entry, as a number: it follows from its seq, its turn and its time (as `base`), so that no entry can be
+-- taken for another, and none be given another time. records.py has the same.
+local function base_of(turn, time)
+  return turn * 104729 + time
+end
+
+local function place_of(seq, base)
+  return (seq * 7919 + base) % 1048573
+end
+
 local function check_of(facts)
   return digest(KEYS[1] .. '\n' .. table.concat(facts, '\n', 1, 12))
 end

@@ -54,8 +54,10 @@ elseif ARGV[3] ~= '' then
   if not state then status = 'no_version' end
 end
 if not state then return {status, facts, undo, forgotten, parts[2]} end
-local head, cleared, floor = unpacked(state)
+local head, cleared, floor, messages, kept = unpacked(state)
 if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
+-- A jump that stands at another seq than its own may be passed over where the path begins: then more shows than should.
+if ANY_JUMPS and messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', '')) ~= messages then damaged('jumps') end
 
 local others, ranges, rest = {}, {}, 0
 local low, high = tonumber(ARGV[7]), math.min(tonumber(ARGV[6]) or head, head)

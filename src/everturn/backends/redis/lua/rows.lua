@@ -14,7 +14,7 @@ local function put_entries(i)
     if tonumber(seq) > last then
       call('XADD', LOG, seq .. '-0', kind .. ' ' .. LIFE, value)
       if kind ~= 'message' then put_other(seq, kind) end
-      local _, mark = string.find(value, '^%d+ %d+ %d+ ')
+      local _, mark = string.find(value, '^%d+ %d+ %d+ %d+ ')
       size = size + #value - (mark or 0)
     end
   end

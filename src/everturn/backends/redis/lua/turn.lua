@@ -20,11 +20,11 @@ do
     local count = #ARGV - 3
     local first = head + 1 .. ''
     local last, log, message = first, KEYS[2], 'message ' .. facts[1]
-    local mark = first .. ' ' .. at .. ' '
-    call('XADD', log, first .. '-0', message, mark .. ARGV[4])
+    local mark, base = first .. ' ' .. at .. ' ', base_of(first, now)
+    call('XADD', log, first .. '-0', message, mark .. place_of(first, base) .. ' ' .. ARGV[4])
     for i = 2, count do
       last = head + i .. ''
-      call('XADD', log, last .. '-0', message, mark .. ARGV[i + 3])
+      call('XADD', log, last .. '-0', message, mark .. place_of(last, base) .. ' ' .. ARGV[i + 3])
     end
     local state = last .. ' ' .. hidden .. ' ' .. (messages + count) .. kept
     local written = first .. ' ' .. count
