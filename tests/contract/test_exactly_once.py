@@ -562,3 +562,19 @@ def test_a_trim_that_had_to_be_planned_again_is_done(store: Any) -> None:
         del backend.change
     assert words(store, "a") == ["3", "6"]
     assert receipt.version == store.info("a").version
+
+
+def test_a_key_of_a_change_without_a_turn_is_remembered_however_many_follow(store: Any) -> None:
+    """A clear or a rollback that is made once more, long after, would take away all that came since."""
+    say(store, "a", "first")
+    snapshot = store.save_snapshot("a")
+    say(store, "a", "second")
+    back = store.rollback_to_snapshot("a", snapshot, key="back")
+    cleared = store.clear("a", key="clear")
+    for number in range(1100):
+        say(store, "a", str(number))
+    store.compact("a")
+    assert _same(back, store.rollback_to_snapshot("a", snapshot, key="back"))
+    assert _same(cleared, store.clear("a", key="clear"))
+    assert len(store.get_history("a")) == 1100
+    assert store.verify("a").ok

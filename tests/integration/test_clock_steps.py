@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,17 @@ def test_a_life_is_counted_from_the_wall_clock_if_that_is_ahead(
         wall.install(other)
         wall.now += 59
         assert len(other.get_history("a")) == 2
+
+
+def test_a_process_that_starts_while_the_clock_is_behind_makes_no_life_shorter(tmp_path: Path) -> None:
+    """Found by the simulator (seed 20303): another process, which knew better, ended the session too early."""
+    url = f"sqlite:///{tmp_path / 'memory.db'}"
+    with everturn.open(url, ttl=60) as store:
+        store.add_messages("a", [ChatMessage("user", "1")])
+        ends = store.info("a").expires_at
+        with everturn.open(url) as behind:
+            backend = behind._engine.backend
+            backend._time = Clock(lambda: time.time() - 3600)
+            behind.add_messages("a", [ChatMessage("user", "2")])
+        assert ends is not None
+        assert (store.info("a").expires_at or 0) >= ends

@@ -334,7 +334,7 @@ class ModelStore:
 
     def compact(self, name: str, remembered: int) -> int:
         """Reclaim what no root shows, and changes that are older than the remembered ones, but for those with a key
-        whose turn stays. How many entries went."""
+        that had no turn, or whose turn stays. How many entries went."""
         session = self.live(name)
         if session is None:
             return 0
@@ -345,7 +345,7 @@ class ModelStore:
         gone = session.stored.keys() - needed
         session.stored = {seq: item for seq, item in session.stored.items() if seq in needed}
         old, latest = session.log[:-remembered], session.log[-remembered:]
-        keyed = [change for change in old if change.key and change.seqs and change.seqs[-1] in session.stored]
+        keyed = [change for change in old if change.key and (not change.seqs or change.seqs[-1] in session.stored)]
         session.log = keyed + latest
         return len(gone)
 

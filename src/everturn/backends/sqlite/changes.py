@@ -114,6 +114,8 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
         snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, planned.state.messages, now)
     ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
     expires_at = None if ttl is None else db.lives_from + ttl
+    if expires_at is not None and planned.ttl is None and session.expires_at is not None:
+        expires_at = max(expires_at, session.expires_at)  # a clock that is behind makes no life shorter
     dimension = session.dimension or planned.dimension
     db.execute(
         SQL["update_session"],

@@ -35,6 +35,7 @@ class Session(msgspec.Struct, frozen=True, gc=False):
     bytes: int
     dimension: int | None
     ttl: float | None
+    expires_at: float | None = None
 
     @property
     def base(self) -> int:
@@ -68,7 +69,7 @@ def load(db: Connection, session_id: str, now: float) -> Session | None:
         if is_interruption(exc):
             raise
         raise unreadable_session(session_id, exc) from exc
-    return Session(no, life, version, last_seq, state, size, dimension, ttl)
+    return Session(no, life, version, last_seq, state, size, dimension, ttl, expires_at)
 
 
 def refuse_another(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:

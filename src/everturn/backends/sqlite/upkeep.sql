@@ -53,10 +53,10 @@ SELECT no FROM sessions
 UNION ALL
 SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 1
 
--- old_changes: those too old to be asked for again, but for those with a key whose turn is still stored
+-- old_changes: those too old to be asked for again, but for those with a key, unless they had a turn that is stored no more
 SELECT c.id FROM changes c
  WHERE c.id BETWEEN ?1 AND ?2
-   AND (c.key IS NULL OR c.count = 0 OR NOT EXISTS (
+   AND (c.key IS NULL OR c.count > 0 AND NOT EXISTS (
         SELECT 1 FROM entries e
          WHERE e.id BETWEEN ?1 + max(1, c.first_seq + c.count - 8) AND ?1 + c.first_seq + c.count - 1
            AND e.id + e.count > ?1 + c.first_seq + c.count - 1))

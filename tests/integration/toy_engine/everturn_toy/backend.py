@@ -204,7 +204,8 @@ class ToyBackend:
             gone = {seq: entry for seq, entry in log.items() if seq not in needed}
             left = {seq: entry for seq, entry in log.items() if seq in needed}
             kept = life.copy()
-            keyed = [made for made in life.changes[:-REMEMBERED] if made.key and made.seqs and made.seqs[-1] in left]
+            old = life.changes[:-REMEMBERED]
+            keyed = [made for made in old if made.key and (not made.seqs or made.seqs[-1] in left)]
             kept.changes = keyed + life.changes[-REMEMBERED:]
             if gone:
                 kept.changes = [_without(made, life, log, gone) for made in kept.changes]

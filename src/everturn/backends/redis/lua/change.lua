@@ -85,6 +85,7 @@ if life then
     -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
     local is_turn = use.count > 0
     local made = is_turn and use or change_in(call('XRANGE', CHANGES, use.version .. '-0', use.version .. '-0')[1])
+    if not made and use.first == 0 then made = use end  -- its change is forgotten, and it was no snapshot
     if made and not (is_turn and not on_path(unpacked(state), use.first + use.count - 1)) then
       if use.content ~= ARGV[5] then return refused('key_reused') end
       return replayed(made)
@@ -177,7 +178,8 @@ local function commit(kind, after, plan)
   end
   if plan.ttl then set('ttl', ttl) end
   if ARGV[4] ~= '' then
-    set('k' .. ARGV[4], keyed .. version .. ' ' .. first .. ' ' .. count .. ' ' .. ARGV[5])
+    local place = kind == 'snapshot' and 1 or first  -- see keys.lua
+    set('k' .. ARGV[4], keyed .. version .. ' ' .. place .. ' ' .. count .. ' ' .. ARGV[5])
     if count > 0 then set('t' .. (first + count - 1), ARGV[4]) end
   end
   if ttl ~= '' then

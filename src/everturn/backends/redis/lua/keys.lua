@@ -1,6 +1,8 @@
 -- The callers' keys that a session remembers. Field `k<key>` of meta: for each use "version first count content", with
--- 16 bytes of content; field `t<seq>`: the key of the turn whose last entry that is. A use is forgotten when its change
--- is, and the last entry of its turn was reclaimed: whichever comes later.
+-- 16 bytes of content; field `t<seq>`: the key of the turn whose last entry that is. The use of a turn is forgotten when its
+-- change is, and the last entry of the turn was reclaimed: whichever comes later. The use of a change without a turn (a clear,
+-- a rollback, a trim: a second one would take away what came since) is not forgotten. That of a snapshot, of which `first` is
+-- 1, goes with its change: the answer to it is more than can be kept here, and a second snapshot harms nobody.
 local USE = '(%d+) (%d+) (%d+) (' .. string.rep('.', 16) .. ')'
 
 -- The uses of a key, oldest first.
@@ -22,7 +24,7 @@ local function forget_uses(key, last)
   for _, use in ipairs(uses_of(key)) do
     local remembered = tonumber(use.version) > last
       and #call('XRANGE', CHANGES, use.version .. '-0', use.version .. '-0') > 0
-    if remembered or has_entries(use.first, use.count) then
+    if remembered or use.count + use.first == 0 or has_entries(use.first, use.count) then
       left[#left + 1] = use.version .. ' ' .. use.first .. ' ' .. use.count .. ' ' .. use.content
     else
       gone = true

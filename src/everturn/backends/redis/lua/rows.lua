@@ -22,8 +22,9 @@ local function put_entries(i)
 end
 
 -- As keys.lua has them. `facts` are "first count time state"; the content is among the fields `i` to `j`.
-local function put_key(key, version, facts, i, j)
+local function put_key(key, version, kind, facts, i, j)
   local first, count = string.match(facts, '^(%d+) (%d+) ')
+  if kind == 'snapshot' then first = 1 end
   for place = i, j, 2 do
     if ARGV[place] == 'content' then
       local used = call('HGET', META, 'k' .. key) or ''
@@ -42,7 +43,7 @@ local function put_changes(i)
       local row = {ARGV[at + 3] .. ' ' .. LIFE, unpack(ARGV, at + 4, at + 2 + fields)}
       row[2] = change_check(version, row) .. row[2]
       call('XADD', CHANGES, version .. '-0', unpack(row))
-      if key ~= '' then put_key(key, version, ARGV[at + 4], at + 5, at + 2 + fields) end
+      if key ~= '' then put_key(key, version, ARGV[at + 3], ARGV[at + 4], at + 5, at + 2 + fields) end
     end
     at = at + 3 + fields
   end

@@ -55,7 +55,7 @@ DECLARE
 BEGIN
     DELETE FROM everturn.changes g
      WHERE g.session = p_session AND g.version = ANY (looked)
-       AND (g.key IS NULL OR NOT EXISTS (
+       AND (g.key IS NULL OR g.count > 0 AND NOT EXISTS (
             SELECT FROM everturn.entries e
              WHERE e.session = p_session AND e.seq >= g.first_seq AND e.seq < g.first_seq + g.count));
     RETURN (1, 0, 0, 0, cardinality(looked), coalesce(looked[cardinality(looked)], p_to))::everturn.reclaimed_v1;
