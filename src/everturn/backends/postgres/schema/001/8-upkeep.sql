@@ -184,6 +184,19 @@ BEGIN
 END
 $$;
 
+-- Delete the changes of a session that is to go, at most so many (NULL: all). Returns how many went.
+CREATE FUNCTION everturn.delete_changes_v1(p_session bigint, p_limit bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    gone bigint;
+BEGIN
+    DELETE FROM everturn.changes g
+     WHERE g.session = p_session AND g.version = ANY (ARRAY(
+        SELECT c.version FROM everturn.changes c WHERE c.session = p_session ORDER BY c.version LIMIT p_limit));
+    GET DIAGNOSTICS gone = ROW_COUNT;
+    RETURN gone;
+END
+$$;
+
 -- One step of reaping: rows of a session that expired, and the session when nothing else is left of it. Workers that reap
 -- at the same time take different sessions. One that is arriving (91-moves.sql) is left alone until it expires.
 CREATE FUNCTION everturn.reap_v1(p_step bigint, p_now double precision) RETURNS everturn.reclaimed_v1
@@ -210,7 +223,7 @@ BEGIN
          WHERE n.no = s.no;
     END IF;
     gone := everturn.reclaim_v1(s.no, ARRAY[0], ARRAY[9223372036854775807], true, p_step);
-    IF gone.entries < p_step AND (everturn.forget_changes_v1(s.no, -1, 9223372036854775807, p_step)).looked < p_step THEN
+    IF gone.entries < p_step AND everturn.delete_changes_v1(s.no, p_step) < p_step THEN
         PERFORM everturn.delete_session_v1(s.no);
     END IF;
     gone.sessions := 1;
@@ -257,7 +270,7 @@ BEGIN
          ORDER BY n.no FOR UPDATE
     LOOP
         gone := everturn.reclaim_v1(s.no, ARRAY[0], ARRAY[9223372036854775807], true, NULL);
-        PERFORM everturn.forget_changes_v1(s.no, -1, 9223372036854775807, NULL);
+        PERFORM everturn.delete_changes_v1(s.no, NULL);
         erased.entries := erased.entries + gone.entries;
         erased.bytes := erased.bytes + gone.bytes;
         erased.snapshots := erased.snapshots + everturn.delete_session_v1(s.no);
@@ -272,7 +285,7 @@ BEGIN
     LOOP
         IF NOT EXISTS (SELECT FROM everturn.sessions n WHERE n.no = lost) THEN
             gone := everturn.reclaim_v1(lost, ARRAY[0], ARRAY[9223372036854775807], true, NULL);
-            PERFORM everturn.forget_changes_v1(lost, -1, 9223372036854775807, NULL);
+            PERFORM everturn.delete_changes_v1(lost, NULL);
             erased.entries := erased.entries + gone.entries;
             erased.bytes := erased.bytes + gone.bytes;
             erased.snapshots := erased.snapshots + everturn.delete_session_v1(lost);
