@@ -149,3 +149,10 @@ def test_every_command_explains_itself_with_examples(run: Run, name: str) -> Non
     assert ran.code == 0
     assert re.search(rf"Examples:\n +everturn {name}", ran.out), ran.out
     assert max(map(len, ran.lines)) <= 110
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_names_no_types_of_python_and_no_brackets_twice(run: Run, name: str) -> None:
+    text = run(name, "--help").out
+    assert "list[" not in text
+    assert "[[" not in text

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from everturn.cli import act, backup, bench, check, doctor, golden, log, look, move, serve, trust
 from everturn.cli.demo import demo
@@ -36,6 +36,20 @@ class Commands(TyperGroup):
             "Completion in your shell: everturn --install-completion.",
         ]
         formatter.write("\n".join(lines) + "\n")
+
+
+class Command(TyperCommand):
+    """One command, whose help names no types of Python's: Typer writes `<list[Path]>` where several may be given."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)
+        for param in params:
+            shown = getattr(param, "display_type_rich", None)  # not in every Typer
+            if shown is not None and "list[" in (shown(ctx=ctx) or ""):
+                param.display_type_rich = lambda *, ctx, shown=shown: (
+                    shown(ctx=ctx).replace("list[", "").replace("]", "")
+                )
+        return params
 
 
 app = typer.Typer(
@@ -70,7 +84,7 @@ def everturn(
 def _register(group: str, **commands: Callable[..., Any]) -> None:
     GROUPS[group] = {name.rstrip("_").replace("_", "-"): command for name, command in commands.items()}
     for name, command in GROUPS[group].items():
-        app.command(name)(command)
+        app.command(name, cls=Command)(command)
 
 
 # A new command: a function in a module beside this one, and its name in one of these lines.
