@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from everturn.backend import At, Status
+from everturn.backends.interrupts import is_interruption
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import headless
 from everturn.backends.redis.names import Keys
@@ -105,6 +106,8 @@ def seen_in(session_id: str, reply: Sequence[Any]) -> Seen:
     try:
         return _seen(session_id, status, reply)
     except (ValueError, TypeError, AttributeError) as exc:
+        if is_interruption(exc):
+            raise
         raise headless(session_id) from exc
 
 

@@ -231,6 +231,8 @@ def message_row(seq: int, value: bytes) -> MessageRow:
 
 def message_columns(seqs: Sequence[int], values: Sequence[bytes]) -> Columns:
     """The same for many, by columns: each number is read with its like, where all can be read."""
+    if not values:
+        return Columns([], [], [], [])
     try:
         *numbers, bodies = zip(*[value.split(b" ", 4) for value in values], strict=True)
         turns, times, places, checks = (_numbers(b",".join(texts)) for texts in numbers)
