@@ -29,7 +29,7 @@ def thread_of(session_id: str) -> tuple[str, str]:
 
 
 class Heads:
-    """Where threads stood when their checkpoints were read: configs carry a checkpoint's id from reads to puts.
+    """Remembers where threads stood when checkpoints were read: configs carry a checkpoint's id from reads to puts.
 
     An id is told by which object it is, so that two reads of one checkpoint are told apart. It is a plain `str`, since
     configs are logged and sent by whatever serializes them, and some refuse a subclass.

@@ -88,7 +88,7 @@ class Reads:
         return await self._with_sends(thread, session_id, found)
 
     async def _with_sends(self, thread: str, session_id: str, found: Found) -> Found:
-        """The same; in a checkpoint of LangGraph before its format 4, with the sends that its parent's tasks wrote."""
+        """Add the sends that its parent's tasks wrote to a checkpoint of LangGraph before its format 4."""
         point = found.point
         if point.state.get("v", WITH_SENDS) >= WITH_SENDS or point.parent is None or TASKS in found.values:
             return found

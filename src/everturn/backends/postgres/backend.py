@@ -124,7 +124,7 @@ class PostgresBackend:
         return self._window(deadline)
 
     async def _make_ready(self, deadline: float) -> None:
-        """See to it that changes can be sent: there is a schema, and the server's clock is known."""
+        """Prepare for changes: there is a schema, and the server's clock is known."""
         if not self._ready:
             await self.prepare(deadline)
         if not self._knows_time:
@@ -186,7 +186,7 @@ class PostgresBackend:
         return Call(self._sql["change"], parameters, writes=True)
 
     def _outcome(self, request: ChangeRequest | ForkRequest, row: Any, sent: float) -> ChangeOutcome:
-        """What a row of outcome_v1 says of a change. Raises Late."""
+        """Read the outcome of a change from a row of outcome_v1. Raises Late."""
         outcome, told = requests.answer(request, row)
         self._learn(told, sent)
         if outcome is None:
@@ -194,7 +194,7 @@ class PostgresBackend:
         return outcome
 
     def _outcomes(self, changes: Sequence[ChangeRequest], rows: Rows, sent: float) -> list[ChangeOutcome | faults.Late]:
-        """What rows say of the changes they answer. The clock is learnt first: callers go on at once."""
+        """Read the outcomes of changes from their rows. The clock is learnt first: callers go on at once."""
         answers = [requests.answer(change, row) for change, row in zip(changes, rows, strict=True)]
         self._learn(max(told for _, told in answers), sent)
         return [faults.Late(self._port.name, told) if outcome is None else outcome for outcome, told in answers]

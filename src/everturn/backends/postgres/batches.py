@@ -38,7 +38,7 @@ NewCall = Callable[[Sequence[ChangeRequest], Sequence[Window], float], Call]
 """The call for some changes, each within its window, whose locks may be waited for so many seconds."""
 
 Outcomes = Callable[[Sequence[ChangeRequest], Rows, float], Sequence[ChangeOutcome | faults.Late]]
-"""What rows say of the changes that were sent at some moment."""
+"""Reads the outcomes of changes that were sent at some moment from their rows."""
 
 
 def has_undone(error: Exception) -> bool:

@@ -38,7 +38,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Survey(msgspec.Struct, frozen=True):
-    """What survey_v1 says of a session."""
+    """The answer of survey_v1 about a session."""
 
     no: int
     version: int
