@@ -5,6 +5,8 @@ A handler raises wherever it finds the main thread, also within a driver, and ma
 
 from __future__ import annotations
 
+import inspect
+
 
 def is_interruption(exc: BaseException) -> bool:
     """Whether this is no fault of ours or of a driver's: KeyboardInterrupt and its like, or what a handler raised."""
@@ -12,15 +14,35 @@ def is_interruption(exc: BaseException) -> bool:
 
 
 def raised_by_handler(exc: BaseException) -> BaseException | None:
-    """The exception that a signal's handler raised: this one, or one that a driver has wrapped; None if none did."""
+    """The exception that a signal's handler raised: this one, or one that a driver has wrapped; None if none did.
+
+    The innermost counts: redis-py gives its DataError the traceback of the TypeError that it wraps.
+    """
+    found: BaseException | None = None
     seen: set[int] = set()
     wrapped: BaseException | None = exc
     while wrapped is not None and id(wrapped) not in seen:
         if is_of_a_handler(wrapped):
-            return wrapped
+            found = wrapped
         seen.add(id(wrapped))
-        wrapped = wrapped.__cause__ or wrapped.__context__
-    return None
+        wrapped = wrapped.__cause__ or _raised_within_the_call(wrapped.__context__)
+    return found
+
+
+def _raised_within_the_call(context: BaseException | None) -> BaseException | None:
+    """The context of an exception, unless a caller of ours was handling it before the call began.
+
+    `except SoftTimeLimitExceeded: store.add_messages(...)` makes it the context of every fault of that call. A function
+    that handles an exception stands first in its traceback, and such a caller has not returned yet.
+    """
+    if context is None or context.__traceback__ is None:
+        return context
+    handling, frame = context.__traceback__.tb_frame, inspect.currentframe()
+    while frame is not None:
+        if frame is handling:
+            return None
+        frame = frame.f_back
+    return context
 
 
 def is_of_a_handler(exc: BaseException) -> bool:
