@@ -24,16 +24,32 @@ def copy(
     sessions: Iterable[str] | None = None,
     progress: Tell | None = None,
 ) -> CopyReport:
-    """Copy sessions from one store into another, of any two engines: all of them, or those named.
+    """Copy sessions from one store into another, of any two backends: all of them, or those named.
 
     A session arrives whole and in one step: its history, what snapshots and undo return to, tool calls, summaries,
     records, what is left of its TTL, and what makes keys and `at=version` work. If the target lacks it, it is imported;
     if the target has it, skipped; an earlier version of it, extended. Anything else is a conflict: it is reported, and
     left as it is. Each session is compared in both stores when it is done. Both may be in use all the while.
 
-    Killed, or ended by an error, run it again, and it finishes; run twice, it changes nothing. A store can be given by
-    its URL. `progress` is called with each CopyProgress; what it raises ends the copy. Raises CorruptEntry for a
-    damaged session, once all others are copied; Unsupported if an engine cannot do it; MemoryStoreBackendError.
+    Killed, or ended by an error, run it again, and it finishes; run twice, it changes nothing.
+
+        report = everturn.copy("sqlite:///memory.db", "redis://localhost")
+        assert report.ok, report.conflicts
+
+    Args:
+        source: The store to copy from, or its URL.
+        target: The store to copy into, or its URL. A store that is given stays open.
+        sessions: The ids of the sessions to copy. None: all of them.
+        progress: Called with a CopyProgress for every session that is done, and for a long one in between. What it
+            raises ends the copy.
+
+    Returns:
+        A report with the number of sessions by what became of them, and the conflicts.
+
+    Raises:
+        CorruptEntry: A session is damaged, in the source or in the target. All others have been copied.
+        Unsupported: A backend cannot copy.
+        MemoryStoreBackendError: A backend failed. Run the copy again, and it finishes.
     """
     named = _checked_ids(sessions)
     with ExitStack() as opened:
@@ -47,7 +63,26 @@ async def copy_async(
     sessions: Iterable[str] | None = None,
     progress: Tell | None = None,
 ) -> CopyReport:
-    """The same for asynchronous stores, while the event loop goes on with other work. See `copy`."""
+    """Copy sessions as `copy` does, between asynchronous stores, while the event loop goes on with other work.
+
+        report = await everturn.copy_async("sqlite:///memory.db", "redis://localhost")
+        assert report.ok, report.conflicts
+
+    Args:
+        source: The store to copy from, or its URL.
+        target: The store to copy into, or its URL. A store that is given stays open.
+        sessions: The ids of the sessions to copy. None: all of them.
+        progress: Called with a CopyProgress for every session that is done, and for a long one in between. What it
+            raises ends the copy.
+
+    Returns:
+        A report with the number of sessions by what became of them, and the conflicts.
+
+    Raises:
+        CorruptEntry: A session is damaged, in the source or in the target. All others have been copied.
+        Unsupported: A backend cannot copy.
+        MemoryStoreBackendError: A backend failed. Run the copy again, and it finishes.
+    """
     named = _checked_ids(sessions)
     async with AsyncExitStack() as opened:
         ends = await _awaited_end("source", source, opened), await _awaited_end("target", target, opened)

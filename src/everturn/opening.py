@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from errno import EMFILE, ENFILE
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
 from everturn.aio import AsyncMemoryStore
@@ -36,33 +36,210 @@ OURS = {
 LONGEST = 10**11  # seconds: three thousand years
 
 
-def open(url: str, **options: Any) -> MemoryStore:  # noqa: A001 - everturn.open is the public name
-    """Open the store that a URL names: `sqlite:///memory.db`, `sqlite://` (in memory), ...
+class _NotGiven:
+    """Tells an option that was left out from one that is None: the URL or the backend then says what it is."""
 
-    Options, as keywords or in the URL's query: `ttl` (seconds; of new sessions), `timeout` (seconds a call may take;
-    5), `max_message_bytes` (16 MiB), and the engine's own, such as `namespace`. Raises InvalidInput for what it does
-    not know, Unsupported if an engine is not installed, SchemaTooNew, MemoryStoreBackendError if it cannot be had.
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+NOT_GIVEN: Any = _NotGiven()
+
+
+def open(  # noqa: A001 - everturn.open is the public name
+    url: str,
+    *,
+    ttl: float | None = NOT_GIVEN,
+    timeout: float = NOT_GIVEN,
+    max_message_bytes: int = NOT_GIVEN,
+    namespace: str = NOT_GIVEN,
+    synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"] = NOT_GIVEN,
+    page_checksums: bool = NOT_GIVEN,
+    file_mode: int | str = NOT_GIVEN,
+    read_only: bool = NOT_GIVEN,
+    vfs: str | None = NOT_GIVEN,
+    warnings: bool = NOT_GIVEN,
+    wait_replicas: int = NOT_GIVEN,
+    max_connections: int = NOT_GIVEN,
+    sentinel_username: str = NOT_GIVEN,
+    sentinel_password: str = NOT_GIVEN,
+    ssl: bool = NOT_GIVEN,
+    ssl_ca_certs: str = NOT_GIVEN,
+    ssl_cert_reqs: Literal["none", "optional", "required"] = NOT_GIVEN,
+    ssl_certfile: str = NOT_GIVEN,
+    ssl_keyfile: str = NOT_GIVEN,
+    ssl_check_hostname: bool = NOT_GIVEN,
+    schema: str = NOT_GIVEN,
+    pool_size: int = NOT_GIVEN,
+    **options: Any,
+) -> MemoryStore:
+    """Open the store that a URL names. A SQLite file, or the tables of a database, are created if there are none.
+
+    An option may stand in the URL's query instead (`sqlite:///memory.db?ttl=3600`). A keyword goes before it.
+
+        with everturn.open("sqlite:///memory.db", ttl=30 * 86400) as store:
+            store.add_messages("customer-42", [everturn.ChatMessage("user", "Hi!")])
+
+    Args:
+        url: The backend and the place: `sqlite:///memory.db` (three slashes for a relative path, four for an absolute
+            one), `sqlite://` (in memory), `redis://host`, `rediss://`, `redis+cluster://`, `redis+sentinel://`,
+            `postgresql://user@host/db`, or a scheme that an installed package registers.
+        ttl: Every backend: seconds after its latest change that a new session lives. None, the default: for ever.
+        timeout: Every backend: seconds that a call may take, retries included; 5 by default.
+        max_message_bytes: Every backend: the largest entry that is taken; 16 MiB by default.
+        namespace: Every backend: keeps the sessions of several applications apart in one database; "" by default.
+        synchronous: SQLite: how a change is synced to the disk. "FULL", the default, survives a power loss.
+        page_checksums: SQLite: whether a new file has a checksum on every page; on by default.
+        file_mode: SQLite: the permissions of a new file; 0o600 by default.
+        read_only: SQLite: read the file and never write to it; off by default.
+        vfs: SQLite: the name of a file system of your own, for tests.
+        warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
+        wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.
+        max_connections: Redis: the most connections to each server; 50 by default.
+        sentinel_username: Redis: the user at the sentinels, where they have their own.
+        sentinel_password: Redis: the password at the sentinels, where they have their own.
+        ssl: Redis: use TLS, as `rediss://` does; off by default.
+        ssl_ca_certs: Redis: a file with the certificates to trust.
+        ssl_cert_reqs: Redis: whether the server's certificate is checked; "required" by default.
+        ssl_certfile: Redis: a file with the client's own certificate.
+        ssl_keyfile: Redis: a file with the key of that certificate.
+        ssl_check_hostname: Redis: whether the certificate must name the server's host; on by default.
+        schema: PostgreSQL: the schema that holds the tables; "everturn" by default.
+        pool_size: PostgreSQL: the most connections of this store; 10 by default.
+        options: PostgreSQL: the parameters of libpq, such as `sslmode`. Of another package's backend: its own options.
+
+    Returns:
+        A store that blocks the calling thread. Threads may share it.
+
+    Raises:
+        InvalidInput: The URL or an option is not known, or does not belong to this backend. The message lists those
+            that do.
+        Unsupported: The backend's driver is not installed. The message says what to install.
+        SchemaTooNew: The data was written by a newer everturn. It was left untouched.
+        MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
     """
-    engine, address, settings, own = _resolve(url, options)
+    engine, address, settings, own = _resolve(url, _given(locals()))
     with _drivers(address.partition(":")[0]):
         return MemoryStore(engine.open(address, own, time.monotonic() + settings.timeout), settings)
 
 
-async def open_async(url: str, **options: Any) -> AsyncMemoryStore:
-    """The same, as a store whose methods are awaited. It belongs to the running event loop."""
-    engine, address, settings, own = _resolve(url, options)
+async def open_async(
+    url: str,
+    *,
+    ttl: float | None = NOT_GIVEN,
+    timeout: float = NOT_GIVEN,  # noqa: ASYNC109 - of the calls on the store, too
+    max_message_bytes: int = NOT_GIVEN,
+    namespace: str = NOT_GIVEN,
+    synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"] = NOT_GIVEN,
+    page_checksums: bool = NOT_GIVEN,
+    file_mode: int | str = NOT_GIVEN,
+    read_only: bool = NOT_GIVEN,
+    vfs: str | None = NOT_GIVEN,
+    warnings: bool = NOT_GIVEN,
+    wait_replicas: int = NOT_GIVEN,
+    max_connections: int = NOT_GIVEN,
+    sentinel_username: str = NOT_GIVEN,
+    sentinel_password: str = NOT_GIVEN,
+    ssl: bool = NOT_GIVEN,
+    ssl_ca_certs: str = NOT_GIVEN,
+    ssl_cert_reqs: Literal["none", "optional", "required"] = NOT_GIVEN,
+    ssl_certfile: str = NOT_GIVEN,
+    ssl_keyfile: str = NOT_GIVEN,
+    ssl_check_hostname: bool = NOT_GIVEN,
+    schema: str = NOT_GIVEN,
+    pool_size: int = NOT_GIVEN,
+    **options: Any,
+) -> AsyncMemoryStore:
+    """Open the store that a URL names, as one whose methods are awaited. It belongs to the running event loop.
+
+    An option may stand in the URL's query instead (`sqlite:///memory.db?ttl=3600`). A keyword goes before it.
+
+        async with await everturn.open_async("redis://localhost", wait_replicas=1) as store:
+            await store.add_messages("customer-42", [everturn.ChatMessage("user", "Hi!")])
+
+    Args:
+        url: The backend and the place: `sqlite:///memory.db` (three slashes for a relative path, four for an absolute
+            one), `sqlite://` (in memory), `redis://host`, `rediss://`, `redis+cluster://`, `redis+sentinel://`,
+            `postgresql://user@host/db`, or a scheme that an installed package registers.
+        ttl: Every backend: seconds after its latest change that a new session lives. None, the default: for ever.
+        timeout: Every backend: seconds that a call may take, retries included; 5 by default.
+        max_message_bytes: Every backend: the largest entry that is taken; 16 MiB by default.
+        namespace: Every backend: keeps the sessions of several applications apart in one database; "" by default.
+        synchronous: SQLite: how a change is synced to the disk. "FULL", the default, survives a power loss.
+        page_checksums: SQLite: whether a new file has a checksum on every page; on by default.
+        file_mode: SQLite: the permissions of a new file; 0o600 by default.
+        read_only: SQLite: read the file and never write to it; off by default.
+        vfs: SQLite: the name of a file system of your own, for tests.
+        warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
+        wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.
+        max_connections: Redis: the most connections to each server; 50 by default.
+        sentinel_username: Redis: the user at the sentinels, where they have their own.
+        sentinel_password: Redis: the password at the sentinels, where they have their own.
+        ssl: Redis: use TLS, as `rediss://` does; off by default.
+        ssl_ca_certs: Redis: a file with the certificates to trust.
+        ssl_cert_reqs: Redis: whether the server's certificate is checked; "required" by default.
+        ssl_certfile: Redis: a file with the client's own certificate.
+        ssl_keyfile: Redis: a file with the key of that certificate.
+        ssl_check_hostname: Redis: whether the certificate must name the server's host; on by default.
+        schema: PostgreSQL: the schema that holds the tables; "everturn" by default.
+        pool_size: PostgreSQL: the most connections of this store; 10 by default.
+        options: PostgreSQL: the parameters of libpq, such as `sslmode`. Of another package's backend: its own options.
+
+    Returns:
+        A store for this event loop. Its tasks may share it.
+
+    Raises:
+        InvalidInput: The URL or an option is not known, or does not belong to this backend. The message lists those
+            that do.
+        Unsupported: The backend's driver is not installed. The message says what to install.
+        SchemaTooNew: The data was written by a newer everturn. It was left untouched.
+        MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
+    """
+    engine, address, settings, own = _resolve(url, _given(locals()))
     with _drivers(address.partition(":")[0]):
         backend = await engine.open_async(address, own, time.monotonic() + settings.timeout)
     return AsyncMemoryStore(backend, settings)
 
 
-def from_client(client: Any, **options: Any) -> Any:
-    """A store over a client you have: redis-py, valkey-py or fakeredis, sync or async; psycopg, a pool or connection.
+def from_client(
+    client: Any,
+    *,
+    ttl: float | None = NOT_GIVEN,
+    timeout: float = NOT_GIVEN,
+    max_message_bytes: int = NOT_GIVEN,
+    namespace: str = NOT_GIVEN,
+    warnings: bool = NOT_GIVEN,
+    wait_replicas: int = NOT_GIVEN,
+    max_connections: int = NOT_GIVEN,
+    schema: str = NOT_GIVEN,
+    **options: Any,
+) -> Any:
+    """Make a store over a client that you have. Closing the store leaves the client open.
 
-    A MemoryStore over a blocking client; an AsyncMemoryStore over an asynchronous one, within its event loop. The
-    client stays yours: closing the store leaves it open. Options as for `open`. Raises InvalidInput for what no engine
-    takes.
+        store: everturn.MemoryStore = everturn.from_client(redis.Redis(), ttl=3600)
+
+    Args:
+        client: A client of redis-py, valkey-py or fakeredis, or a connection or pool of psycopg; blocking or
+            asynchronous.
+        ttl: Every backend: seconds after its latest change that a new session lives. None, the default: for ever.
+        timeout: Every backend: seconds that a call may take, retries included; 5 by default.
+        max_message_bytes: Every backend: the largest entry that is taken; 16 MiB by default.
+        namespace: Every backend: keeps the sessions of several applications apart in one database; "" by default.
+        warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
+        wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.
+        max_connections: Redis: the most connections to each server; 50 by default. (Only a cluster's client needs it.)
+        schema: PostgreSQL: the schema that holds the tables; "everturn" by default.
+        options: Options of another package's backend.
+
+    Returns:
+        A MemoryStore over a blocking client; an AsyncMemoryStore over an asynchronous one, within its event loop. Which
+        of them is not known to a type checker: annotate the variable.
+
+    Raises:
+        InvalidInput: No installed backend takes this client, or an option is not known or belongs to the client.
+        MemoryStoreBackendError: The server cannot be reached.
     """
+    given = _given(locals())
     for loader in _every():
         try:
             engine: Any = _loaded("an installed engine", loader)
@@ -71,7 +248,7 @@ def from_client(client: Any, **options: Any) -> Any:
         adopts = getattr(engine, "adopts", None)
         face = adopts(client) if adopts else None
         if face is not None:
-            settings, own = _read_options(engine, options)
+            settings, own = _read_options(engine, given)
             backend = engine.adopt(client, own, time.monotonic() + settings.timeout)
             return (AsyncMemoryStore if face == "async" else MemoryStore)(backend, settings)
     raise InvalidInput(
@@ -79,6 +256,12 @@ def from_client(client: Any, **options: Any) -> Any:
         "give one of redis-py, valkey-py, fakeredis or psycopg, or use everturn.open",
         path="client",
     )
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the options among a function's arguments: those that have a name, and those under `options`."""
+    named = {name: value for name, value in arguments.items() if name not in ("url", "client", "options")}
+    return {name: value for name, value in named.items() if value is not NOT_GIVEN} | arguments["options"]
 
 
 def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Settings, dict[str, Any]]:

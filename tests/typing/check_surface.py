@@ -44,6 +44,10 @@ def blocking() -> None:
         assert_type(everturn.copy(store, "sqlite://", ["a"], lambda progress: print(progress.why)), CopyReport)
         store.add_messages("a", "not a turn")  # type: ignore[arg-type]
         store.get_history("a", on_corrupt="ignore")  # type: ignore[arg-type]
+        store.search_summaries("a", "no embedding")  # type: ignore[arg-type]
+    everturn.open("sqlite://", timeout="5 s")  # type: ignore[arg-type]
+    everturn.open("sqlite://", synchronous="ON")  # type: ignore[arg-type]
+    everturn.open("postgresql://", sslmode="require", pool_size=4, warnings=False)
 
 
 async def asynchronous() -> None:

@@ -5,7 +5,7 @@ An absent session reads as empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar, cast
 
 from everturn import codec, rules, vectors
@@ -121,7 +121,7 @@ class Reads(Caller):
         _refuse_gaps(reading, query)
         return [entry for entry in reader.entries if isinstance(entry, Summary)]
 
-    async def search_summaries(self, session_id: str, embedding: object, *, k: int = 5) -> list[Hit]:
+    async def search_summaries(self, session_id: str, embedding: Collection[float], *, k: int = 5) -> list[Hit]:
         """The `k` summaries of this session most like the embedding: exact cosine similarity, ties by seq.
 
         Raises InvalidInput if the embedding's length is not the session's.
