@@ -3,8 +3,8 @@
     python tools/make_async_store.py            writes them
     python tools/make_async_store.py --check    says whether they are up to date, and changes nothing
 
-A method of MemoryStore is a signature, a docstring and `return drive(self._engine.NAME(...))`. Lines of a docstring
-that call `store.` are an example, and are awaited. A signature that would fit into one line without `async` and not
+A method of MemoryStore is a signature, a docstring and `return drive(self._engine.NAME(...))`. Calls of the store in an
+example are awaited. A signature that would fit into one line without `async` and not
 with it has a comma at its end, which keeps it on several. The rest of aio.py is written by hand.
 """
 
@@ -19,6 +19,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "everturn"
 BLOCKING, AWAITED = SOURCE / "store.py", SOURCE / "aio.py"
 BEGIN = "    # --- made by tools/make_async_store.py from MemoryStore: change them there, then run it ---\n"
 END = "    # --- made up to here ---\n"
+EXAMPLE = re.compile(r"```python\n.*?```", re.DOTALL)
+CALL = re.compile(r"\bstore\.\w+\(")
 REFUSAL = "        self._refuse_other_loops()\n"
 
 
@@ -47,7 +49,7 @@ def awaited(method: str) -> str:
             raise ValueError(f"is not `return drive(...)`: {ast.unparse(call)}")
     head = method[: method.rindex("        return drive(")]
     head = re.sub(r"^    def ", "    async def ", head, count=1, flags=re.MULTILINE)
-    head = re.sub(r"^( {12}.*?)(\bstore\.\w+\()", r"\1await \2", head, flags=re.MULTILINE)
+    head = EXAMPLE.sub(lambda found: CALL.sub(r"await \g<0>", found[0]), head)
     return f"{head}{REFUSAL}{returned(of_engine)}"
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # type checkers know the name; importing it from typing would be most of what this costs
+# Type checkers know the name; importing it from typing would be most of what this costs. jedi, which editors and
+# IPython use, takes it for what it is, and does not read what stands under `if False`: so it is not written as that.
+TYPE_CHECKING = bool(0)
 if TYPE_CHECKING:
     from everturn.aio import AsyncMemoryStore
     from everturn.copying import copy, copy_async

@@ -92,8 +92,10 @@ class AsyncMemoryStore:
 
         An empty turn changes nothing, and its receipt names the present version.
 
-            receipt = await store.add_messages("customer-42", [ChatMessage("user", "Hi!")], key="request-77")
-            await store.add_messages("customer-42", [ChatMessage("assistant", "Hello.")], expected_version=receipt)
+        ```python
+        receipt = await store.add_messages("customer-42", [ChatMessage("user", "Hi!")], key="request-77")
+        await store.add_messages("customer-42", [ChatMessage("assistant", "Hello.")], expected_version=receipt)
+        ```
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
@@ -247,8 +249,10 @@ class AsyncMemoryStore:
 
         An absent session has no messages. A fault is an error, never an empty list.
 
-            prompt = [message.to_dict() for message in await store.get_history("customer-42", limit=20, heal=True)]
-            yesterday = await store.get_history("customer-42", at=snapshot)
+        ```python
+        prompt = [message.to_dict() for message in await store.get_history("customer-42", limit=20, heal=True)]
+        yesterday = await store.get_history("customer-42", at=snapshot)
+        ```
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
@@ -407,8 +411,10 @@ class AsyncMemoryStore:
         A snapshot outlives every rollback; only `delete_snapshot` and the end of the session remove it. An absent
         session begins with it.
 
-            snapshot = await store.save_snapshot("customer-42", "before the refund")
-            await store.rollback_to_snapshot("customer-42", snapshot)
+        ```python
+        snapshot = await store.save_snapshot("customer-42", "before the refund")
+        await store.rollback_to_snapshot("customer-42", snapshot)
+        ```
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
@@ -489,8 +495,10 @@ class AsyncMemoryStore:
         It moves a pointer and deletes nothing: `undo` takes it back, and a later snapshot can be returned to as well.
         Where the session is in that state already, nothing changes.
 
-            await store.rollback_to_snapshot("customer-42", snapshot)
-            await store.undo("customer-42")
+        ```python
+        await store.rollback_to_snapshot("customer-42", snapshot)
+        await store.undo("customer-42")
+        ```
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
@@ -625,8 +633,10 @@ class AsyncMemoryStore:
         It keeps whole turns, always the last one, and a tool call together with its result. Summaries stay. If the
         history fits, or the session is absent, nothing changes. Turns that others append meanwhile stay in view.
 
-            await store.trim("customer-42", max_messages=50)
-            await store.trim("customer-42", max_tokens=8000, count_tokens=lambda message: len(message.text) // 4)
+        ```python
+        await store.trim("customer-42", max_messages=50)
+        await store.trim("customer-42", max_tokens=8000, count_tokens=lambda message: len(message.text) // 4)
+        ```
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
@@ -708,15 +718,17 @@ class AsyncMemoryStore:
         An absent session is no error; its receipt counts zero. A session that begins under this name while the call
         runs is left alone.
 
-            receipt = await store.erase("customer-42")
-            assert receipt.complete, "a reader or a replica can still see it: erase again when it has gone"
+        ```python
+        receipt = await store.erase("customer-42")
+        assert receipt.complete, "a reader or a replica can still see it: erase again when it has gone"
+        ```
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
 
         Returns:
             A receipt with what was removed, whether nobody can read it any more (`complete`), and where bytes of it
-            may remain until something else removes them (`remains`), such as the server's own log.
+                may remain until something else removes them (`remains`), such as the server's own log.
 
         Raises:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.

@@ -33,8 +33,10 @@ def copy(
 
     Killed, or ended by an error, run it again, and it finishes; run twice, it changes nothing.
 
-        report = everturn.copy("sqlite:///memory.db", "redis://localhost")
-        assert report.ok, report.conflicts
+    ```python
+    report = everturn.copy("sqlite:///memory.db", "redis://localhost")
+    assert report.ok, report.conflicts
+    ```
 
     Args:
         source: The store to copy from, or its URL.
@@ -65,8 +67,10 @@ async def copy_async(
 ) -> CopyReport:
     """Copy sessions as `copy` does, between asynchronous stores, while the event loop goes on with other work.
 
-        report = await everturn.copy_async("sqlite:///memory.db", "redis://localhost")
-        assert report.ok, report.conflicts
+    ```python
+    report = await everturn.copy_async("sqlite:///memory.db", "redis://localhost")
+    assert report.ok, report.conflicts
+    ```
 
     Args:
         source: The store to copy from, or its URL.

@@ -1,11 +1,11 @@
 """Opens stores: a URL and options to an engine's backend, by way of the entry-point group `everturn.backends`.
 
-Of an engine it knows the scheme and nothing else; which there are beside ours is decided by what is installed.
+Of an engine it knows the scheme, and of ours the names of the options, which are keywords here for editors and type
+checkers; a test compares them. Which engines there are beside ours is decided by what is installed.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +20,7 @@ from everturn.backend import Opener
 from everturn.engine import Settings
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 from everturn.masking import ESCAPES, masked_url
+from everturn.option_values import COMMON, NOT_GIVEN, given, read_options
 from everturn.store import MemoryStore
 
 GROUP = "everturn.backends"
@@ -33,17 +34,6 @@ OURS = {
     "postgres": "everturn.backends.postgres",
 }
 """As pyproject.toml registers them, and nobody else's: to look through all that is installed takes a process 50 ms."""
-LONGEST = 10**11  # seconds: three thousand years
-
-
-class _NotGiven:
-    """Tells an option that was left out from one that is None: the URL or the backend then says what it is."""
-
-    def __repr__(self) -> str:
-        return "<not given>"
-
-
-NOT_GIVEN: Any = _NotGiven()
 
 
 def open(  # noqa: A001 - everturn.open is the public name
@@ -77,8 +67,10 @@ def open(  # noqa: A001 - everturn.open is the public name
 
     An option may stand in the URL's query instead (`sqlite:///memory.db?ttl=3600`). A keyword goes before it.
 
-        with everturn.open("sqlite:///memory.db", ttl=30 * 86400) as store:
-            store.add_messages("customer-42", [everturn.ChatMessage("user", "Hi!")])
+    ```python
+    with everturn.open("sqlite:///memory.db", ttl=30 * 86400) as store:
+        store.add_messages("customer-42", [everturn.ChatMessage("user", "Hi!")])
+    ```
 
     Args:
         url: The backend and the place: `sqlite:///memory.db` (three slashes for a relative path, four for an absolute
@@ -118,7 +110,7 @@ def open(  # noqa: A001 - everturn.open is the public name
         SchemaTooNew: The data was written by a newer everturn. It was left untouched.
         MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
     """
-    engine, address, settings, own = _resolve(url, _given(locals()))
+    engine, address, settings, own = _resolve(url, given(locals()))
     with _drivers(address.partition(":")[0]):
         return MemoryStore(engine.open(address, own, time.monotonic() + settings.timeout), settings)
 
@@ -154,8 +146,10 @@ async def open_async(
 
     An option may stand in the URL's query instead (`sqlite:///memory.db?ttl=3600`). A keyword goes before it.
 
-        async with await everturn.open_async("redis://localhost", wait_replicas=1) as store:
-            await store.add_messages("customer-42", [everturn.ChatMessage("user", "Hi!")])
+    ```python
+    async with await everturn.open_async("redis://localhost", wait_replicas=1) as store:
+        await store.add_messages("customer-42", [everturn.ChatMessage("user", "Hi!")])
+    ```
 
     Args:
         url: The backend and the place: `sqlite:///memory.db` (three slashes for a relative path, four for an absolute
@@ -195,7 +189,7 @@ async def open_async(
         SchemaTooNew: The data was written by a newer everturn. It was left untouched.
         MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
     """
-    engine, address, settings, own = _resolve(url, _given(locals()))
+    engine, address, settings, own = _resolve(url, given(locals()))
     with _drivers(address.partition(":")[0]):
         backend = await engine.open_async(address, own, time.monotonic() + settings.timeout)
     return AsyncMemoryStore(backend, settings)
@@ -216,7 +210,9 @@ def from_client(
 ) -> Any:
     """Make a store over a client that you have. Closing the store leaves the client open.
 
-        store: everturn.MemoryStore = everturn.from_client(redis.Redis(), ttl=3600)
+    ```python
+    store: everturn.MemoryStore = everturn.from_client(redis.Redis(), ttl=3600)
+    ```
 
     Args:
         client: A client of redis-py, valkey-py or fakeredis, or a connection or pool of psycopg; blocking or
@@ -232,14 +228,14 @@ def from_client(
         options: Options of another package's backend.
 
     Returns:
-        A MemoryStore over a blocking client; an AsyncMemoryStore over an asynchronous one, within its event loop. Which
-        of them is not known to a type checker: annotate the variable.
+        A MemoryStore over a blocking client; an AsyncMemoryStore over an asynchronous one, within its event loop. A
+            type checker does not know which, so annotate the variable.
 
     Raises:
         InvalidInput: No installed backend takes this client, or an option is not known or belongs to the client.
         MemoryStoreBackendError: The server cannot be reached.
     """
-    given = _given(locals())
+    named = given(locals())
     for loader in _every():
         try:
             engine: Any = _loaded("an installed engine", loader)
@@ -248,7 +244,7 @@ def from_client(
         adopts = getattr(engine, "adopts", None)
         face = adopts(client) if adopts else None
         if face is not None:
-            settings, own = _read_options(engine, given)
+            settings, own = read_options(engine, named)
             backend = engine.adopt(client, own, time.monotonic() + settings.timeout)
             return (AsyncMemoryStore if face == "async" else MemoryStore)(backend, settings)
     raise InvalidInput(
@@ -256,12 +252,6 @@ def from_client(
         "give one of redis-py, valkey-py, fakeredis or psycopg, or use everturn.open",
         path="client",
     )
-
-
-def _given(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the options among a function's arguments: those that have a name, and those under `options`."""
-    named = {name: value for name, value in arguments.items() if name not in ("url", "client", "options")}
-    return {name: value for name, value in named.items() if value is not NOT_GIVEN} | arguments["options"]
 
 
 def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Settings, dict[str, Any]]:
@@ -281,7 +271,7 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
     address, _, query = url.partition("?")
     if "@" in query:
         _refuse_unescaped(engine, query)
-    settings, own = _read_options(engine, dict(parse_qsl(query, keep_blank_values=True)) | dict(options))
+    settings, own = read_options(engine, dict(parse_qsl(query, keep_blank_values=True)) | dict(options))
     return engine, address, settings, own
 
 
@@ -290,7 +280,7 @@ def _refuse_unescaped(engine: Opener, query: str) -> None:
 
     Without a word of it: what would be called an unknown option is a part of the password.
     """
-    if any(name not in _COMMON and name not in engine.OPTIONS for name, _ in parse_qsl(query, keep_blank_values=True)):
+    if any(name not in COMMON and name not in engine.OPTIONS for name, _ in parse_qsl(query, keep_blank_values=True)):
         raise InvalidInput(f"has an @ behind a ?; {ESCAPES}", path="url")
 
 
@@ -353,45 +343,3 @@ def _drivers(scheme: str) -> Iterator[None]:
     except ImportError as exc:
         extra = next((name for name in ("redis", "postgres") if scheme.startswith(name)), scheme)
         raise Unsupported(f"{scheme}:// needs {exc.name}: pip install 'everturn[{extra}]'") from exc
-
-
-# --- options ---------------------------------------------------------------------------------------------------------
-
-
-def _positive(path: str) -> Callable[[object], float]:
-    def read(value: object) -> float:
-        try:
-            number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # whatever it is, float says whether it is a number
-        except (TypeError, ValueError, OverflowError):
-            number = math.nan
-        if not 0 < number <= LONGEST:
-            raise InvalidInput(f"is a number above 0 and up to {LONGEST:,}, not {value!r}", path=path)
-        return number
-
-    return read
-
-
-def _ttl(value: object) -> float | None:
-    return None if value is None else _positive("ttl")(value)
-
-
-def _bytes(value: object) -> int:
-    return math.ceil(_positive("max_message_bytes")(value))
-
-
-_COMMON: Mapping[str, Callable[[Any], Any]] = {
-    "ttl": _ttl,
-    "timeout": _positive("timeout"),
-    "max_message_bytes": _bytes,
-}
-
-
-def _read_options(engine: Opener, options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """The options that every store has, and the engine's own, each read from what was given."""
-    known = dict(_COMMON) | dict(engine.OPTIONS)
-    for name in options:
-        if name not in known:
-            raise InvalidInput(f"is not an option here; these are: {', '.join(sorted(known))}", path=name)
-    read = {name: known[name](value) for name, value in options.items()}
-    settings = Settings(**{name: value for name, value in read.items() if name in _COMMON})
-    return settings, {name: value for name, value in read.items() if name not in _COMMON}

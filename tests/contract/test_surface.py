@@ -129,6 +129,14 @@ def test_methods_are_written_out_for_editors_and_type_checkers(face: type) -> No
     assert set(METHODS) - written == set()
 
 
+@pytest.mark.parametrize("module", ["", "testing/"])
+def test_tools_that_do_not_run_the_package_find_its_names(module: str) -> None:
+    """jedi leaves out what stands under a condition that is False by its text."""
+    tree = ast.parse((ROOT / "src" / "everturn" / module / "__init__.py").read_text("utf-8"))
+    (value,) = [node.value for node in tree.body if isinstance(node, ast.Assign) and "TYPE_CHECKING" in ast.dump(node)]
+    assert not isinstance(value, ast.Constant)
+
+
 @pytest.mark.parametrize("face", [MemoryStore, AsyncMemoryStore])
 @pytest.mark.parametrize("name", list(METHODS))
 def test_a_method_has_the_signature_of_its_implementation(face: type, name: str) -> None:

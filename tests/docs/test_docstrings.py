@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -39,9 +38,9 @@ def explained(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def example(function: Callable[..., Any]) -> str:
-    """Return the indented lines before the first section of a docstring."""
-    text = (inspect.getdoc(function) or "").partition("\nArgs:")[0]
-    return textwrap.dedent("".join(re.findall(r"^    .*\n", text, re.MULTILINE)))
+    """Return the code in a docstring, which editors show as code since it is fenced; empty if there is none."""
+    found = re.search(r"^```python\n(.*?)^```", inspect.getdoc(function) or "", re.MULTILINE | re.DOTALL)
+    return found[1] if found else ""
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -60,7 +59,9 @@ def test_the_first_line_begins_with_a_verb_and_ends_a_sentence(name: str) -> Non
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_says_what_it_returns_and_raises(name: str) -> None:
     if name != "close":  # returns nothing, and raises nothing that one could handle
-        assert section(METHODS[name], "Returns")
+        assert (
+            len(re.findall(r"^    \S", section(METHODS[name], "Returns"), re.MULTILINE)) == 1
+        )  # a line more is indented
         assert "MemoryStoreBackendError: " in section(METHODS[name], "Raises")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+TYPE_CHECKING = bool(0)  # not False: see everturn/__init__.py
 if TYPE_CHECKING:
     from everturn.testing.memory_contract import MemoryContract
 

@@ -1,0 +1,71 @@
+"""Options of a store as values: those that were given, read by whom they belong to.
+
+Which keywords there are is in opening.py; how a backend's own options are read, in its OPTIONS.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from everturn.backend import Opener
+from everturn.engine import Settings
+from everturn.errors import InvalidInput
+
+LONGEST = 10**11  # seconds: three thousand years
+
+
+class _NotGiven:
+    """Tells an option that was left out from one that is None: the URL or the backend then says what it is."""
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+NOT_GIVEN: Any = _NotGiven()
+
+
+def given(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the options among a function's arguments: those that have a name, and those under `options`."""
+    named = {name: value for name, value in arguments.items() if name not in ("url", "client", "options")}
+    return {name: value for name, value in named.items() if value is not NOT_GIVEN} | arguments["options"]
+
+
+def _positive(path: str) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]  # whatever it is, float says whether it is a number
+        except (TypeError, ValueError, OverflowError):
+            number = math.nan
+        if not 0 < number <= LONGEST:
+            raise InvalidInput(f"is a number above 0 and up to {LONGEST:,}, not {value!r}", path=path)
+        return number
+
+    return read
+
+
+def _ttl(value: object) -> float | None:
+    return None if value is None else _positive("ttl")(value)
+
+
+def _bytes(value: object) -> int:
+    return math.ceil(_positive("max_message_bytes")(value))
+
+
+COMMON: Mapping[str, Callable[[Any], Any]] = {
+    "ttl": _ttl,
+    "timeout": _positive("timeout"),
+    "max_message_bytes": _bytes,
+}
+
+
+def read_options(engine: Opener, options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+    """Return the options that every store has, and the backend's own, each read from what was given."""
+    known = dict(COMMON) | dict(engine.OPTIONS)
+    for name in options:
+        if name not in known:
+            raise InvalidInput(f"is not an option here; these are: {', '.join(sorted(known))}", path=name)
+    read = {name: known[name](value) for name, value in options.items()}
+    settings = Settings(**{name: value for name, value in read.items() if name in COMMON})
+    return settings, {name: value for name, value in read.items() if name not in COMMON}
