@@ -18,9 +18,47 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from everturn.codec import Draft, EntryRow
+from everturn.codec import Draft, EntryRow, checksum, decode
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem, SessionInfo, Snapshot
-from everturn.rules import State
+from everturn.rules import Jump, Range, State, contains, path, reach
+
+__all__ = [
+    "REMEMBERED",
+    "Append",
+    "At",
+    "Backend",
+    "ChangeOutcome",
+    "ChangeRequest",
+    "Clear",
+    "DeleteSnapshot",
+    "Draft",
+    "Effect",
+    "EntryRow",
+    "Erasure",
+    "Fork",
+    "ForkRequest",
+    "Jump",
+    "Opener",
+    "Order",
+    "Query",
+    "Range",
+    "Reading",
+    "Rollback",
+    "SetFloor",
+    "SetTTL",
+    "State",
+    "Status",
+    "Take",
+    "TakeSnapshot",
+    "Undo",
+    "checksum",
+    "contains",
+    "decode",
+    "drive",
+    "path",
+    "reach",
+    "suspended",
+]
 
 T = TypeVar("T")
 REMEMBERED = 1024  # changes whose call id, key and state are known, at the least

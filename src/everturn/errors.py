@@ -17,6 +17,20 @@ from __future__ import annotations
 
 from typing import Literal
 
+__all__ = [
+    "CorruptEntry",
+    "HostileSetting",
+    "InvalidInput",
+    "MemoryStoreBackendError",
+    "MemoryStoreError",
+    "Outcome",
+    "SchemaTooNew",
+    "SessionNotFound",
+    "SnapshotNotFound",
+    "Unsupported",
+    "VersionConflict",
+]
+
 Outcome = Literal["not_written", "unknown"]
 
 
@@ -99,6 +113,13 @@ class SchemaTooNew(MemoryStoreError):
         super().__init__(message)
         self.found = found
         self.supported = supported
+
+
+class HostileSetting(UserWarning):
+    """A setting, or the state of a server, under which acknowledged changes may be lost or none can be made.
+
+    A store that opens warns of it, unless told `warnings=False`. It is no MemoryStoreError: nothing has failed yet.
+    """
 
 
 def _rebuild(kind: type[MemoryStoreError], args: tuple[object, ...], state: dict[str, object]) -> MemoryStoreError:

@@ -12,6 +12,34 @@ import msgspec
 
 from everturn.errors import InvalidInput
 
+__all__ = [
+    "JSON",
+    "MESSAGE",
+    "SUMMARY",
+    "TOOL_CALL",
+    "Change",
+    "ChatMessage",
+    "Compaction",
+    "CopyOutcome",
+    "CopyProgress",
+    "CopyReport",
+    "Diff",
+    "Entry",
+    "ErasureReceipt",
+    "Hit",
+    "Match",
+    "Page",
+    "Problem",
+    "Receipt",
+    "Record",
+    "SessionInfo",
+    "SessionState",
+    "Snapshot",
+    "Summary",
+    "ToolCall",
+    "VerifyReport",
+]
+
 MESSAGE, TOOL_CALL, SUMMARY = "message", "tool_call", "summary"  # our kinds of entry; any other is a Record's
 
 JSON: TypeAlias = Any  # a JSON value: str, int, float, bool, None, list, dict with string keys

@@ -28,8 +28,9 @@ NOT_GIVEN: Any = _NotGiven()
 
 def given(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the options among a function's arguments: those that have a name, and those under `options`."""
+    others: dict[str, Any] = arguments["options"]
     named = {name: value for name, value in arguments.items() if name not in ("url", "client", "options")}
-    return {name: value for name, value in named.items() if value is not NOT_GIVEN} | arguments["options"]
+    return others | {name: value for name, value in named.items() if value is not NOT_GIVEN}
 
 
 def _positive(path: str) -> Callable[[object], float]:

@@ -24,6 +24,8 @@ from everturn import (
 )
 from everturn.adapters._faces import require
 
+__all__ = ["STORE_ERRORS", "get_store", "store_lifespan"]
+
 require("fastapi", (0, 100), "fastapi")
 
 from fastapi import FastAPI, WebSocket  # noqa: E402 - behind the check, whose message says what to do

@@ -19,6 +19,8 @@ from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, Recor
 from everturn.adapters._faces import Both, require, settled
 from everturn.model import Entry
 
+__all__ = ["EverturnSessionService"]
+
 require("google-adk", (2, 10), "google-adk")
 
 from google.adk.errors import StaleSessionError  # noqa: E402 - behind the check, whose message says what to do

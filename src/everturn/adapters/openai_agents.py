@@ -23,6 +23,8 @@ from everturn.adapters._naming import refuse_named
 from everturn.adapters._openai_items import Item, all_items, identity, to_items, to_message
 from everturn.model import MESSAGE, Entry
 
+__all__ = ["EverturnSession"]
+
 require("openai-agents", (0, 10), "openai-agents")
 
 from agents.memory import SessionABC, SessionSettings  # noqa: E402 - behind the check, whose message says what to do

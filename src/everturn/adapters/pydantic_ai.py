@@ -25,6 +25,8 @@ from everturn import (
 from everturn.adapters._faces import Both, require
 from everturn.model import Entry
 
+__all__ = ["EverturnConversationStore"]
+
 require("pydantic-ai-slim", (2, 66), "pydantic-ai")
 
 from pydantic import TypeAdapter  # noqa: E402 - behind the check, whose message says what to do

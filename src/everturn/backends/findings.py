@@ -10,9 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-
-class HostileSetting(UserWarning):
-    """A setting, or the state of a server, under which acknowledged changes may be lost or none can be made."""
+from everturn.errors import HostileSetting
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -11,6 +11,24 @@ from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
+__all__ = [
+    "CONTRACT_VERSION",
+    "FUNCTIONS",
+    "LAYERS",
+    "REPORT_FORMAT",
+    "STATUSES",
+    "ClauseResult",
+    "Event",
+    "EventType",
+    "Function",
+    "Layer",
+    "RunReport",
+    "Status",
+    "Violation",
+    "ViolationKind",
+    "count_statuses",
+]
+
 EventType: TypeAlias = Literal["invoke", "ok", "fail", "info"]
 Function: TypeAlias = Literal["append", "read", "replace", "trim", "clear", "snapshot", "rollback", "undo", "erase"]
 ViolationKind: TypeAlias = Literal[

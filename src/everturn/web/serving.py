@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -40,7 +41,7 @@ def serve(
 
         @contextlib.asynccontextmanager
         async def opening() -> AsyncIterator[Inspector]:
-            options = {} if "timeout=" in url else {"timeout": TIMEOUT}
+            options: dict[str, Any] = {} if "timeout=" in url else {"timeout": TIMEOUT}
             async with await everturn.open_async(url, **options) as store:
                 try:
                     await store.sessions(limit=1, order="recent")

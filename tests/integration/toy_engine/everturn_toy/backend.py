@@ -7,12 +7,12 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 
-from everturn import codec
 from everturn.backend import (
     Append,
     ChangeOutcome,
     ChangeRequest,
     Clear,
+    EntryRow,
     Erasure,
     Fork,
     ForkRequest,
@@ -20,13 +20,17 @@ from everturn.backend import (
     Query,
     Reading,
     SetFloor,
+    State,
     Status,
     Take,
     TakeSnapshot,
+    checksum,
+    contains,
+    decode,
+    path,
 )
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, Change, Compaction, ErasureReceipt, Page, Problem, Snapshot
-from everturn.rules import State, contains, path
 from everturn_toy.effects import apply
 from everturn_toy.lives import Entry, Life, Log, Made, Memory, shown
 
@@ -162,7 +166,7 @@ class ToyBackend:
         return Page(tuple(found[:limit]), urlsafe_b64encode(token.encode()).decode() if more else None)
 
     async def find(
-        self, text: str, session_id: str | None, take: Callable[[str, codec.EntryRow], bool], deadline: float
+        self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
         """It hands over all there is to see: whoever asked looks closer."""
         with self._memory.lock:
@@ -281,12 +285,12 @@ def _receipt(status: Status, life: Life, made: Made) -> ChangeOutcome:
 # --- entries ---------------------------------------------------------------------------------------------------------
 
 
-def _row(seq: int, entry: Entry) -> codec.EntryRow:
+def _row(seq: int, entry: Entry) -> EntryRow:
     return seq, entry.created_at, entry.checksum, entry.body, entry.kind, entry.turn
 
 
 def _is_damaged(entry: Entry) -> bool:
-    return codec.checksum(entry.kind, entry.body) != entry.checksum
+    return checksum(entry.kind, entry.body) != entry.checksum
 
 
 def _read_token(page: str, order: Order) -> list[str]:
@@ -310,7 +314,7 @@ def _problems(life: Life, log: Log) -> Iterable[Problem]:
     name = life.session_id
     for seq, entry in sorted(log.items()):
         try:
-            codec.decode(name, entry.kind, *_row(seq, entry)[:4])
+            decode(name, entry.kind, *_row(seq, entry)[:4])
         except CorruptEntry as exc:
             yield Problem(name, seq, str(exc))
     for seq, after in life.jumps:

@@ -14,12 +14,14 @@ from everturn.backend import (
     Rollback,
     SetFloor,
     SetTTL,
+    State,
     Status,
     TakeSnapshot,
     Undo,
+    contains,
+    path,
 )
 from everturn.model import MESSAGE, Snapshot
-from everturn.rules import State, contains, path
 from everturn_toy.lives import Entry, Life, Log, UndoStep, shown
 
 UNDO_STEPS = 10

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
-from everturn.backend import At, Status
+from everturn.backend import At, Jump, Range, State, Status, reach
 from everturn.model import SUMMARY, SessionInfo, Snapshot
-from everturn.rules import Jump, Range, State, reach
 
 
 @dataclass(frozen=True)
