@@ -110,7 +110,7 @@ class Upkeep(Trims):
         """Look for gaps, bad checksums and dangling pointers, in one session or in everything there is."""
         if session_id is not None:
             entries, problems = await self._verified(checked_id(session_id))
-            return VerifyReport(1 if entries or problems else 0, entries, tuple(map(_without_advice, problems)))
+            return VerifyReport(1 if entries or problems else 0, entries, tuple(map(_plainly, problems)))
         names: set[str] = set()
         unlisted: list[CorruptEntry] = []
         entries, problems = await self._verified(None)
@@ -121,7 +121,7 @@ class Upkeep(Trims):
             problems += found
         # A damaged session that was found tells of itself.
         problems += (Problem(None, None, str(exc)) for exc in unlisted if exc.session_id not in names)
-        return VerifyReport(len(names), entries, tuple(map(_without_advice, problems)))
+        return VerifyReport(len(names), entries, tuple(map(_plainly, problems)))
 
     async def _verified(self, session_id: str | None) -> tuple[int, list[Problem]]:
         return await self.call(lambda _, by: self.backend.verify(session_id, by))
@@ -183,5 +183,10 @@ def _plus(a: Compaction, b: Compaction) -> Compaction:
     return Compaction(a.sessions + b.sessions, a.entries + b.entries, a.bytes + b.bytes)
 
 
-def _without_advice(problem: Problem) -> Problem:
-    return msgspec.structs.replace(problem, what=_ADVICE.sub("", problem.what))
+def without_advice(text: str) -> str:
+    """The text of an error, without what it advises whoever reads the session."""
+    return _ADVICE.sub("", text)
+
+
+def _plainly(problem: Problem) -> Problem:
+    return msgspec.structs.replace(problem, what=without_advice(problem.what))
