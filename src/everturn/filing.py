@@ -6,6 +6,7 @@ before the target is touched, and what is absent, equal, an ancestor or a confli
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,11 +18,13 @@ import msgspec
 
 from everturn import copying, dossier, opening
 from everturn.backend import Status, drive
+from everturn.door import MAX_NESTING
 from everturn.dossier import ChangePart, EntryPart, Outline, Portion
 from everturn.engine.dossiers import Incomplete, Scrutiny
 from everturn.engine.ends import End, rest_of
 from everturn.engine.intake import check_change, check_entry, check_outline
-from everturn.errors import InvalidInput, MemoryStoreBackendError, SessionNotFound
+from everturn.engine.upkeep import without_advice
+from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError, SessionNotFound
 from everturn.model import CopyProgress, CopyReport
 from everturn.portable import Arrival, Staging
 from everturn.store import MemoryStore, engine_of
@@ -30,6 +33,7 @@ AT_ONCE = 1000  # rows brought at a time
 BYTES_AT_ONCE = 2**20
 IN_MEMORY = 4 * 2**20  # of a session on its way out; a longer one waits on disk
 ATTEMPTS = 10  # at a session that changes while it is read
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # of a line of JSON, and texts, in which there may be others
 
 
 # --- out -------------------------------------------------------------------------------------------------------------
@@ -183,13 +187,26 @@ def _fill(end: End, lines: Iterable[bytes], limit: int) -> None:
 def _part(line: bytes, number: int) -> dossier.Part:
     try:
         part: dossier.Part = dossier.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+    except RecursionError:
+        place = f"line {number}, byte {_first_too_deep(line) + 1}"
+        raise InvalidInput(f"nested more than {MAX_NESTING} deep", path=place) from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
         raise InvalidInput(f"is not a line of an everturn export: {exc}", path=f"line {number}") from None
     return part
 
 
+def _first_too_deep(line: bytes) -> int:
+    """The index of the first bracket that is nested too deep for a field of a body."""
+    depth = 0
+    for found in _BRACKETS.finditer(line):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
+        if depth > MAX_NESTING + 2:  # the line and the body are objects, too
+            return found.start()
+    return 0
+
+
 def _check(part: dossier.Part, outline: Outline, limit: int, number: int) -> None:
-    """Raise InvalidInput, naming line and field, for what no change would have stored."""
+    """Raise InvalidInput, naming line and field, for what no change would have stored; CorruptEntry naming the line."""
     try:
         if isinstance(part, Outline):
             check_outline(part)
@@ -199,6 +216,11 @@ def _check(part: dossier.Part, outline: Outline, limit: int, number: int) -> Non
             check_change(part, outline)
     except InvalidInput as exc:
         raise InvalidInput(str(exc).removeprefix(f"{exc.path}: "), path=f"line {number}, {exc.path}") from None
+    except CorruptEntry as exc:
+        text = (
+            f"line {number}: {without_advice(str(exc))}. Nothing was imported; was the file changed since its export?"
+        )
+        raise CorruptEntry(text, session_id=exc.session_id, seq=exc.seq) from exc
 
 
 def _is_full(rows: Sequence[EntryPart | ChangePart]) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import everturn
-from everturn import ChatMessage, InvalidInput, Record, Summary, ToolCall, codec
+from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall, codec
 from everturn.filing import read_sessions, write_sessions
 from tests.cli.conftest import Run
 
@@ -93,8 +93,9 @@ SPOILT: dict[str, tuple[Callable[[list[Line]], None], str]] = {
     "a long role": (body(b'{"role":"%s","content":"x"}' % (b"x" * 99)), "line 2, body.role"),
     "no content": (body(b'{"role":"user","content":null}'), "line 2, body.content"),
     "nested 300 deep": (body(DEEP % (b"[" * 300 + b"]" * 300)), "line 2, body.content[0][0]"),
-    "nested 100,000 deep": (body(DEEP % (b"[" * 100_000 + b"]" * 100_000)), "line 2"),
-    "a record nested deep": (body(b"[" * 100_000 + b"]" * 100_000, "note"), "line 2"),
+    "nested 5,000 deep": (body(DEEP % (b"[" * 5000 + b"]" * 5000)), "nested more than 200 deep"),
+    "nested 100,000 deep": (body(DEEP % (b"[" * 100_000 + b"]" * 100_000)), "nested more than 200 deep"),
+    "a record nested deep": (body(b"[" * 100_000 + b"]" * 100_000, "note"), "nested more than 200 deep"),
     "an unknown change": (set_field("change", "kind", to="magic"), ", kind"),
     "a change of many": (set_field("change", "count", to=99), ", count"),
     "a change with NUL": (set_field("change", "label", to="\0"), ", label"),
@@ -119,6 +120,42 @@ def test_what_no_change_would_store_is_refused_by_line_and_field(lines: list[Lin
         assert told in str(caught.value)
         assert "line " in caught.value.path
         assert store.sessions().sessions == ()
+
+
+def test_a_nesting_beyond_what_can_be_read_is_told_by_line_and_byte(lines: list[Line]) -> None:
+    text = b'{"role":"user","name":"[[[\\"{{{","content":' + b"[" * 5000 + b"]" * 5000 + b"}"
+    with_body(first(lines, "entry", kind="message"), text)
+    written = [msgspec.json.encode(line) for line in lines]
+    place = written[1].index(b"[[[[[[") + 200  # so many are taken
+    with everturn.open("sqlite://") as store, pytest.raises(InvalidInput) as caught:
+        read_sessions(written, store)
+    assert caught.value.path == f"line 2, byte {place + 1}"
+    assert written[1][place : place + 1] == b"["
+
+
+DAMAGED: dict[str, Callable[[Line], object]] = {
+    "a wrong checksum": lambda entry: entry.update(checksum=entry["checksum"] + 1),
+    "a body of another": lambda entry: entry.update(body={"role": "user", "content": "other"}),
+    "a body that is none": lambda entry: with_body(entry, b"[1]"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+def test_a_damaged_entry_is_named_by_its_line(run: Run, tmp_path: Any, lines: list[Line], how: str) -> None:
+    entry = first(lines, "entry", kind="message", seq=2)
+    DAMAGED[how](entry)
+    written = [msgspec.json.encode(line) for line in lines]
+    with everturn.open("sqlite://") as store:
+        with pytest.raises(CorruptEntry, match=f"^line {lines.index(entry) + 1}: session 'a', entry 2: ") as caught:
+            read_sessions(written, store)
+        assert (caught.value.session_id, caught.value.seq) == ("a", 2)
+        assert "verify" not in str(caught.value)
+        assert store.sessions().sessions == ()
+    file = tmp_path / "damaged.jsonl"
+    file.write_bytes(b"\n".join(written))
+    ran = run("import", f"sqlite:///{tmp_path / 'other.db'}", file)
+    assert ran.code == 2
+    assert f"line {lines.index(entry) + 1}: session 'a', entry 2" in ran.err
 
 
 def test_a_body_over_the_limit_of_the_target_is_refused(lines: list[Line]) -> None:

@@ -86,7 +86,8 @@ def test_long_sessions_keys_and_ttls_survive(tmp_path: Path) -> None:
         assert (report.imported, report.verified) == (1, 1)
         same(here, there, "long")
         assert there.save_context("long", "question 1299", "answer " + "x" * 1500, key="k1299").replayed
-        assert 3500 < (there.info("long").expires_at or 0) - time.time() <= 3600
+        # However long the rest took: only from the step that made it visible on, its time is counted anew.
+        assert there.info("long").expires_at == pytest.approx(here.info("long").expires_at, abs=60)
         there.undo("long")
         assert len(there.get_history("long")) == 2600
         there.rollback_to_snapshot("long", snapshot)

@@ -18,5 +18,6 @@ def main() -> None:
     except (MemoryStoreError, OSError) as error:
         from everturn.cli.output import clean
 
-        sys.stderr.write(f"everturn: {clean(str(error))}\n")
+        for text in (str(error), *getattr(error, "__notes__", ())):
+            sys.stderr.write(f"everturn: {clean(text)}\n")
         sys.exit(2)

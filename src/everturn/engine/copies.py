@@ -17,7 +17,7 @@ from everturn.engine.comparing import Difference, compare
 from everturn.engine.dossiers import Incomplete, Kinship, OtherPast, Scrutiny, judge
 from everturn.engine.ends import End, rest_of
 from everturn.engine.intake import check_outline
-from everturn.engine.upkeep import Upkeep
+from everturn.engine.upkeep import Upkeep, raise_damage
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import CopyOutcome, CopyProgress, CopyReport
 from everturn.portable import Arrival, Mark, Staging
@@ -40,7 +40,6 @@ class Copies:
         self._done = 0
         self._total: int | None = None
         self._brought = 0  # entries of the session under way
-        self._unlisted: list[CorruptEntry] = []  # what kept the source from listing its sessions
 
     async def run(self, session_ids: Sequence[str] | None) -> CopyReport:
         """Copy these sessions, or all. A damaged one is left out, and its CorruptEntry raised when all others are done.
@@ -49,7 +48,9 @@ class Copies:
         """
         self._total = None if session_ids is None else len(session_ids)
         damaged: list[CorruptEntry] = []
-        async for session_id in self._named(session_ids):
+        unlisted: list[CorruptEntry] = []  # what kept the source from listing its sessions
+        named = self._source.store.every_name(unlisted) if session_ids is None else _these(session_ids)
+        async for session_id in named:
             self._brought = 0
             try:
                 await self._copy(session_id)
@@ -59,30 +60,9 @@ class Copies:
             except CorruptEntry as exc:
                 damaged.append(exc)
                 self._end(session_id, "corrupt", str(exc))
-        damaged = damaged or self._unlisted
         report = CopyReport(conflicts=tuple(self._conflicts), **{name: self._numbers[name] for name in _COUNTED})
-        if damaged:
-            others = ", ".join(repr(exc.session_id) for exc in damaged)
-            damaged[0].add_note(f"Damaged, and not copied: {others}. What became of the others: {report}")
-            raise damaged[0]
+        raise_damage(damaged or unlisted, report)
         return report
-
-    async def _named(self, session_ids: Sequence[str] | None) -> AsyncIterator[str]:
-        if session_ids is not None:
-            for session_id in session_ids:
-                yield session_id
-            return
-        listed: set[str] = set()
-        try:
-            async for session in self._source.store.every_session():
-                listed.add(session.session_id)
-                yield session.session_id
-        except CorruptEntry as exc:
-            # The damaged ones among the rest tell of themselves, and all others are copied.
-            self._unlisted.append(exc)
-            for session_id in await self._source.surviving_sessions():
-                if session_id not in listed:
-                    yield session_id
 
     def _end(self, session_id: str, outcome: CopyOutcome, why: str | None = None) -> None:
         self._done += 1
@@ -207,3 +187,8 @@ class Copies:
             why = f"it is version {outline.version}, and the source has gone on meanwhile; copy again to have it all"
         self._numbers["verified"] += compared is not None
         self._end(outline.session_id, outcome, why)
+
+
+async def _these(session_ids: Sequence[str]) -> AsyncIterator[str]:
+    for session_id in session_ids:
+        yield session_id

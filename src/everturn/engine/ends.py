@@ -41,11 +41,6 @@ class End:
             exc.add_note(f"(This is the {self._name} of the copy.)")
             raise
 
-    async def surviving_sessions(self) -> list[str]:
-        """The names that a backend can find where its sessions cannot be listed; none, if it has no such way."""
-        find = getattr(self._backend, "surviving_sessions", None)
-        return [] if find is None else await self._send(find)
-
     async def outline(self, session_id: str) -> Outline | None:
         return await self._send(lambda by: self._backend.outline(session_id, by))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -24,11 +24,18 @@ class Upkeep(Trims):
     """Nothing here changes what a session shows, but for `clear_all` and `erase`, which say so in their names."""
 
     async def clear_all(self) -> int:
-        """Clear every session, one after the other (each atomically, and undoable). Returns how many had something."""
+        """Clear every session, one after the other (each atomically, and undoable). Returns how many had something.
+
+        One that is too damaged to be cleared is left as it is; its CorruptEntry is raised when all others are done.
+        """
         cleared = 0
-        async for session in self.every_session():
-            outcome = await self._outcome(session.session_id, Clear(), None, None, ())
+
+        async def clear(name: str) -> None:
+            nonlocal cleared
+            outcome = await self._outcome(name, Clear(), None, None, ())
             cleared += outcome.status is Status.APPLIED
+
+        raise_damage(await self._at_each(clear), f"{cleared} cleared")
         return cleared
 
     async def erase(self, session_id: str) -> ErasureReceipt:
@@ -74,14 +81,21 @@ class Upkeep(Trims):
     async def compact(self, session_id: str | None = None) -> Compaction:
         """Reclaim entries that no head, snapshot or undo step can reach, and never anything else.
 
-        Of one session, or of all; then what is left of sessions that expired, too.
+        Of one session, or of all; then what is left of sessions that expired, too. One that is damaged is left as it
+        is; its CorruptEntry is raised when all others are done.
         """
         if session_id is not None:
             return await self._compacted(checked_id(session_id))
         total = Compaction(0, 0, 0)
-        async for session in self.every_session():
-            total = _plus(total, await self._compacted(session.session_id))
-        return _plus(total, await self._compacted(None))
+
+        async def compact(name: str | None) -> None:
+            nonlocal total
+            total = _plus(total, await self._compacted(name))
+
+        damaged = await self._at_each(compact)
+        await compact(None)
+        raise_damage(damaged, total)
+        return total
 
     async def _compacted(self, session_id: str | None) -> Compaction:
         total = Compaction(0, 0, 0)
@@ -96,33 +110,50 @@ class Upkeep(Trims):
         """Look for gaps, bad checksums and dangling pointers, in one session or in everything there is."""
         if session_id is not None:
             entries, problems = await self._verified(checked_id(session_id))
-            return VerifyReport(1 if entries or problems else 0, entries, tuple(map(_without_advice, problems)))
-        sessions = 0
+            return VerifyReport(1 if entries or problems else 0, entries, tuple(map(_plainly, problems)))
+        names: set[str] = set()
+        unlisted: list[CorruptEntry] = []
         entries, problems = await self._verified(None)
-        async for name in self._names(problems):
-            sessions += 1
+        async for name in self.every_name(unlisted):
+            names.add(name)
             more, found = await self._verified(name)
             entries += more
             problems += found
-        return VerifyReport(sessions, entries, tuple(map(_without_advice, problems)))
+        # A damaged session that was found tells of itself.
+        problems += (Problem(None, None, str(exc)) for exc in unlisted if exc.session_id not in names)
+        return VerifyReport(len(names), entries, tuple(map(_plainly, problems)))
 
     async def _verified(self, session_id: str | None) -> tuple[int, list[Problem]]:
         return await self.call(lambda _, by: self.backend.verify(session_id, by))
 
-    async def _names(self, problems: list[Problem]) -> AsyncIterator[str]:
-        """The names of all sessions; of those, too, that a backend can find where they cannot be listed."""
-        seen: set[str] = set()
+    async def _at_each(self, act: Callable[[str], Awaitable[None]]) -> list[CorruptEntry]:
+        """Do this to every session. Returns the errors of those that are damaged."""
+        damaged: list[CorruptEntry] = []
+        unlisted: list[CorruptEntry] = []
+        async for name in self.every_name(unlisted):
+            try:
+                await act(name)
+            except CorruptEntry as exc:
+                damaged.append(exc)
+        return damaged or unlisted
+
+    async def every_name(self, unlisted: list[CorruptEntry]) -> AsyncIterator[str]:
+        """The names of all sessions, each at least once.
+
+        Where damage keeps the backend from listing them, its error is added to `unlisted`, and those names follow that
+        the backend can find in another way.
+        """
+        listed: set[str] = set()
         try:
             async for session in self.every_session():
-                seen.add(session.session_id)
+                listed.add(session.session_id)
                 yield session.session_id
         except CorruptEntry as exc:
+            unlisted.append(exc)
             find = getattr(self.backend, "surviving_sessions", None)
             found: list[str] = [] if find is None else await self.call(lambda _, by: find(by))
-            if exc.session_id not in found:  # else it tells of itself
-                problems.append(Problem(None, None, str(exc)))
             for name in found:
-                if name not in seen:
+                if name not in listed:
                     yield name
 
     async def every_session(self) -> AsyncIterator[SessionInfo]:
@@ -140,9 +171,22 @@ class Upkeep(Trims):
         await self.backend.close()
 
 
+def raise_damage(damaged: Sequence[CorruptEntry], done: object) -> None:
+    """Raise the first of these errors, if there are any, with a note: all sessions they are about, what was done."""
+    if damaged:
+        names = ", ".join(repr(exc.session_id) for exc in damaged)
+        damaged[0].add_note(f"Damaged: {names}. What was done: {done}")
+        raise damaged[0]
+
+
 def _plus(a: Compaction, b: Compaction) -> Compaction:
     return Compaction(a.sessions + b.sessions, a.entries + b.entries, a.bytes + b.bytes)
 
 
-def _without_advice(problem: Problem) -> Problem:
-    return msgspec.structs.replace(problem, what=_ADVICE.sub("", problem.what))
+def without_advice(text: str) -> str:
+    """The text of an error, without what it advises whoever reads the session."""
+    return _ADVICE.sub("", text)
+
+
+def _plainly(problem: Problem) -> Problem:
+    return msgspec.structs.replace(problem, what=without_advice(problem.what))

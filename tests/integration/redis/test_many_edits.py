@@ -13,6 +13,7 @@ import pytest
 import everturn
 from everturn import InvalidInput, MemoryStoreBackendError, Record, Summary, ToolCall
 from everturn.backends.redis import forks, looks, staging, upkeep
+from everturn.backends.redis.sending import Sender
 from everturn.testing.servers import ValkeyServer
 from tests.contract.speech import say, user, words
 from tests.integration.redis.test_scripts import monitored
@@ -171,3 +172,60 @@ def test_a_fork_in_many_steps_is_whole(store: Any, monkeypatch: pytest.MonkeyPat
     assert store.verify().ok
     store.replace("b", [user("y")], after=store.get_history("b")[2].seq)
     assert words(store, "b") == [*words(store, "a")[:3], "y"]
+
+
+# --- many snapshots --------------------------------------------------------------------------------------------------
+
+
+def with_snapshots(store: Any, number: int) -> list[Any]:
+    say(store, "a", "x")
+    return [store.save_snapshot("a", str(index)) for index in range(number)]
+
+
+def test_many_snapshots_are_fetched_in_bounded_steps(server: ValkeyServer) -> None:
+    """One HGETALL of thousands would hold the server for all of them."""
+    with everturn.open(server.url, timeout=60) as store, monitored(server) as told:
+        taken = with_snapshots(store, looks.PAGE + 200)
+        told()
+        assert store.list_snapshots("a") == taken
+        assert store.state("a").snapshots == tuple((one.label, one.version) for one in taken)
+        commands = [words[0].upper() for _, words in told()]
+    assert "HGETALL" not in commands
+    assert commands.count("HSCAN") >= 4
+
+
+@pytest.mark.parametrize("meanwhile", ["one is deleted", "one is taken", "all are erased", "another life begins"])
+def test_snapshots_are_those_of_one_moment(
+    store: Any, server: ValkeyServer, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    taken = with_snapshots(store, looks.PAGE + 200)
+    wanted = list(taken)
+    with everturn.open(server.url) as other:
+
+        def act() -> None:
+            if meanwhile == "one is deleted":
+                other.delete_snapshot("a", wanted.pop(300))
+            elif meanwhile == "one is taken":
+                other.save_snapshot("a")
+            else:
+                other.erase("a")
+                wanted.clear()
+                if meanwhile == "another life begins":
+                    say(other, "a", "y")
+                    wanted.append(other.save_snapshot("a"))
+
+        pending = [act]
+        page = looks.scripts.PAGE
+        send = Sender.look
+
+        async def look(self: Sender, script: Any, *args: Any) -> Any:
+            answer = await send(self, script, *args)
+            if script is page and pending:
+                pending.pop()()
+            return answer
+
+        monkeypatch.setattr(Sender, "look", look)
+        found = store.list_snapshots("a")
+        assert not pending
+        # One that is deleted behind the step that found it was there when the session was seen.
+        assert found == wanted or (meanwhile == "one is deleted" and found == taken)

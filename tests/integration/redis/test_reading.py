@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+import everturn
 from everturn import CorruptEntry, Record
 from everturn.backends.redis.reads import BATCH, PAGE, PAGES
+from everturn.testing.servers import ValkeyServer
 from tests.contract.speech import say, user
+from tests.integration.redis.test_scripts import monitored
 
 LOG = "everturn:{:a}:log"
 SIZES = [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH, PAGE - 1, PAGE, PAGE + 1, PAGE * (PAGES + 1) + 1]
@@ -92,3 +95,27 @@ def test_an_entry_whose_id_is_not_ours_is_not_read(store: Any, client: Any) -> N
     client.xadd(LOG, {"message": "1 1 1 {}"}, "2-1")
     say(store, "a", "3")
     assert [message.content for message in store.get_history("a")] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("others", [0, 10])
+def test_the_latest_messages_take_one_round_trip_and_few_entries(server: ValkeyServer, others: int) -> None:
+    """However long the session is: an agent asks for them at every turn."""
+    with everturn.open(server.url) as store, monitored(server) as told:
+        say(store, "a", *map(str, range(2 * PAGE)))
+        for number in range(others):
+            store.append("a", [Record("r", number)])
+        store.get_history("a", limit=1)  # from here on, the server knows the script
+        told()
+        assert [one.content for one in store.get_history("a", limit=20)] == [*map(str, range(2 * PAGE - 20, 2 * PAGE))]
+        asked = [words for by_script, words in told() if not by_script]
+    assert [words[0] for words in asked] == ["EVALSHA", "XREVRANGE"]
+    assert int(asked[-1][-1]) < 50
+
+
+@pytest.mark.parametrize("limit", [1, 20, 500, PAGE + 10])
+def test_the_latest_messages_are_found_behind_many_other_entries(store: Any, limit: int) -> None:
+    said = [*map(str, range(2 * PAGE + 50))]
+    for start in range(0, len(said), 150):
+        say(store, "a", *said[start : start + 150])
+        store.append("a", [Record("r", number) for number in range(90)])
+    assert [one.content for one in store.get_history("a", limit=limit)] == said[-limit:]

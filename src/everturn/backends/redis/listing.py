@@ -11,7 +11,7 @@ from everturn.backend import Order, Query
 from everturn.backends import listings
 from everturn.backends.redis import faults, scripts
 from everturn.backends.redis.changes import headless
-from everturn.backends.redis.faults import Refusal
+from everturn.backends.redis.faults import Damaged, Refusal
 from everturn.backends.redis.lines import where
 from everturn.backends.redis.looks import GLANCE, seen_in
 from everturn.backends.redis.names import STAGED, Names
@@ -121,8 +121,8 @@ async def _infos(
     found: list[SessionInfo] = []
     requests = [(names.keys(session_id), (now, *GLANCE)) for session_id in ids]
     for session_id, reply in zip(ids, await sender.look_at_many(scripts.LOOK, requests, deadline), strict=True):
-        if isinstance(reply, Refusal):
-            raise headless(session_id, faults.damaged_part(reply) or "meta")
+        if isinstance(reply, Damaged):
+            raise headless(session_id, reply.part)
         seen = seen_in(session_id, reply)
         if seen.session is not None:
             found.append(seen.session.info)

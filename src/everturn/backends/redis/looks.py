@@ -5,7 +5,7 @@ Its entries are read in reads.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from everturn.backends.redis.records import (
 )
 from everturn.backends.redis.sending import Sender
 from everturn.backends.redis.wire import Command
+from everturn.model import SessionInfo
 from everturn.rules import Jump, Range, State
 
 NEVER = 2**62  # no seq or version is as high, and a stream's id can be
@@ -73,7 +74,11 @@ async def look(
     more: Sequence[Command] = (),
 ) -> tuple[Seen, list[Any]]:
     """The session, and the replies to `more` from the same round trip. `others` is as in look.lua. Raises CorruptEntry
-    if a part is not as it was written."""
+    if a part is not as it was written.
+
+    Many snapshots are fetched behind it, some at a time: those that were there when the session was seen, or, if one
+    has gone since, when it is seen again.
+    """
     args = [
         now,
         at if isinstance(at, str) else "",
@@ -82,8 +87,34 @@ async def look(
         others,
         *(_bounds(window) if ranges else (*_bounds(window)[:2], "-")),
     ]
-    reply, *rest = await sender.look(scripts.LOOK, keys, args, more, deadline)
-    return seen_in(session_id, reply), rest
+    while True:
+        reply, *rest = await sender.look(scripts.LOOK, keys, args, more, deadline)
+        seen = seen_in(session_id, reply)
+        if not snapshots or seen.status is not Status.FOUND or seen.session is None:
+            return seen, rest
+        if len(seen.snapshots) == seen.session.info.snapshots:
+            return seen, rest
+        held = await _all_snapshots(sender, keys, seen.session.info, deadline)
+        if len(held) == seen.session.info.snapshots:
+            return msgspec.structs.replace(seen, snapshots=held), rest
+
+
+async def _all_snapshots(sender: Sender, keys: Keys, info: SessionInfo, deadline: float) -> tuple[StoredSnapshot, ...]:
+    """The snapshots that were there when the session was seen, but for those that have gone since."""
+    pairs: dict[bytes, bytes] = {}
+    cursor: Any = "0"
+    while cursor != b"0":
+        ((*_, cursor, scanned),) = await sender.look(
+            scripts.PAGE, keys, ["", "", cursor, PAGE, info.life], (), deadline
+        )
+        pairs.update(zip(scanned[::2], scanned[1::2], strict=True))
+    return _held(info, pairs)
+
+
+def _held(info: SessionInfo, pairs: Mapping[bytes, bytes]) -> tuple[StoredSnapshot, ...]:
+    """Those of the snapshots that are no later than the session."""
+    flat = [part for pair in pairs.items() for part in pair]
+    return tuple(taken for taken in snapshots_of(info, flat) if taken.snapshot.version <= info.version)
 
 
 def _bounds(window: Window) -> tuple[Any, Any, Any]:
@@ -168,7 +199,7 @@ async def look_at_all(
         after: list[Any] = [0 if jumps_there else "", 0 if others_there else "", "0" if snapshots_there else ""]
         while after != ["", "", ""]:
             ((more_jumps, more_others, cursor, scanned),) = await sender.look(
-                scripts.PAGE, keys, [*after, PAGE], (), deadline
+                scripts.PAGE, keys, [*after, PAGE, info.life], (), deadline
             )
             jumps += [jump_of(info.life, *pair) for pair in zip(more_jumps[::2], more_jumps[1::2], strict=True)]
             others += [other_of(info.life, *pair) for pair in zip(more_others[::2], more_others[1::2], strict=True)]
@@ -180,7 +211,6 @@ async def look_at_all(
             ]
         jumps = [jump for jump in jumps if jump[0] <= info.last_seq]
         others = [other for other in others if other[1] <= info.last_seq]
-        flat = [part for pair in pairs.items() for part in pair]
-        held = tuple(taken for taken in snapshots_of(info, flat) if taken.snapshot.version <= info.version)
+        held = _held(info, pairs)
         if (len(jumps), len(others), len(held)) == (jumps_there, others_there, snapshots_there):
             return Whole(msgspec.structs.replace(seen, snapshots=held), jumps[::-1], others), rest

@@ -208,9 +208,11 @@ async def _window_start(log: Log, shown: Sequence[Range], limit: int) -> int | N
     """The seq of the `limit`-th latest message; None if there are no more than that."""
     start = None
     count = 0
+    step = min(limit + MORE_THAN_LIMIT, PAGE)  # so many of the newest are there already
     for first, last in reversed(shown):
-        for high in range(last, first - 1, -PAGE):
-            low = max(first, high - PAGE + 1)
+        high = last
+        while high >= first:
+            low = max(first, high - step + 1)
             await log.fetch([(low, high)])
             for seq in range(high, low - 1, -1):
                 if seq in log.values and seq not in log.other_kinds:
@@ -218,6 +220,7 @@ async def _window_start(log: Log, shown: Sequence[Range], limit: int) -> int | N
                     if count > limit:
                         return start
                     start = seq
+            high, step = low - 1, min(2 * step, PAGE)
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
-from everturn.backends.redis.faults import Refusal
+from everturn.backends.redis.faults import Damaged, Refusal
 from everturn.backends.redis.lines import Lines, where
 from everturn.backends.redis.names import KNOWN, Keys
 from everturn.backends.redis.records import MICROSECONDS
@@ -113,7 +113,10 @@ class Sender:
     async def look_at_many(
         self, script: Script, requests: Sequence[tuple[Keys, Sequence[Any]]], deadline: float
     ) -> list[Any]:
-        """Run a script that only reads for many sessions: one round trip a node, and one each for what that missed."""
+        """Run a script that only reads for many sessions: one round trip a node, and one each for what that missed.
+
+        In place of an answer stands Damaged for a session of which a part is not what was written.
+        """
         by_node: dict[Node, list[int]] = {}
         for number, (keys, _) in enumerate(requests):
             by_node.setdefault(await self.topology.node_for(keys[0], deadline), []).append(number)
@@ -123,8 +126,11 @@ class Sender:
             for number, reply in zip(numbers, await self._exchange(node, calls, deadline, change=False), strict=True):
                 replies[number] = reply
         for number, (keys, args) in enumerate(requests):
-            if isinstance(replies[number], Refusal) and faults.damaged_part(replies[number]) is None:
-                (replies[number],) = await self.look(script, keys, args, (), deadline)
+            if isinstance(replies[number], Refusal):
+                try:
+                    (replies[number],) = await self.look(script, keys, args, (), deadline)
+                except Damaged as exc:
+                    replies[number] = exc
         return replies
 
     async def send(

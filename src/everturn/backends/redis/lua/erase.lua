@@ -2,7 +2,15 @@
 -- the fence alone, for as long as a request lives that was issued before. No such request brings anything back.
 -- ARGV: w if replicas are waited for; the life ('-': any).
 -- The answer: "time erased entries snapshots bytes", or 'spared' if it is another life.
-local life, ends, fence = unpack(call('HMGET', META, 'life', 'expires_at', 'fence'))
+
+-- A part may be of another type than it was written as: it is removed like any other, and nothing is known of it.
+local function told(...)
+  local answer = redis.pcall(...)
+  if type(answer) ~= 'table' or not answer.err then return answer end
+  if not string.find(answer.err, 'WRONGTYPE', 1, true) then error(answer.err, 0) end
+end
+
+local life, ends, fence, size = unpack(told('HMGET', META, 'life', 'expires_at', 'fence', 'bytes') or {})
 if is_behind(tonumber(fence)) then return at .. LATE end
 if life and ARGV[2] ~= '-' and life ~= ARGV[2] then
   local over = whole(ends)
@@ -12,9 +20,8 @@ if life and ARGV[2] ~= '-' and life ~= ARGV[2] then
     return at .. ' spared 0 0 0'
   end
 end
-local entries, held = call('XLEN', LOG), call('HLEN', SNAPSHOTS)
-local size = string.match(call('HGET', META, 'bytes') or '', '^%d+$') or '0'
+local entries, held = told('XLEN', LOG) or 0, told('HLEN', SNAPSHOTS) or 0
 call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS)
 call('HSET', META, 'fence', at)
 call('PEXPIRE', META, REQUEST_LIFE)
-return at .. ' erased ' .. entries .. ' ' .. held .. ' ' .. size
+return at .. ' erased ' .. entries .. ' ' .. held .. ' ' .. (string.match(size or '', '^%d+$') or 0)

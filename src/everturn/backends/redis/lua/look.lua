@@ -3,8 +3,10 @@
 -- none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all of that class that show). These, and the ranges of
 -- the path, from this seq ('': the head) down to that (0: ranges also of what is hidden); ranges until so many messages stand
 -- in them ('': all; '-': no ranges).
--- The answer: status; the facts; undo; forgotten; how many snapshots; the state asked for; the snapshots; the others; the
--- ranges, the last one first; the head to go on from, or 0. Parts that are not as the facts say end the script.
+-- The answer: status; the facts; undo; forgotten; how many snapshots; the state asked for; the snapshots, unless they are too
+-- many for one answer (page.lua gives those); the others; the ranges, the last one first; the head to go on from, or 0.
+-- Parts that are not as the facts say end the script.
+local MOST_SNAPSHOTS = 500  -- in one answer: half a millisecond
 local facts = call('HMGET', META, unpack(FACTS))
 if not facts[1] then
   if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return {'headless'} end
@@ -70,5 +72,6 @@ end
 if ARGV[8] ~= '-' then
   ranges, rest = ranges_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]))
 end
-return {status, facts, undo, forgotten, parts[2], state, parts[2] > 0 and ARGV[4] ~= '' and call('HGETALL', SNAPSHOTS) or {},
+local listed = ARGV[4] ~= '' and parts[2] > 0 and parts[2] <= MOST_SNAPSHOTS
+return {status, facts, undo, forgotten, parts[2], state, listed and call('HGETALL', SNAPSHOTS) or {},
         table.concat(others, ','), table.concat(ranges, ','), rest}

@@ -1,6 +1,8 @@
 -- One page of each part that stands beside the log. Reads only.
--- ARGV: jumps past this seq, others past that, the cursor to go on from in the snapshots ('': none of them); at most how many.
+-- ARGV: jumps past this seq, others past that, the cursor to go on from in the snapshots ('': none of them); at most how many;
+-- the life whose they are. If it is over, there is nothing to tell.
 -- The answer: jumps and others with their seqs, the next cursor, snapshots and their ids.
+if call('HGET', META, 'life') ~= ARGV[5] then return {{}, {}, '0', {}} end
 local function past(key, seq)
   return seq == '' and {} or call('ZRANGEBYSCORE', key, '(' .. seq, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[4])
 end
