@@ -1,4 +1,4 @@
-"""Deletions and copies whose process is killed (kill -9) in front of one of their steps, and what the next call does.
+"""Deletions, copies and runs whose process is killed (kill -9) in the middle, and what the next call finds and does.
 
 A thread with a subgraph is two sessions, and its deletion or copy takes a step for each, and for a mark.
 """
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
 
 import everturn
 from everturn import MemoryStore
@@ -155,3 +157,54 @@ def test_a_copy_that_was_killed_is_made_by_the_next(copies: Sequence[Path], tmp_
             saver.delete_thread("b")
         assert names(store) == {"a", "a#sub", "ab"}
     assert found == [False, False, False, True]
+
+
+# --- a run -----------------------------------------------------------------------------------------------------------
+
+
+def with_tool(saver: EverturnSaver, tool: Callable[[], None]) -> Any:
+    """A graph whose model calls a tool."""
+
+    def tools(_state: MessagesState) -> Any:
+        tool()
+        return {"messages": [AIMessage("result")]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("model", lambda _state: {"messages": [AIMessage("call")]})
+    builder.add_node("tools", tools)
+    builder.add_edge(START, "model")
+    builder.add_edge("model", "tools")
+    return builder.compile(checkpointer=saver)
+
+
+def run_into_the_tool(url: str, durability: Any) -> None:
+    """Run a graph, in a process of its own that waits in the tool to be killed."""
+
+    def tool() -> None:
+        print("in the tool", flush=True)
+        sys.stdin.readline()
+
+    with everturn.open(url) as store:
+        with_tool(EverturnSaver(store), tool).invoke(say("question"), CONFIG, durability=durability)
+
+
+def test_what_a_kill_in_a_tool_leaves_is_what_the_durability_says(tmp_path: Path) -> None:
+    left: dict[str, list[list[str]]] = {
+        "sync": [["question", "call"]],
+        "async": [[], ["question"], ["question", "call"]],  # the writer may be behind by any number of steps
+        "exit": [[]],
+    }
+    urls = {durability: f"sqlite:///{tmp_path / durability}.db" for durability in left}
+    with children(*((run_into_the_tool, url, durability) for durability, url in urls.items())) as processes:
+        for process in processes:
+            assert process.line() == "in the tool"
+            process.kill_all()
+            assert process.returncode == -signal.SIGKILL
+    for durability, url in urls.items():
+        with everturn.open(url) as store:
+            graph = with_tool(EverturnSaver(store), lambda: None)
+            state = graph.get_state(CONFIG)
+            assert [message.text for message in state.values.get("messages", [])] in left[durability]
+            done = graph.invoke(None if state.next else say("question"), CONFIG)
+            assert [message.text for message in done["messages"]] == ["question", "call", "result"]
+            assert store.verify().ok
