@@ -78,12 +78,21 @@ class Upkeep:
         if subgraphs:
             await self._mark(target)
         for session_id in [*subgraphs, session_of(source, "")]:
-            try:
-                await self._call("fork", session_id, session_of(target, thread_of(session_id)[1]))
-            except SessionNotFound:
-                pass
+            await self._copy(session_id, target)
         if subgraphs:
+            # Who looked for the new thread before it was there has erased them, as what an interrupted copy left.
+            there = await self._subgraphs(target)
+            for session_id in subgraphs:
+                if session_of(target, thread_of(session_id)[1]) not in there:
+                    await self._copy(session_id, target)
             await self._erase([session_of(target, UNFINISHED)])
+
+    async def _copy(self, session_id: str, target: str) -> None:
+        """Copy one session of a thread, unless it has gone."""
+        try:
+            await self._call("fork", session_id, session_of(target, thread_of(session_id)[1]))
+        except SessionNotFound:
+            pass
 
     async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
         """Remove all checkpoints but the latest of each namespace (and those it is rebuilt from), or "delete" all."""

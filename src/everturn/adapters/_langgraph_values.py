@@ -22,7 +22,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Send
 from pydantic import BaseModel
 
-from everturn import ChatMessage
+from everturn import ChatMessage, InvalidInput
 from everturn.adapters import _langchain_messages as messages
 from everturn.adapters import _langchain_values as langchain
 from everturn.adapters._values import MARK, Unfaithful, checked, equal, short
@@ -31,7 +31,7 @@ from everturn.model import JSON
 Name: TypeAlias = tuple[str, ...]  # module and class
 Allow: TypeAlias = "Collection[Name | type] | Mapping[str, type]"
 """The classes that may be restored; or, where some were renamed since, the old dotted names and what they are now."""
-Allowed: TypeAlias = dict[Name, type | None]  # None: as it is named
+Allowed: TypeAlias = dict[Name, type | None]  # None: what its module has by this name
 
 
 class Kept(msgspec.Struct, frozen=True, gc=False):
@@ -61,7 +61,8 @@ class Values(langchain.Values):
     def allowing(self, more: Allow) -> Values:
         """Make the same, with more that may be restored."""
         values = Values(self.serde if self.opaque else None, ())
-        values.allowed = {**self.allowed, **allowed_by(more)}
+        given = {name: kind for name, kind in self.allowed.items() if kind is not None}
+        values.allowed = {**self.allowed, **allowed_by(more), **given}
         if not self.opaque:
             values.serde = StrictSerializer(values.allowed)
         return values
@@ -289,11 +290,21 @@ class StrictSerializer(jsonplus.JsonPlusSerializer):
 
 
 def allowed_by(allow: Allow) -> Allowed:
-    """The names that may be restored. Of a mapping, each with the class that stands for it now."""
+    """The names that may be restored, each with the class that stands for it now, if that was given.
+
+    Raises InvalidInput for two classes of one name: what is stored says no more than the name.
+    """
     if isinstance(allow, Mapping):
         renamed = {tuple(old.rpartition(".")[::2]): now for old, now in allow.items()}
-        return {**dict.fromkeys(map(_name, allow.values())), **renamed}
-    return dict.fromkeys(map(_name, allow))
+        return {**allowed_by(allow.values()), **renamed}
+    allowed: Allowed = {}
+    for one in allow:
+        name, given = _name(one), one if isinstance(one, type) else None
+        known = allowed.get(name, given)
+        if None not in (known, given) and known is not given:
+            raise InvalidInput(f"two classes are named {'.'.join(name)!r}; rename one of them", path="allow")
+        allowed[name] = known if given is None else given
+    return allowed
 
 
 def imported(name: Name, allowed: Allowed) -> Any:

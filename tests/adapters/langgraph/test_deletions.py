@@ -211,6 +211,31 @@ def test_a_copy_that_was_cut_off_can_be_made_again(store: MemoryStore) -> None:
     assert graph.get_state({"configurable": {"thread_id": "b"}}).values == graph.get_state(CONFIG).values
 
 
+@pytest.mark.parametrize("looked_before", ["a", "a#sub"])
+def test_a_copy_is_whole_though_somebody_looks_for_it_meanwhile(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, looked_before: str
+) -> None:
+    """Who finds no thread takes its subgraphs for what a copy left that was cut off."""
+    saver = EverturnSaver(store)
+    graph = _with_subgraph(saver, checkpointer=True)
+    graph.invoke({"steps": [], "last": 1}, CONFIG)
+    copied: Any = {"configurable": {"thread_id": "b"}}
+    fork = store.fork
+
+    def watched(session_id: str, new: str) -> Any:
+        if session_id == looked_before:
+            assert EverturnSaver(store).get_tuple(copied) is None
+        return fork(session_id, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "fork", watched)
+        saver.copy_thread("a", "b")
+    assert {session.session_id for session in store.sessions("b").sessions} == {"b", "b#sub"}
+    for config in (CONFIG, copied):
+        graph.invoke({"steps": [], "last": 2}, config)
+    assert graph.get_state(copied).values == graph.get_state(CONFIG).values
+
+
 def test_to_list_while_others_are_read_and_written_does_not_wait(store: MemoryStore) -> None:
     saver = EverturnSaver(store)
     graph = chat(saver)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -113,6 +115,43 @@ def test_a_class_that_was_renamed_is_named_by_what_it_is_now(store: MemoryStore,
         shop(EverturnSaver(store, allow=[(Renamed.__module__, "Order")]), None).get_state(CONFIG)
     found = shop(EverturnSaver(store, allow={old: Renamed}), None).get_state(CONFIG).values["order"]
     assert found == Renamed.model_construct(_fields_set={"number"}, number=7, said=[])
+
+
+class Basket:
+    """Holds a class that no module has by its own name."""
+
+    @dataclass
+    class Item:
+        number: int
+
+    class Size(Enum):
+        SMALL = 1
+
+
+def test_a_class_inside_another_or_a_function_comes_back_if_it_is_allowed(store: MemoryStore) -> None:
+    class Local(BaseModel):
+        item: Basket.Item
+        size: Basket.Size
+
+    value = Local(item=Basket.Item(7), size=Basket.Size.SMALL)
+    allow = [Local, Basket.Item, Basket.Size]
+    shop(EverturnSaver(store, allow=allow), value).invoke(say("x"), CONFIG)
+    names = {(kind.__module__, kind.__name__) for kind in allow}  # as LangGraph's strict mode gives them once more
+    for saver in (EverturnSaver(store, allow=allow), EverturnSaver(store, allow=allow).with_allowlist(names)):
+        found = shop(saver, None).get_state(CONFIG).values["order"]
+        assert found == value
+        assert type(found) is Local
+
+
+def test_two_classes_of_one_name_are_not_taken_for_each_other(store: MemoryStore) -> None:
+    class Order(BaseModel):
+        number: int
+
+    with pytest.raises(InvalidInput, match=r"allow: two classes are named 'tests\..*\.Order'"):
+        EverturnSaver(store, allow=[globals()["Order"], Order])
+    EverturnSaver(store, allow=[Order, Order])
+    old = f"{Order.__module__}.Order"
+    EverturnSaver(store, allow={old: Order})
 
 
 def test_an_agent_with_a_pydantic_state_can_be_used(store: MemoryStore) -> None:

@@ -292,13 +292,14 @@ def test_a_class_that_was_renamed_is_an_error_and_not_a_dict(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, allow=ALLOWED, order=Order(number=1), point=Point((1, 2)))
+    named = [(__name__, kind.__name__) for kind in ALLOWED]
     monkeypatch.delattr(sys.modules[__name__], "Order")
     with pytest.raises(Unsupported, match=r"thread 't', checkpoint 'c1', channel 'order': .*renamed"):
-        get(store, allow=ALLOWED)
+        get(store, allow=named)
     monkeypatch.undo()
     monkeypatch.delattr(sys.modules[__name__], "Point")
     with pytest.raises(Unsupported, match=r"channel 'point': "):
-        get(store, allow=ALLOWED)
+        get(store, allow=named)
 
 
 def test_a_class_that_is_not_allowed_is_not_even_imported(store: MemoryStore) -> None:
