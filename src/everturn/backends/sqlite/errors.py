@@ -6,9 +6,9 @@ import errno
 
 import apsw
 
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import pages
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome
+from everturn.interrupts import is_interruption
 
 _ADVICE: dict[type[apsw.Error], str] = {
     apsw.BusyError: "another process kept it locked until the time-out; raise timeout, or find the long transaction",

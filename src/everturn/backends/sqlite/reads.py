@@ -14,7 +14,6 @@ import msgspec
 
 from everturn.backend import REMEMBERED, Query, Reading, Status, Take
 from everturn.backends.damage import unreadable_session
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import pages, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import cut_to_size, each, look_from, seqs_of, within
@@ -30,6 +29,7 @@ from everturn.backends.sqlite.sessions import (
 )
 from everturn.batches import BATCH, Runs, Unbroken
 from everturn.codec import checksum
+from everturn.interrupts import is_interruption
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 from everturn.rules import Range, State, clip, minus, size
 

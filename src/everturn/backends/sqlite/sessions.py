@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from everturn.backends.damage import damaged_jump, unreadable_session
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.interrupts import is_interruption
 from everturn.rules import Jump, Range, State
 
 SQL = statements.load("sessions.sql")
