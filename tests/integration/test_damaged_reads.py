@@ -122,14 +122,18 @@ def test_tool_calls_that_a_damaged_index_hides_are_missed(path: Path, plain: Mem
         ("UPDATE changes SET kind = 'bppend' WHERE id = (1 << 32) + 1", "bppend"),
         ("UPDATE changes SET count = 3 WHERE id = (1 << 32) + 1", "said to have written"),
         ("UPDATE changes SET label = CAST(x'ff' AS TEXT) WHERE session = 1 AND label IS NOT NULL", "cannot be read"),
+        ("UPDATE sessions SET last_seq = 34 WHERE no = 1", "said to have written"),
+        ("UPDATE changes SET snapshot_id = 'x' WHERE kind = 'rollback'", "which no change took"),
         ("UPDATE snapshots SET label = 'another'", "snapshot"),
-        ("UPDATE entries SET created_at = created_at + 1 WHERE id = (1 << 32) + 3", "first of its turn"),
+        ("UPDATE entries SET created_at = created_at + 1 WHERE id = (1 << 32) + 4", "first of its turn"),
     ],
 )
 def test_verify_names_what_is_stored_twice_and_not_alike(
     path: Path, plain: MemoryStore, damage: str, named: str
 ) -> None:
-    plain.save_snapshot("customer a", "a label")
+    snapshot = plain.save_snapshot("customer a", "a label")
+    say(plain, "customer a", "left")
+    plain.rollback_to_snapshot("customer a", snapshot)
     plain.add_messages("customer a", [ChatMessage("user", "x" * 2000), ChatMessage("user", "y" * 2000)])
     assert plain.verify().ok
     planted(path, damage)

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import apsw
 
+from everturn.backend import REMEMBERED
 from everturn.backends.soundness import Stored, examine
 from everturn.backends.sqlite import pages, schema, statements
 from everturn.backends.sqlite.connections import Connection
@@ -58,7 +59,7 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
 def _disagreements(db: Connection, session: Session) -> Iterator[str]:
     """Whatever is stored twice, and not alike: without page checksums, nothing else tells of most columns."""
     low, high = session.span
-    named = {"no": session.no, "low": low, "high": high}
+    named = {"no": session.no, "low": low, "high": high, "remembered": REMEMBERED}
     try:
         for version, kind, *_ in db.execute(SQL["texts_of_changes"], named):
             if kind not in KINDS:

@@ -52,8 +52,18 @@ SELECT 'entry ' || e.seq || ' was written at another time than the first of its 
   FROM entries e JOIN entries f ON f.id = :low + e.turn
  WHERE e.id BETWEEN :low AND :high AND (f.turn, f.created_at) IS NOT (e.turn, e.created_at)
 
--- wrong_order: turns follow each other, each behind the one before it, the last up to where the log ends
+-- wrong_order: turns follow each other, each behind the one before it, the last up to where the log ends (if it was late enough to be remembered for sure)
 SELECT 'version ' || version || ' is said to have written entries ' || first_seq || ' to ' || (first_seq + count - 1)
-  FROM (SELECT version, first_seq, count, lead(first_seq) OVER (ORDER BY id) AS following FROM changes
-         WHERE id BETWEEN :low AND :high AND (count <> 0 OR first_seq <> 0))
- WHERE first_seq < 1 OR count < 1 OR first_seq + count > ifnull(following, (SELECT last_seq + 1 FROM sessions WHERE no = :no))
+  FROM (SELECT c.version, c.first_seq, c.count, lead(c.first_seq) OVER (ORDER BY c.id) AS following,
+               s.last_seq + 1 AS beyond, s.version - :remembered AS forgotten
+          FROM changes c JOIN sessions s ON s.no = :no
+         WHERE c.id BETWEEN :low AND :high AND (c.count <> 0 OR c.first_seq <> 0))
+ WHERE first_seq < 1 OR count < 1 OR first_seq + count > ifnull(following, beyond)
+    OR following IS NULL AND version > forgotten AND first_seq + count <> beyond
+
+-- wrong_returns: where all changes are remembered, a snapshot that one of them returned to or deleted was taken by an earlier one
+SELECT 'version ' || c.version || ' names the snapshot ' || c.snapshot_id || ', which no change took'
+  FROM changes c
+ WHERE c.id BETWEEN :low AND :high AND c.kind IN ('rollback', 'delete_snapshot')
+   AND c.snapshot_id NOT IN (SELECT snapshot_id FROM changes WHERE id BETWEEN :low AND :high AND kind = 'snapshot')
+   AND (SELECT count(*) = max(version) FROM changes WHERE id BETWEEN :low AND :high)
