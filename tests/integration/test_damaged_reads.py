@@ -78,6 +78,9 @@ def test_a_name_that_a_damaged_index_hides_is_not_taken_for_absent(
             store.get_history(f"customer {name}")
         with pytest.raises(CorruptEntry):
             say(store, f"customer {name}", "this would begin another")
+        for order in (None, "recent"):
+            with pytest.raises(CorruptEntry):
+                store.sessions(order=order)
         assert words(store, f"customer {sound}") == [sound]
 
 

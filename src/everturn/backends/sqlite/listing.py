@@ -23,7 +23,10 @@ def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: O
     bounds: dict[str, Any] = {"namespace": db.namespace, "prefix": prefix, "beyond": listings.beyond(prefix)}
     bounds |= {"past": token.session_id, "bound": token.bound, "now": now, "limit": limit}
     statement = SQL["sessions_by_change" if token.by_change else "sessions_by_name"]
-    return listings.page_of(db.rows(statement, bounds), token, limit)
+    rows = db.rows(statement, bounds)
+    if None in [row[0] for row in rows]:
+        raise ValueError("the index of names leads to rows of other names")
+    return listings.page_of(rows, token, limit)
 
 
 def find(db: Connection, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], now: float) -> None:
