@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain, islice, repeat
 from typing import Any, Literal, TypeAlias, cast
 from zlib import adler32
@@ -16,6 +15,7 @@ import msgspec
 
 from everturn.codec import MessageRow, decode
 from everturn.errors import CorruptEntry
+from everturn.interrupts import is_interruption
 from everturn.model import MESSAGE, ChatMessage
 
 BATCH = 64  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
@@ -121,9 +121,7 @@ class MessageReader:
         batch = rows if isinstance(rows, Runs) else Columns.of(rows)
         messages: list[ChatMessage] = []
         if tuple(map(adler32, batch.bodies)) == tuple(batch.checksums):
-            # A field from a newer version, or damage: look at each.
-            with suppress(msgspec.MsgspecError, ValueError, RecursionError):
-                messages = _decode_lines(b"\n".join(batch.bodies))
+            messages = _decoded(batch.bodies) or []
         if len(messages) == len(batch.seqs):
             deque(map(_set, messages, repeat("seq"), batch.seqs), 0)
             deque(map(_set, messages, repeat("created_at"), batch.times), 0)
@@ -144,11 +142,8 @@ class MessageReader:
             counts, times, checksums, bodies = zip(*batch, strict=True)
             if tuple(map(adler32, bodies)) != checksums:
                 return False
-            try:
-                found = _decode_lines(b"\n".join(bodies))
-            except (msgspec.MsgspecError, ValueError, RecursionError):
-                return False
-            if len(found) != sum(counts):
+            found = _decoded(bodies)
+            if found is None or len(found) != sum(counts):
                 return False
             deque(map(_set, found, repeat("created_at"), chain.from_iterable(map(repeat, times, counts))), 0)
             messages += found
@@ -157,3 +152,13 @@ class MessageReader:
         deque(map(_set, messages, repeat("seq"), range(unbroken.first, unbroken.last + 1)), 0)
         self.messages += messages
         return True
+
+
+def _decoded(bodies: Iterable[bytes]) -> list[ChatMessage] | None:
+    """The messages of these lines. None: one has a field from a newer version, or is damaged; look at each."""
+    try:
+        return _decode_lines(b"\n".join(bodies))
+    except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+        if is_interruption(exc):
+            raise
+        return None

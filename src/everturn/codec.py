@@ -18,6 +18,7 @@ import msgspec
 
 from everturn.door import check, check_dict, check_list, check_text, name_of
 from everturn.errors import CorruptEntry, InvalidInput
+from everturn.interrupts import is_interruption
 from everturn.model import JSON, MESSAGE, SUMMARY, TOOL_CALL, ChatMessage, Entry, Record, Summary, ToolCall
 
 MAX_ROLE = 64
@@ -248,6 +249,8 @@ def decode(session_id: str, kind: str, seq: int, created_at: float, check: int, 
     try:
         entry = _decode_body(kind, body)
     except (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError) as exc:
+        if is_interruption(exc):
+            raise
         raise _corrupt(session_id, seq, f"its body cannot be read: {exc}") from exc
     _set(entry, "seq", seq)
     _set(entry, "created_at", created_at)
@@ -287,6 +290,8 @@ def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> bytes:
         known, _ = _split(body, _StoredSummary)
         return msgspec.convert(known, _StoredSummary).embedding
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+        if is_interruption(exc):
+            raise
         raise _corrupt(session_id, seq, f"its body cannot be read: {exc}") from exc
 
 

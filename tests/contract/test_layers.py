@@ -22,7 +22,7 @@ DRIVERS = {"apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "fak
 PURE = [
     *("everturn.errors", "everturn.model", "everturn.door", "everturn.codec", "everturn.rules", "everturn.vectors"),
     *("everturn.batches", "everturn.branches", "everturn.dossier", "everturn.words", "everturn.trimming"),
-    "everturn.masking",
+    *("everturn.masking", "everturn.interrupts"),
 ]
 # Whose subject is a bare driver, or a file that is not ours: to be measured, shown losing turns, brought in.
 BARE = ("everturn.bench", "everturn.cli.demo.stores", "everturn.cli.foreign.reading")
@@ -32,8 +32,9 @@ MAY_IMPORT = {
     "everturn.model": ["everturn.errors", "everturn._pydantic"],
     "everturn._pydantic": ["everturn.model"],
     "everturn.door": ["everturn.errors", "everturn.model"],
-    "everturn.codec": ["everturn.errors", "everturn.model", "everturn.door"],
-    "everturn.batches": ["everturn.errors", "everturn.model", "everturn.codec"],
+    "everturn.interrupts": [],
+    "everturn.codec": ["everturn.errors", "everturn.model", "everturn.door", "everturn.interrupts"],
+    "everturn.batches": ["everturn.errors", "everturn.model", "everturn.codec", "everturn.interrupts"],
     "everturn.branches": [],
     "everturn.rules": ["everturn.errors", "everturn.model", "everturn.branches"],
     "everturn.trimming": ["everturn.errors", "everturn.model", "everturn.rules"],

@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreError, Record, Summary, ToolCall
 
@@ -168,10 +170,21 @@ def _judge_reads(store: MemoryStore, original: Original, verdict: Verdict, but: 
         except Exception as exc:  # noqa: BLE001 - that it is not ours is the finding
             verdict.raw.append(f"{label}: {exc!r}")
         else:
-            if answer != original.answers[label]:
+            if told(answer) != told(original.answers[label]):
                 verdict.silent.append(label)
                 if label.endswith(": history") and not is_own(label.removesuffix(": history"), answer):
                     verdict.foreign.append(label)
+
+
+def told(answer: Any) -> Any:
+    """All of an answer, to be compared. (Entries are equal that differ in seq and time alone.)"""
+    if isinstance(answer, list | tuple):
+        return [told(part) for part in answer]
+    if isinstance(answer, ChatMessage | ToolCall | Summary | Record):
+        return answer.seq, answer.created_at, answer
+    if isinstance(answer, msgspec.Struct):
+        return [told(getattr(answer, name)) for name in answer.__struct_fields__]
+    return answer
 
 
 def is_own(name: str, messages: list[ChatMessage]) -> bool:
@@ -184,8 +197,8 @@ def _judge_skipping(store: MemoryStore, original: Original, verdict: Verdict) ->
     """What is skipped is skipped; the rest is as it was, and in order."""
     for name in RICH:
         try:
-            rest = iter(original.answers[f"{name}: history"])
-            if not all(message in rest for message in store.get_history(name, on_corrupt="skip")):
+            rest = iter(told(original.answers[f"{name}: history"]))
+            if not all(message in rest for message in told(store.get_history(name, on_corrupt="skip"))):
                 verdict.silent.append(f"{name}: skipping")
         except MemoryStoreError:
             pass

@@ -11,6 +11,7 @@ import pytest
 
 import everturn
 from everturn import Record, Summary
+from everturn.backends.sqlite import upkeep
 from tests.contract.places import Servers
 from tests.contract.places.sqlite import FileDoor
 from tests.contract.speech import say, user, words
@@ -108,5 +109,19 @@ def test_what_a_reader_needs_stays_in_the_log_until_it_has_gone(store: Any, door
     with door.reader():
         assert not store.erase("a").complete
     assert door.remnants(MARKER) != {}
+    assert store.erase("a").complete
+    assert door.remnants(MARKER) == {}
+
+
+def test_a_file_that_cannot_be_written_anew_in_time_is_not_begun_with(
+    store: Any, door: FileDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All writers would wait, and in vain."""
+    say(store, "a", MARKER)
+    say(store, "b", "harmless")
+    with monkeypatch.context() as slow:
+        slow.setattr(upkeep, "QUICKEST", 1)
+        assert not store.erase("a").complete
+    assert words(store, "a") == []
     assert store.erase("a").complete
     assert door.remnants(MARKER) == {}

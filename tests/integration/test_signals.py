@@ -35,6 +35,8 @@ RAISED: dict[str, type[BaseException]] = {
     "keyboard": KeyboardInterrupt,
     "timeout": TimeoutError,
     "connection": ConnectionError,
+    "value": ValueError,
+    "type": TypeError,
 }
 
 

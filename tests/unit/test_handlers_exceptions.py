@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from everturn.backends.interrupts import is_interruption, raised_by_handler
+from everturn import ChatMessage, Summary, batches, codec
+from everturn.interrupts import is_interruption, raised_by_handler
 
 
-class Raised(TypeError):
-    pass
+class Raised(TypeError, ValueError):
+    """What reading a damaged value raises, too."""
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +82,46 @@ def test_an_interruption_while_the_caller_handles_another_is_found() -> None:
         pair = [first, found_in(wrapped)]
     assert [type(each) for each in pair] == [Raised, Raised]
     assert pair[0] is not pair[1]
+
+
+# --- in the middle of decoding ---------------------------------------------------------------------------------------
+
+
+def interrupting(*_: object) -> None:
+    """In place of a decoder: the signal comes while it works."""
+    interrupted()
+
+
+def row_of(entry: ChatMessage | Summary) -> tuple[int, float, int, bytes]:
+    draft = codec.encode(entry, "", 1000)
+    return 1, 0.0, draft.checksum, draft.body
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_an_interruption_while_an_entry_is_decoded_is_no_damage(
+    monkeypatch: pytest.MonkeyPatch, on_corrupt: batches.OnCorrupt
+) -> None:
+    row = row_of(ChatMessage("user", "x"))
+    monkeypatch.setattr(batches, "_decode_lines", lambda _: [])  # so that each is looked at
+    monkeypatch.setattr(codec, "_decode_message", interrupting)
+    with pytest.raises(Raised):
+        batches.MessageReader("a", on_corrupt).take([row])
+
+
+def test_nor_is_one_while_an_embedding_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = row_of(Summary("x", [1.0], (1, 1)))
+    monkeypatch.setattr(codec, "_decode_any", interrupting)
+    with pytest.raises(Raised):
+        codec.embedding_of("a", row[0], row[2], row[3])
+
+
+@pytest.mark.parametrize("is_unbroken", [True, False])
+def test_an_interruption_while_a_batch_is_decoded_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+    is_unbroken: bool,
+) -> None:
+    row = row_of(ChatMessage("user", "x"))
+    monkeypatch.setattr(batches, "_decode_lines", interrupting)
+    rows = batches.Unbroken(1, 1, iter([(1, *row[1:])])) if is_unbroken else [row]
+    with pytest.raises(Raised):
+        batches.MessageReader("a").take(rows)

@@ -13,6 +13,7 @@ import msgspec
 
 from everturn.backend import Order
 from everturn.errors import InvalidInput
+from everturn.interrupts import is_interruption
 from everturn.model import Page, SessionInfo
 
 AFTER_ALL = 1e300  # no session changed as late
@@ -28,7 +29,9 @@ def read(page: str, kind: type[T]) -> T:
     """The token in a page's `next`. Raises InvalidInput for what is none of this kind."""
     try:
         return msgspec.json.decode(urlsafe_b64decode(page.encode()), type=kind)
-    except (ValueError, msgspec.MsgspecError):
+    except (ValueError, msgspec.MsgspecError) as exc:
+        if is_interruption(exc):
+            raise
         raise not_a_page() from None
 
 

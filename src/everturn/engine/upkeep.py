@@ -44,6 +44,9 @@ class Upkeep(Trims):
         `complete=False` while a reader or a replica can still see it: erase again when it has gone. `remains` names
         what the engine keeps beyond that, such as its own log, and what removes it.
 
+        On SQLite the whole file is written anew, for its pages may have copies of rows: other writers to it wait
+        meanwhile, some seconds for each GB. Readers do not. It is not begun if `timeout` is too short by far.
+
         It is the life that is there when this is called. One that begins later is left alone, whichever attempt comes
         when.
         """

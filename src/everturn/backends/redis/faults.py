@@ -11,8 +11,8 @@ from typing import NoReturn, TypeAlias
 
 import msgspec
 
-from everturn.backends.interrupts import raised_by_handler
 from everturn.errors import MemoryStoreBackendError, Outcome
+from everturn.interrupts import raised_by_handler
 from everturn.masking import masked
 
 _CODES = {

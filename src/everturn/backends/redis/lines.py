@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from everturn.backends.interrupts import is_of_a_handler
 from everturn.backends.redis import faults
 from everturn.backends.redis.address import Node
 from everturn.backends.redis.line import speak
 from everturn.backends.redis.wire import Command
 from everturn.backends.shelf import Shelf
+from everturn.interrupts import is_of_a_handler
 
 
 class Lines(Protocol):

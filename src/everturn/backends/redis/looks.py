@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from everturn.backend import At, Status
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import headless
 from everturn.backends.redis.names import Keys
@@ -27,6 +26,7 @@ from everturn.backends.redis.records import (
 )
 from everturn.backends.redis.sending import Sender
 from everturn.backends.redis.wire import Command
+from everturn.interrupts import is_interruption
 from everturn.model import SessionInfo
 from everturn.rules import Jump, Range, State
 

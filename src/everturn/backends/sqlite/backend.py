@@ -16,7 +16,6 @@ from typing import TypeVar
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.damage import SURPRISES, unreadable_session, unreadable_store
 from everturn.backends.findings import Examination
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import changes, compaction, forks, listing, moves, pages, reads, upkeep, verify
 from everturn.backends.sqlite.clock import Clock
 from everturn.backends.sqlite.commit import GroupCommit
@@ -25,6 +24,7 @@ from everturn.backends.sqlite.errors import Damaged, translated
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
 from everturn.errors import CorruptEntry, MemoryStoreBackendError, MemoryStoreError
+from everturn.interrupts import is_interruption
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
 

@@ -13,10 +13,10 @@ from typing import Any
 import apsw
 import msgspec
 
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.errors import translated, translation
 from everturn.errors import MemoryStoreBackendError
+from everturn.interrupts import is_interruption
 
 Work = Callable[[Connection], Any]
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import apsw
 
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite.batch import Job, Stage, Work, roll_back, run_batch
 from everturn.backends.sqlite.connections import Database
 from everturn.backends.sqlite.errors import translation
 from everturn.errors import MemoryStoreBackendError
+from everturn.interrupts import is_interruption
 
 LARGEST_BATCH = 256
 _RUN = (Stage.RUNNING, Stage.DONE)

@@ -5,7 +5,6 @@ It knows nothing of sessions or entries.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -14,12 +13,11 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import get_ident
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
 import apsw
 
 from everturn import private
-from everturn.backends.sqlite import pages, process_forks, schema
+from everturn.backends.sqlite import pages, paths, process_forks, schema
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 
 Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
@@ -58,6 +56,13 @@ class Connection(apsw.Connection):
     namespace: str
     patience: Patience
     lives_from: float  # when the life of what is written begins; see clock.py
+
+    def is_in_the_past(self) -> bool:
+        """Whether a statement is still open though no transaction is: all that is read would be of its moment.
+
+        The error of a call that failed midway has the frames of that call, which have the statement.
+        """
+        return not self.in_transaction and self.txn_state() != apsw.SQLITE_TXN_NONE
 
     def row(self, sql: str, bindings: Bindings = ()) -> Any:
         """The first row, as a tuple, or None. (Any, here and below: a statement and its reader know its columns.)"""
@@ -192,7 +197,7 @@ class Database:
         except apsw.Error:
             db.close()
             return
-        if len(self._idle) < IDLE_READERS:
+        if len(self._idle) < IDLE_READERS and not db.is_in_the_past():
             self._idle.append(db)
         else:
             db.close()
@@ -227,9 +232,9 @@ class Database:
     def open(self, deadline: float) -> None:
         """Create or migrate the file, unless it is only to be read. Raises InvalidInput for one that is not ours."""
         if self.path:
-            _refuse_unusable(self.path)
+            paths.refuse_unusable(self.path)
             if self._vfs is None and not self._read_only:
-                _create(self.path, self._mode)
+                paths.create(self.path, self._mode)
         with process_forks.lock:
             process_forks.open_files.add(self)  # before there is a connection that a fork could carry over
         try:
@@ -264,7 +269,7 @@ class Database:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
         vfs, name = self._vfs or (pages.vfs() if self.path else None), self.path or ":memory:"
         if self._read_only and self.path:
-            flags, name = _to_look(self.path)
+            flags, name = paths.to_look(self.path)
         db = Connection(name, flags=flags, vfs=vfs)
         db.namespace = self._namespace
         db.patience = Patience()
@@ -365,32 +370,6 @@ class _Reader:
 
     def __exit__(self, *_: object) -> None:
         self._database.take_back(self._db)
-
-
-def _refuse_unusable(path: str) -> None:
-    if Path(path).is_dir():
-        raise InvalidInput("is a directory; name a file", path=path)
-    folder = Path(path).absolute().parent
-    if not folder.is_dir():
-        raise InvalidInput(f"the directory {folder} does not exist; create it first", path=path)
-
-
-def _to_look(path: str) -> tuple[int, str]:
-    """The flags and the name to read a file by, which may be on a read-only disk or belong to somebody else."""
-    look = apsw.SQLITE_OPEN_NOMUTEX | apsw.SQLITE_OPEN_URI
-    name = f"file:{quote(path)}"
-    if os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK):
-        # Where it could be written, as any other reader: the last to close it leaves no files beside it.
-        return look | apsw.SQLITE_OPEN_READWRITE, name
-    if not Path(f"{path}-wal").exists() and not os.access(Path(path).absolute().parent, os.W_OK):
-        name += "?immutable=1"  # nobody writes to it, and the memory that readers share could not be created
-    return look | apsw.SQLITE_OPEN_READONLY, name
-
-
-def _create(path: str, mode: int) -> None:
-    """Create the file if it is not there, with this mode under any umask. SQLite gives the files beside it the same."""
-    with suppress(FileExistsError), process_forks.lock:  # one thread at a time: closing drops the locks of others here
-        os.close(private.create(os.path.realpath(path), mode))
 
 
 def patiently(step: Callable[[], object], deadline: float) -> None:

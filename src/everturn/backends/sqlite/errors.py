@@ -6,9 +6,9 @@ import errno
 
 import apsw
 
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import pages
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome
+from everturn.interrupts import is_interruption
 
 _ADVICE: dict[type[apsw.Error], str] = {
     apsw.BusyError: "another process kept it locked until the time-out; raise timeout, or find the long transaction",
@@ -27,6 +27,10 @@ _ADVICE: dict[type[apsw.Error], str] = {
 _DAMAGED = (
     "a page of the file does not match its checksum; everturn verify tells what is damaged. Keep the file, and restore "
     "a backup; or, if a program other than everturn wrote to it, everturn verify --accept-pages"
+)
+_OTHER_SCHEMA = (
+    "the stored schema is not everturn's: it is damaged, or was changed by hand; everturn verify tells where. Keep the "
+    "file, and restore a backup"
 )
 _NO_FILES = "too many files are open; close some, or raise the limit (ulimit -n)"
 
@@ -61,6 +65,8 @@ def translation(exc: BaseException, name: str, outcome: Outcome = "not_written")
     elif pages.is_damage(exc):
         advice = _ADVICE[apsw.CorruptError] if isinstance(exc, apsw.CorruptError) else _DAMAGED
         error = Damaged(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
+    elif isinstance(exc, apsw.SQLError) and str(exc).startswith("no such "):
+        error = Damaged(f"{name}: {_OTHER_SCHEMA} (SQLite: {exc})", outcome=outcome)
     else:
         advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
         if getattr(exc, "errno", None) in (errno.EMFILE, errno.ENFILE):

@@ -8,10 +8,10 @@ from typing import Any
 from everturn.backend import Order
 from everturn.backends import listings
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.reads import SQL, Found, find_session
+from everturn.backends.sqlite.reads import SQL, Found, find_session, first_missing, looked_up
 from everturn.backends.sqlite.runs import look_from, unpacked
 from everturn.backends.sqlite.sessions import Trail
-from everturn.codec import EntryRow
+from everturn.codec import EntryRow, missing
 from everturn.model import SUMMARY, Page
 
 
@@ -23,7 +23,10 @@ def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: O
     bounds: dict[str, Any] = {"namespace": db.namespace, "prefix": prefix, "beyond": listings.beyond(prefix)}
     bounds |= {"past": token.session_id, "bound": token.bound, "now": now, "limit": limit}
     statement = SQL["sessions_by_change" if token.by_change else "sessions_by_name"]
-    return listings.page_of(db.rows(statement, bounds), token, limit)
+    rows = db.rows(statement, bounds)
+    if None in [row[0] for row in rows]:
+        raise ValueError("the index of names leads to rows of other names")
+    return listings.page_of(rows, token, limit)
 
 
 def find(db: Connection, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], now: float) -> None:
@@ -50,6 +53,8 @@ def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Calla
                 is_here = first <= entry[0] <= last and visible.shows(entry[0], entry[4])
                 if is_here and not take(visible.session_id, entry):
                     return
+        if seq := visible.first_missing(first, last):
+            raise missing(visible.session_id, seq)
 
 
 class _Visibility:
@@ -57,6 +62,7 @@ class _Visibility:
 
     def __init__(self, db: Connection, session_id: str, now: float) -> None:
         self.session_id = session_id
+        self._db = db
         self._found: Found | None = find_session(db, session_id, now)
         self._trail = Trail(db, self._found.no, self._found.state.head) if self._found else None
 
@@ -69,6 +75,13 @@ class _Visibility:
             if last <= cleared:
                 return
             yield self._found.base, max(first, cleared + 1), last
+
+    def first_missing(self, first: int, last: int) -> int:
+        """The first entry of a range that must be there, and is not; 0 if all are."""
+        if self._found is None or self._trail is None or last <= self._found.state.floor:
+            return 0
+        wanted = [(max(first, self._found.state.floor + 1), last)]
+        return first_missing(self._db, self._found.base, looked_up(wanted, self._trail.walked), None)
 
     def shows(self, seq: int, kind: str) -> bool:
         if self._found is None or self._trail is None:

@@ -10,11 +10,11 @@ from itertools import islice, repeat
 from operator import add, gt, le, lt
 from typing import Any
 
+import apsw
 import msgspec
 
 from everturn.backend import REMEMBERED, Query, Reading, Status, Take
 from everturn.backends.damage import unreadable_session
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import pages, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import cut_to_size, each, look_from, seqs_of, within
@@ -22,6 +22,7 @@ from everturn.backends.sqlite.sessions import (
     UNREADABLE,
     Trail,
     refuse_another,
+    refuse_lost,
     refuse_no_numbers,
     snapshot_state,
     span,
@@ -30,6 +31,7 @@ from everturn.backends.sqlite.sessions import (
 )
 from everturn.batches import BATCH, Runs, Unbroken
 from everturn.codec import checksum
+from everturn.interrupts import is_interruption
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 from everturn.rules import Range, State, clip, minus, size
 
@@ -54,6 +56,7 @@ def find_session(db: Connection, session_id: str, now: float, *, count_snapshots
     try:
         row = db.execute(_LOAD_INFO, (db.namespace, session_id, now, count_snapshots)).fetchone()
         if row is None:
+            refuse_lost(db, session_id)
             return None
         head, cleared, floor, kept, messages, namespace, ended = row[14:]
         refuse_another((namespace, row[1], ended), (db.namespace, session_id, 0))
@@ -79,8 +82,10 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
         return Reading(Status.FOUND, found.info, state, snapshots)
     trail = Trail(db, found.no, state.head)
     window = Window(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
+    turns: Turns | None = None
     if query.skip:
         trail.down_to(1)
+        turns = turns_of(db, found)
         pages.look_past_damage(db)  # from here on: whose history it is, and its path, are never guessed
     cut = False
     if query.limit is not None:
@@ -89,12 +94,19 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
             window, cut = Window(start, window.last), True
     visible = _visible(db, found.base, trail, window, state, query.kind)
     path = trail.walked
-    if query.kind == MESSAGE and _is_plain(state, path) and _is_taken_unbroken(db, found.base, visible.must, take):
+    is_quick = query.kind == MESSAGE and _is_plain(state, path) and not query.skip
+    is_quick = is_quick and not (cut and size(visible.must) != query.limit)
+    if is_quick and _is_taken_unbroken(db, found.base, visible.must, take):
         return Reading(Status.FOUND, found.info, state, snapshots, cut=cut)
-    handed, missing = _hand_over(_batches(db, found.base, visible, path, query.kind), take)
-    if not missing and (query.kind != MESSAGE or handed != size(visible.must)):
+    handed, missing = _hand_over(_batches(db, found.base, visible, path, query.kind, turns), take)
+    if not missing and (query.kind != MESSAGE or len(handed) != size(visible.must)):
         whole = query.after == 0 and query.before is None and query.limit is None
-        missing = _first_missing(db, found.base, looked_up(visible.must, path), state.messages if whole else None)
+        must = looked_up(visible.must, path)
+        missing = first_missing(db, found.base, must, state.messages if whole else None) or (
+            _first_lost(db, found.base, must, query.kind, handed) if query.kind not in (None, MESSAGE) else 0
+        )
+    if not missing and cut and query.kind == MESSAGE and len(handed) != query.limit:
+        missing = window.first  # read backwards, the log had other rows than forwards
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
@@ -222,12 +234,13 @@ def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: T
 
 
 def _batches(
-    db: Connection, base: int, visible: Visible, path: Sequence[Range], kind: str | None
+    db: Connection, base: int, visible: Visible, path: Sequence[Range], kind: str | None, turns: Turns | None
 ) -> Iterator[Sequence[Any]]:
     """The entries that are visible, in order."""
     must = looked_up(visible.must, path)
     if kind == MESSAGE:
-        for rows in _some(db.execute(SQL["messages_in_ranges"], (must, base))):
+        found: Iterable[Any] = db.execute(SQL["messages_in_ranges"], (must, base))
+        for rows in _some(found if turns is None else turns.confirmed(found)):
             yield _messages(rows)
     elif kind is not None:
         if kind == SUMMARY:
@@ -266,18 +279,19 @@ def _entries(rows: Iterable[Any]) -> list[Any]:
     return [entry[:4] for entry in within(rows)]
 
 
-def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[int, int]:
-    """How many were handed over, and the first seq that does not follow those before it; 0 if all do."""
-    handed = reached = missing = 0
+def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[list[int], int]:
+    """The seqs that were handed over, and the first that does not follow those before it; 0 if all do."""
+    handed: list[int] = []
+    reached = missing = 0
     for batch in batches:
         take(batch)
-        handed += len(batch)
         seqs = batch.seqs if isinstance(batch, Runs) else [row[0] for row in batch]
         if not seqs:
             continue  # of rows that are damaged
         if not missing and not (reached < seqs[0] and (isinstance(seqs, range) or all(map(lt, seqs, seqs[1:])))):
             missing = seqs[0]
         reached = seqs[-1]
+        handed += seqs
     return handed, missing
 
 
@@ -288,7 +302,7 @@ def looked_up(ranges: Sequence[Range], path: Sequence[Range]) -> str:
     return msgspec.json.encode(found).decode()
 
 
-def _first_missing(db: Connection, base: int, must: str, messages: int | None) -> int:
+def first_missing(db: Connection, base: int, must: str, messages: int | None) -> int:
     """The first seq that is not there, or 0. An entry whose kind was damaged is not there as what it was."""
     wanted = [(first, last) for _, first, last in msgspec.json.decode(must)]
     count, found_messages = db.row(SQL["count_in_ranges"], (must, base))
@@ -301,3 +315,42 @@ def _first_missing(db: Connection, base: int, must: str, messages: int | None) -
     if messages not in (None, found_messages):
         return wanted[-1][1] if wanted else 1
     return 0
+
+
+def _first_lost(db: Connection, base: int, must: str, kind: str | None, handed: Iterable[int]) -> int:
+    """The first entry of this kind that is in the log, and that its index did not lead to; 0 if there is none."""
+    known = set(handed)
+    rows = db.execute(SQL["no_messages_in_ranges"], (must, base))
+    return next((seq for seq, found, *_ in rows if found == kind and seq not in known), 0)
+
+
+class Turns(msgspec.Struct, frozen=True):
+    """The turns that the change log tells of, by first seq: how many entries, and when. It is stored apart from them.
+
+    The checksum of an entry is that of its text. Which seq and time it has is told by the page that it lies on, and
+    where that is damaged, by this alone.
+    """
+
+    known: dict[int, tuple[int, float]]
+
+    def confirmed(self, rows: Iterable[Any]) -> Iterator[Any]:
+        """The rows that stand in order, in a turn that tells the same of them, or of which nothing is told."""
+        reached = 0
+        for row in rows:
+            seq, created_at, _, _, _, turn, count, *_ = row
+            length, at = self.known.get(turn, (seq + count - turn, created_at))
+            if reached < seq and turn <= seq and seq + count <= turn + length and at == created_at:
+                reached = seq + count - 1
+                yield row
+
+
+def turns_of(db: Connection, found: Found) -> Turns:
+    """As far as they can be read: damage there says nothing of the entries."""
+    known: dict[int, tuple[int, float]] = {}
+    try:
+        for first, count, created_at in db.execute(SQL["turns"], span(found.no)):
+            known[first] = count, created_at
+    except apsw.Error as exc:
+        if not pages.is_damage(exc):
+            raise
+    return Turns(known)

@@ -106,3 +106,26 @@ def _look(db: apsw.Connection, path: str, current: int) -> int:
             supported=current,
         )
     return found
+
+
+# --- looking at it ---------------------------------------------------------------------------------------------------
+
+
+def parts(db: apsw.Connection) -> dict[str, str]:
+    """How tables, indexes and views are defined, by kind and name; blanks do not count."""
+    rows = db.execute(
+        "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB) "
+        "FROM sqlite_schema WHERE sql IS NOT NULL"
+    )
+    texts = ([" ".join(part.decode("utf-8", "replace").split()) for part in row] for row in rows)
+    return {f"{kind} {name}": f"{table}: {sql}" for kind, name, table, sql in texts}
+
+
+def wanted() -> dict[str, str]:
+    """The same of a file that has just been made."""
+    db = apsw.Connection(":memory:")
+    try:
+        migrate(db, "memory")
+        return parts(db)
+    finally:
+        db.close()

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from everturn.backends.damage import damaged_jump, unreadable_session
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.interrupts import is_interruption
 from everturn.rules import Jump, Range, State
 
 SQL = statements.load("sessions.sql")
@@ -57,6 +57,7 @@ def load(db: Connection, session_id: str, now: float) -> Session | None:
     try:
         row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
         if row is None:
+            refuse_lost(db, session_id)
             return None
         *facts, namespace, name, ended = row
         no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = facts
@@ -76,6 +77,15 @@ def refuse_another(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
     """Raise ValueError if the row that an index led to is not the one that was asked for."""
     if found != wanted:
         raise ValueError(f"the index of names leads to {found!a}")
+
+
+def refuse_lost(db: Connection, session_id: str) -> None:
+    """Raise ValueError if a name may not have been found because the index of names is damaged.
+
+    A search goes wrong at one key, and then past sound ones that all lead it back there: it ends beside that key.
+    """
+    if db.row(SQL["wrong_neighbour"], (db.namespace, session_id)) is not None:
+        raise ValueError("its name is not in the index of names, which is damaged where it would stand")
 
 
 def refuse_no_numbers(*values: object) -> None:

@@ -4,6 +4,18 @@ SELECT s.no, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept, 
   FROM sessions i LEFT JOIN sessions s ON s.no = i.no
  WHERE i.namespace = ? AND i.session_id = ? AND i.ended = 0
 
+-- wrong_neighbour: whether the index of names, before or behind where this name would stand, leads to a row of another name
+SELECT 1
+  FROM (SELECT * FROM (SELECT namespace, session_id, no FROM sessions INDEXED BY sessions_by_name
+                        WHERE ended = 0 AND (namespace, session_id) < (?1, ?2)
+                        ORDER BY namespace DESC, session_id DESC LIMIT 1)
+        UNION ALL
+        SELECT * FROM (SELECT namespace, session_id, no FROM sessions INDEXED BY sessions_by_name
+                        WHERE ended = 0 AND (namespace, session_id) > (?1, ?2)
+                        ORDER BY namespace, session_id LIMIT 1)) i
+  LEFT JOIN sessions s ON s.no = i.no
+ WHERE (i.namespace, i.session_id, 0) IS NOT (s.namespace, s.session_id, s.ended)
+
 -- load_snapshot: the state a snapshot points to
 SELECT head, cleared, floor, kept, messages FROM snapshots WHERE snapshot_id = ? AND session = ?
 

@@ -29,6 +29,7 @@ BYTES = 2**20  # of which size, at most
 ERASED_FOR = 60.0  # seconds that rows of an erased session wait for whoever erases it, before others reap them
 PAGES = 50  # that are given back to the file system by one statement
 PATIENCE = 0.5  # seconds that erase waits for readers to leave the WAL
+QUICKEST = 400 * 2**20  # bytes a second: no faster is a file written anew
 
 
 def roots(db: Connection, no: int) -> list[tuple[State, str]]:
@@ -177,10 +178,16 @@ def scrub(db: Connection) -> bool:
 
     secure_delete does not know of the latter, so the file is written anew. False if that takes longer than the call
     may, if there is no room for it, or while a reader needs what is in the WAL: what was deleted stays so.
+
+    Writers wait for all of it, for SQLite cannot do it in steps: incremental_vacuum moves pages as they are, with what
+    lies between their rows, and no statement overwrites that. Nor can the last half be interrupted. So it is not begun
+    where the time that is left is too short by far.
     """
     if not db.filename:
         return True
     try:
+        if _size(db) > QUICKEST * (db.patience.deadline - time.monotonic()):
+            return False
         db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than memory; of what is erased it has nothing
         db.execute("VACUUM")
         # Writers wait while this waits for readers.
@@ -191,6 +198,12 @@ def scrub(db: Connection) -> bool:
     finally:
         db.execute("PRAGMA temp_store = MEMORY")
     return True
+
+
+def _size(db: Connection) -> int:
+    """Bytes of the pages that are in use."""
+    used: int = db.value("PRAGMA page_count") - db.value("PRAGMA freelist_count")
+    return used * int(db.value("PRAGMA page_size"))
 
 
 def give_back_pages(db: Connection) -> bool:

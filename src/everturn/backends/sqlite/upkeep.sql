@@ -119,18 +119,3 @@ SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, e.checksum, e.body
 
 -- stored_bytes: of a session's bodies
 SELECT ifnull(sum(octet_length(body) - count + 1), 0) FROM entries WHERE id BETWEEN ? AND ?
-
--- every_row: a session's whole log
-SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id BETWEEN ? AND ? ORDER BY id
-
--- every_version: of the changes remembered
-SELECT version FROM changes WHERE id BETWEEN ? AND ? ORDER BY id
-
--- orphans: rows whose session is gone
-SELECT DISTINCT e.id >> 32 FROM entries e WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.no = e.id >> 32)
-
--- every_name: of the sessions there are, by the table alone
-SELECT CAST(session_id AS BLOB), CAST(namespace AS BLOB) FROM sessions NOT INDEXED WHERE ended = 0 ORDER BY no
-
--- every_indexed_name: the same, by the index alone
-SELECT CAST(session_id AS BLOB), CAST(namespace AS BLOB) FROM sessions INDEXED BY sessions_by_name WHERE ended = 0

@@ -7,14 +7,20 @@ from contextlib import suppress
 
 import apsw
 
+from everturn.backend import REMEMBERED
 from everturn.backends.soundness import Stored, examine
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import pages, schema, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.runs import MOST, is_checked, unpacked
-from everturn.backends.sqlite.sessions import jumps_to, load, state_from
-from everturn.backends.sqlite.upkeep import SQL, roots
+from everturn.backends.sqlite.sessions import Session, jumps_to, load, state_from
+from everturn.backends.sqlite.upkeep import SQL as UPKEEP
+from everturn.backends.sqlite.upkeep import roots
 from everturn.codec import EntryRow
 from everturn.model import Problem
+
+SQL = statements.load("verify.sql")
+UNREADABLE = (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError)  # a page, the schema, a text: not as written
+KINDS = {"append", "replace", "trim", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork"}
 
 
 def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, list[Problem]]:
@@ -28,7 +34,7 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
         session.last_seq,
         jumps_to(db, session.no, session.last_seq),
         roots(db, session.no),
-        [state_from(columns) for *columns, _, _ in db.execute(SQL["list_remembered"], session.span)],
+        [state_from(columns) for *columns, _, _ in db.execute(UPKEEP["list_remembered"], session.span)],
         [version for (version,) in db.execute(SQL["every_version"], session.span)],
     )
     unchecked: list[range] = []
@@ -46,21 +52,36 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
         for seqs in unchecked
         if not bad.intersection(seqs)
     )
+    problems += (Problem(session_id, None, what) for what in _disagreements(db, session))
     return len(kinds), problems
+
+
+def _disagreements(db: Connection, session: Session) -> Iterator[str]:
+    """Whatever is stored twice, and not alike: without page checksums, nothing else tells of most columns."""
+    low, high = session.span
+    named = {"no": session.no, "low": low, "high": high, "remembered": REMEMBERED}
+    try:
+        for version, kind, *_ in db.execute(SQL["texts_of_changes"], named):
+            if kind not in KINDS:
+                yield f"version {version} is said to be a change of the kind {kind!r}, which there is not"
+    except UnicodeDecodeError as exc:
+        yield f"a change cannot be read ({exc})"
+    if not set(session.life) <= set("0123456789abcdef"):
+        yield f"its life is called {session.life!r}, which is no name of ours"
+    for name, statement in SQL.items():
+        if name.startswith("wrong_"):
+            yield from (what for (what,) in db.execute(statement, named))
 
 
 def verify_file(db: Connection, path: str) -> list[Problem]:
     """What is wrong with the file itself, or belongs to no session. Ends the transaction that it is run in."""
     pages.look_past_damage(db)
     problems: list[Problem] = []
-    try:
-        for (line,) in db.execute("PRAGMA integrity_check"):
-            if line != "ok":
-                problems.append(Problem(None, None, f"SQLite: {line}"))
-        for (no,) in db.execute(SQL["orphans"]):
-            problems.append(Problem(None, None, f"entries of session number {no}, which does not exist"))
-    except (apsw.CorruptError, UnicodeDecodeError) as exc:
-        problems.append(Problem(None, None, f"SQLite: {exc}"))
+    for look in (_integrity, _orphans, _schema):
+        try:
+            problems += (Problem(None, None, what) for what in look(db))
+        except UNREADABLE as exc:
+            problems.append(Problem(None, None, f"SQLite: {exc}"))
     if path:
         db.execute("ROLLBACK")
         told = "page {} of the file does not match its checksum"
@@ -68,12 +89,28 @@ def verify_file(db: Connection, path: str) -> list[Problem]:
     return problems
 
 
+def _integrity(db: Connection) -> Iterator[str]:
+    return (f"SQLite: {line}" for (line,) in db.execute("PRAGMA integrity_check") if line != "ok")
+
+
+def _orphans(db: Connection) -> Iterator[str]:
+    return (f"entries of session number {no}, which does not exist" for (no,) in db.execute(SQL["orphans"]))
+
+
+def _schema(db: Connection) -> Iterator[str]:
+    """The tables, indexes and views of ours that are not as they are made. (There may be others beside them.)"""
+    found = schema.parts(db)
+    for name, text in schema.wanted().items():
+        if found.get(name) != text:
+            yield f"{name} is not defined as everturn defines it; the stored schema is damaged, or was changed by hand"
+
+
 def names(db: Connection) -> list[str]:
     """The names of the sessions, as far as the table can be read, and as far as the index of names can."""
     pages.look_past_damage(db)
     found: dict[str, None] = {}
     for statement in ("every_name", "every_indexed_name"):
-        with suppress(apsw.CorruptError):
+        with suppress(apsw.CorruptError, apsw.SQLError):
             for name, namespace in db.execute(SQL[statement]):
                 with suppress(UnicodeDecodeError, AttributeError):
                     if namespace.decode() == db.namespace:

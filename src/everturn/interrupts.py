@@ -5,7 +5,8 @@ A handler raises wherever it finds the main thread, also within a driver, and ma
 
 from __future__ import annotations
 
-import inspect
+import sys
+from types import FrameType
 
 
 def is_interruption(exc: BaseException) -> bool:
@@ -37,7 +38,8 @@ def _raised_within_the_call(context: BaseException | None) -> BaseException | No
     """
     if context is None or context.__traceback__ is None:
         return context
-    handling, frame = context.__traceback__.tb_frame, inspect.currentframe()
+    handling: FrameType = context.__traceback__.tb_frame
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - `inspect` has the same, and is slow to import
     while frame is not None:
         if frame is handling:
             return None
