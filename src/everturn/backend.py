@@ -241,8 +241,8 @@ Order: TypeAlias = Literal["recent"] | None
 class Backend(Protocol):
     """An engine. Every method ends by `deadline` (on the face's clock, monotonic), and is one atomic request.
 
-    (`erase` and `compact` may be many of them: what they remove was out of everybody's reach before. So may `fork`: what
-    it makes is out of everybody's reach until the last.)
+    (`erase` and `compact` may be many of them: what they remove was out of everybody's reach before. So may `fork`:
+    what it makes is out of everybody's reach until the last.)
     """
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
