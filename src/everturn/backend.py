@@ -279,7 +279,8 @@ Order: TypeAlias = Literal["recent"] | None
 class Backend(Protocol):
     """An engine. Every method ends by `deadline` (on the face's clock, monotonic), and is one atomic request.
 
-    (`erase` and `compact` may be many of them: what they remove was out of everybody's reach before.)
+    (`erase` and `compact` may be many of them: what they remove was out of everybody's reach before. So may `fork`:
+    what it makes is out of everybody's reach until the last.)
     """
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
@@ -321,7 +322,9 @@ class Backend(Protocol):
         ...
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        """Make the target visible in one step, at version 1. EXISTS if there is a session of that name."""
+        """Make the target visible in one step, at version 1. EXISTS if there is a session of that name.
+
+        Where the time will not do for a long session, a fault of outcome "not_written" says how much would."""
         ...
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:

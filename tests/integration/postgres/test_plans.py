@@ -82,3 +82,16 @@ def test_a_path_of_many_ranges_is_walked_no_further_than_asked(loaded: Any, serv
         assert pages[400, 1] <= pages[20, 1] + 20
         assert pages[400, 20] <= pages[20, 20] * 2 + 40
         assert len(store.get_history("ranges")) == 422
+
+
+def test_what_was_taken_back_is_not_searched(loaded: Any, server: Any) -> None:
+    with everturn.open(server.url, timeout=60) as store:
+        store.add_messages("undone", [ChatMessage("user", "y" * 200) for _ in range(20_000)])
+        store.replace("undone", [ChatMessage("user", "x"), ChatMessage("user", "x")], after=1)
+        question = "find_v1('', 'undone', '%nowhere%', 4611686018427387904, 4611686018427387904, 1, NULL)"
+        for _ in range(2):
+            ((plans,),) = loaded.execute(
+                f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM everturn.{question}"
+            ).fetchall()
+        assert plans[0]["Plan"]["Shared Hit Blocks"] + plans[0]["Plan"]["Shared Read Blocks"] < ENOUGH
+        assert [match.entry.seq for match in store.find("x", session_id="undone")] == [20_002, 20_001]

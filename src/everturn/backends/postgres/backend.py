@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from everturn.backend import Append, ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
@@ -18,6 +19,7 @@ from everturn.backends.postgres import (
     compaction,
     examination,
     faults,
+    forks,
     moves,
     reads,
     requests,
@@ -209,14 +211,15 @@ class PostgresBackend:
             self._reaping = False
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        at = request.at
-        snapshot, version = (at, None) if isinstance(at, str) else (None, at)
-        window = await self._first_window(deadline)
-        patience = _lock_timeout(deadline - window.sent)
-        wire = requests.encode_fork(request, window)
-        parameters = (self._namespace, request.source, snapshot, version, wire, patience)
-        (row,) = await self._ask("fork", (*parameters, self._now()), deadline, writes=True)
-        return self._outcome(request, row, window.sent)
+        copy = forks.Copy(request, time.monotonic(), deadline)
+        while True:
+            window = await self._first_window(deadline)
+            limits = (_lock_timeout(deadline - window.sent), self._now())
+            parameters = (self._namespace, *copy.parameters(window), *limits)
+            (row,) = await self._ask("fork", parameters, deadline, writes=True)
+            if copy.is_settled(row, window.sent, time.monotonic()):
+                return self._outcome(request, row, window.sent)
+            self._learn(row[-1], window.sent)
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
@@ -282,13 +285,17 @@ class PostgresBackend:
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         issued, not_after, sent = await self._first_window(deadline)
-        parameters = (self._namespace, session_id, life, _lock_timeout(deadline - sent), issued, not_after, self._now())
-        ((entries, snapshots, size, xid, spared, told),) = await self._ask("erase", parameters, deadline, writes=True)
+        limits = (STEP, _lock_timeout(deadline - sent), issued, not_after, self._now())
+        (row,) = await self._ask("erase", (self._namespace, session_id, life, *limits), deadline, writes=True)
+        entries, snapshots, size, xid, spared, told, is_left = row
         self._learn(told, sent)
-        try:
-            is_seen = await self._is_seen_for_long(xid, deadline)
-        except MemoryStoreBackendError:
-            is_seen = True  # nobody can tell, and the session is gone
+        is_seen = True
+        with suppress(MemoryStoreBackendError):  # nobody can read the session any more; the rest is told by `complete`
+            while is_left and time.monotonic() < deadline:
+                (row,) = await self._ask("erase_more", (self._namespace, session_id, STEP), deadline, writes=True)
+                entries, snapshots, size = entries + row[0], snapshots + row[1], size + row[2]
+                xid, is_left = row[3:]
+            is_seen = is_left or await self._is_seen_for_long(xid, deadline)
         return Erasure(ErasureReceipt(session_id, entries, snapshots, size, not is_seen, LEFTOVERS), spared)
 
     async def _is_seen_for_long(self, xid: str, deadline: float) -> bool:

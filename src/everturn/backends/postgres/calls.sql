@@ -31,11 +31,15 @@ SELECT everturn.began_v1(%s)
 -- find: some of the entries like a pattern
 SELECT * FROM everturn.find_v1(%s, %s, %s, %s, %s, %s, %s)
 
--- fork: copy a state into a new session
-SELECT * FROM everturn.fork_v1(%s, %s, %s, %s, %s, %s, %s)
+-- fork: one step of copying a state into a new session
+SELECT * FROM everturn.fork_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- erase: remove every life of a session, but for a living one that is not the one named
-SELECT entries, snapshots, bytes, xid::pg_catalog.text, spared, told FROM everturn.erase_v1(%s, %s, %s, %s, %s, %s, %s)
+SELECT entries, snapshots, bytes, xid::pg_catalog.text, spared, told, left_over
+  FROM everturn.erase_v1(%s, %s, %s, %s, %s, %s, %s, %s)
+
+-- erase_more: remove rows that it left
+SELECT entries, snapshots, bytes, xid::pg_catalog.text, left_over FROM everturn.erase_more_v1(%s, %s, %s)
 
 -- is_still_seen: whether a transaction that began before an erasure goes on
 SELECT everturn.is_still_seen_v1(%s::pg_catalog.text::pg_catalog.xid)

@@ -135,6 +135,15 @@ CREATE TABLE everturn.changes (
 
 CREATE INDEX changes_by_key ON everturn.changes (session, key) WHERE key IS NOT NULL;
 
+-- Forks under way, in steps. The copy is staged under a number of its own (91-moves.sql), whose row in `sessions` has the
+-- state to copy.
+CREATE TABLE everturn.forks (
+    no     bigint PRIMARY KEY,
+    source bigint NOT NULL,  -- number of the session to copy from
+    next   bigint NOT NULL,  -- seq of the path at which copying goes on
+    rest   bigint NOT NULL   -- entries to copy from there on
+);
+
 -- Fences of sessions that are not there: left by an erasure, or by a retry that was refused. They live as long as a request
 -- can be under way, and hold no text.
 CREATE TABLE everturn.tombstones (

@@ -80,7 +80,7 @@ CREATE TYPE everturn.match_v1 AS (
 
 -- Visible entries whose body is like the pattern, newest first, before (p_session, p_seq): at most p_limit of them.
 -- ILIKE on a column that is COLLATE "C" folds the ASCII letters and no others, as rules.fold does.
--- Session by session, and down the path of each as far as there are matches: a join would be planned by statistics.
+-- Session by session, and down the path of each as far as there are matches, past what is not on it.
 CREATE FUNCTION everturn.find_v1(
     p_namespace text, p_session_id text, p_pattern text, p_session bigint, p_seq bigint, p_limit integer,
     p_now double precision
@@ -91,6 +91,7 @@ DECLARE
     s     everturn.sessions;
     r     everturn.ranges_v1;
     m     everturn.match_v1;
+    upto  bigint;
     found integer := 0;
 BEGIN
     IF p_session_id IS NOT NULL THEN
@@ -104,27 +105,27 @@ BEGIN
          ORDER BY n.no DESC
     LOOP
         PERFORM everturn.check_session_v1(s);
-        r := ('{}', '{}', 0, s.head);
-        FOR m IN
-            SELECT e.session, s.session_id, e.seq, e.created_at,
-                   everturn.checksum_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum),
-                   convert_to(e.body, 'UTF8'), e.kind, e.turn
-              FROM everturn.entries e
-             WHERE e.session = s.no AND e.seq < CASE WHEN s.no = p_session THEN p_seq ELSE s.head + 1 END
-               AND e.body ILIKE p_pattern
-             ORDER BY e.seq DESC
-        LOOP
-            IF r.at >= m.seq AND (r.size = 0 OR m.seq < r.firsts[1]) THEN  -- the path goes on below the range it is in
-                r := everturn.ranges_v1(s, r.at, 1, m.seq, 1);
-            END IF;
-            IF m.seq BETWEEN r.firsts[1] AND r.lasts[1]
-               AND (m.seq > s.floor OR m.seq = ANY (s.kept) OR (m.kind = 'summary' AND m.seq > s.cleared)) THEN
+        upto := CASE WHEN s.no = p_session THEN least(s.head, p_seq - 1) ELSE s.head END;
+        r.at := s.head;
+        WHILE r.at > 0 LOOP
+            r := everturn.ranges_v1(s, r.at, 1, upto, 1000);
+            FOR m IN  -- in the order of the ranges, and within each from its end: nothing is sorted, so the first come at once
+                SELECT e.session, s.session_id, e.seq, e.created_at,
+                       everturn.checksum_v1(e.session, e.seq, e.turn, e.created_at, e.kind, e.checksum),
+                       convert_to(e.body, 'UTF8'), e.kind, e.turn
+                  FROM unnest(r.firsts, r.lasts) AS part (first, last)
+                 CROSS JOIN LATERAL (SELECT * FROM everturn.entries n
+                                      WHERE n.session = s.no AND n.seq BETWEEN part.first AND part.last
+                                        AND (n.seq > s.floor OR n.seq = ANY (s.kept) OR n.kind = 'summary' AND n.seq > s.cleared)
+                                        AND n.body ILIKE p_pattern
+                                      ORDER BY n.seq DESC OFFSET 0) AS e
+            LOOP
                 RETURN NEXT m;
                 found := found + 1;
                 IF found = p_limit THEN
                     RETURN;
                 END IF;
-            END IF;
+            END LOOP;
         END LOOP;
         EXIT WHEN p_session_id IS NOT NULL;
     END LOOP;

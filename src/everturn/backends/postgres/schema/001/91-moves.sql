@@ -246,7 +246,8 @@ BEGIN
             size := 0;
         END IF;
         IF was.no <> no_ THEN
-            UPDATE everturn.sessions n SET ended = true, seal = NULL WHERE n.no = was.no;
+            UPDATE everturn.sessions n SET ended = true, expires_at = NULL, expires_in = NULL, seal = NULL  -- to be reaped now
+             WHERE n.no = was.no;
         END IF;
         BEGIN
             UPDATE everturn.sessions n
@@ -261,7 +262,7 @@ BEGIN
              WHERE n.no = no_;
             EXIT;
         EXCEPTION WHEN unique_violation THEN
-            PERFORM everturn.delete_session_v1(no_) WHERE p_no IS NULL;
+            PERFORM everturn.remove_v1(n, 1) FROM everturn.sessions n WHERE n.no = no_ AND p_no IS NULL;
             -- Another worker began it meanwhile: look again.
         END;
     END LOOP;
