@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 import signal
 import sys
@@ -259,6 +260,7 @@ class SoftTimeLimit(Exception):
 RAISED: dict[str, BaseException] = {
     "soft limit": SoftTimeLimit("by a handler"),
     "time-out": TimeoutError("by a handler"),
+    "time-out with a number": TimeoutError(errno.ETIME, "by a handler"),
     "interrupt": KeyboardInterrupt("by a handler"),
 }
 
@@ -312,6 +314,22 @@ def test_what_a_signals_handler_raises_ends_the_call_and_is_raised(raised: str) 
         child.finished("\n")
 
 
+@pytest.mark.parametrize("step", [(connections.Limits, "next"), (direct.Direct, "is_idle")])
+def test_a_call_that_is_interrupted_before_it_began_keeps_no_connection(
+    url: str, step: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with everturn.open(url, timeout=20, pool_size=1) as store:
+        store.add_messages("a", turn("1"))
+        with monkeypatch.context() as patched:
+            patched.setattr(*step, interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                store.get_history("a")
+        assert store.get_history("a")
+
+
 def _tell(child: Any) -> None:
     child.stdin.write("\n")
     child.stdin.flush()
@@ -320,13 +338,17 @@ def _tell(child: Any) -> None:
 # --- no file descriptor left -----------------------------------------------------------------------------------------
 
 
+def leave_no_descriptors() -> None:
+    in_use = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+
+
 def without_descriptors(url: str) -> None:
     """Calls of a process that may open no more files."""
     with everturn.open(url, timeout=2) as store:
         store.add_messages("a", turn("1"))
         held = store._engine.backend._port._lender.take(time.monotonic() + 5)  # type: ignore[attr-defined]
-        in_use = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
-        resource.setrlimit(resource.RLIMIT_NOFILE, (in_use, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        leave_no_descriptors()
         calls: list[Callable[[], Any]] = [
             lambda: store.add_messages("a", turn("2")),
             lambda: store.get_history("a"),
@@ -339,8 +361,30 @@ def without_descriptors(url: str) -> None:
         held.close()
 
 
-def test_a_process_without_file_descriptors_hears_of_it_as_of_any_fault(url: str) -> None:
-    run(without_descriptors, url)
+def awaited_without_descriptors(url: str) -> None:
+    async def main() -> None:
+        store = await everturn.open_async(url, timeout=2)
+        await store.get_history("a")
+        held = await store._engine.backend._port._lender.take(time.monotonic() + 5)  # type: ignore[attr-defined]
+        leave_no_descriptors()
+        calls: list[Callable[[], Any]] = [
+            lambda: store.add_messages("a", turn("2")),
+            lambda: store.get_history("a"),
+            lambda: everturn.open_async(url, timeout=2),
+        ]
+        for number, call in enumerate(calls):
+            with pytest.raises(MemoryStoreBackendError) as caught:
+                await call()
+            assert caught.value.outcome == "not_written", number
+        await held.close()
+        await store.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("story", [without_descriptors, awaited_without_descriptors])
+def test_a_process_without_file_descriptors_hears_of_it_as_of_any_fault(url: str, story: Callable[[str], None]) -> None:
+    run(story, url)
 
 
 def test_threads_are_not_left_behind_by_a_cancellation(url: str, schema: str, server: PostgresServer) -> None:

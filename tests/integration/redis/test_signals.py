@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections import Counter
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -21,11 +22,14 @@ import redis
 
 import everturn
 from everturn import MemoryStoreBackendError
+from everturn.backends.redis import line, records
 from everturn.testing.servers import ValkeyServer, valkey_server
 from tests.contract.speech import user
 from tests.integration.children import run
+from tests.integration.stepping import walk
 
 PAUSED, LIVE = 20, 150  # rounds
+STRIDE = 31  # steps of a call, of which one is tried; which ones differs from kind to kind
 
 
 class SoftTimeLimitExceeded(Exception):
@@ -51,16 +55,22 @@ class Alarm:
     def __init__(self, kind: type[BaseException]) -> None:
         self.error = kind("the handler's own")
         self.has_rung = False
+        self.was_ours = False
         self._kind = kind
         signal.signal(signal.SIGALRM, self)
 
-    def __call__(self, _signal: int, _frame: object) -> None:
+    def __call__(self, _signal: int, frame: FrameType | None) -> None:
         self.has_rung = True
+        self.was_ours = frame is not None and frame.f_code.co_filename.startswith(everturn.__path__[0])
         self.error = self._kind("the handler's own")
         raise self.error
 
     def became(self, call: Any, seconds: float) -> str:
-        """What becomes of a call when the alarm rings so much later: `in time`, `raised` or `swallowed`."""
+        """What becomes of a call when the alarm rings so much later: `in time`, `raised` or `swallowed`.
+
+        Or `a driver's`: it rang within redis-py or a module of Python's. Who swallows it there is looked at by
+        test_at_every_step_of_a_call.
+        """
         self.has_rung = False
         try:
             try:
@@ -73,9 +83,12 @@ class Alarm:
             if exc is self.error or is_like_it:
                 return "raised"
             if isinstance(exc, MemoryStoreBackendError):
-                return "swallowed" if self.has_rung else "failed"
+                return self._lost() if self.has_rung else "failed"
             raise
-        return "swallowed" if self.has_rung else "in time"
+        return self._lost() if self.has_rung else "in time"
+
+    def _lost(self) -> str:
+        return "swallowed" if self.was_ours else "a driver's"
 
 
 def opened(url: str, client: str) -> Any:
@@ -87,8 +100,7 @@ def opened(url: str, client: str) -> Any:
 def storm(kind: str, client: str) -> None:
     dice = random.Random(11)
     alarm = Alarm(RAISED[kind])
-    ignored: list[Any] = []
-    sys.unraisablehook = ignored.append  # Python itself ignores what is raised in a `__del__`
+    sys.unraisablehook = lambda _: None  # Python itself ignores what is raised in a `__del__`
     with valkey_server() as server, opened(server.url, client) as store:
 
         def work() -> None:
@@ -104,16 +116,17 @@ def storm(kind: str, client: str) -> None:
             server.resume()
             if number % 2:  # else the next call has to connect, and to log in, to a server that does not answer
                 work()
-        assert paused == {"raised": PAUSED}
-        live: Counter[str] = Counter()
-        for _ in range(LIVE if client == "own" else 0):  # a pool of redis-py's own keeps some to itself
-            ignored.clear()
-            became = alarm.became(work, dice.uniform(0.00005, 0.003))
-            live["in a finalizer" if ignored and became == "swallowed" else became] += 1
-        assert live["raised"] > LIVE / 10 or client != "own", live
-        # Where redis-py was interrupted while connecting, Python closes the socket, and may be interrupted in that.
-        assert live["swallowed"] <= LIVE / 50, live
-        assert set(live) <= {"raised", "in time", "in a finalizer", "swallowed"}, live
+        assert set(paused) <= {"raised", "a driver's"}, paused
+        assert paused["raised"] > PAUSED / 2, paused
+        if client == "own":  # a pool of redis-py's own keeps some to itself
+            live: Counter[str] = Counter()
+            # How long a call takes, and so how many are interrupted, depends on the machine: until enough were.
+            for number in range(40 * LIVE):
+                live[alarm.became(work, dice.uniform(0.00005, 0.003))] += 1
+                if number >= LIVE and live["raised"] > LIVE / 10:
+                    break
+            assert set(live) <= {"raised", "in time", "a driver's"}, live
+            assert live["raised"] > live["a driver's"], live
         work()
         assert store.verify().ok
 
@@ -123,6 +136,46 @@ def storm(kind: str, client: str) -> None:
 )
 def test_what_a_handler_raises_reaches_the_caller(kind: str, client: str) -> None:
     run(storm, kind, client)
+
+
+def every_step(kind: str) -> None:
+    line.AWAKE = 0  # else a call has as many steps as there is time
+    with valkey_server() as server, opened(server.url, "own") as store:
+        lines = store._engine.backend.sender.lines
+
+        def work() -> None:
+            store.add_messages("a", [user("x")])
+            store.get_history("a", limit=1)
+
+        def disconnect() -> None:
+            work()
+            for connection in [each for lender in lines._lenders.values() for each in lender._shelf._idle]:
+                connection.disconnect()
+
+        walk(RAISED[kind], work, work, STRIDE)
+        walk(RAISED[kind], work, disconnect, STRIDE)
+        work()
+        assert store.verify().ok
+
+
+@pytest.mark.parametrize("kind", RAISED)
+def test_at_every_step_of_a_call(kind: str) -> None:
+    run(every_step, kind)
+
+
+def every_step_of_reading() -> None:
+    """A ValueError is what rows that cannot be read raise, too."""
+    values = [records.entry_value(seq, 1, 10, 5, b"body") for seq in (1, 2)]
+    for call in (
+        lambda: records.message_columns([1, 2], values),
+        lambda: records.message_row(1, values[0]),
+        lambda: records.seqs_of([b"1-0", b"2-0"]),
+    ):
+        walk(ValueError, call, call, 1)
+
+
+def test_at_every_step_of_reading_rows() -> None:
+    run(every_step_of_reading)
 
 
 def fill_descriptors() -> list[socket.socket]:

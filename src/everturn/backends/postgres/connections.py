@@ -216,26 +216,26 @@ class Pool:
         return Shelf(self._size, lambda: faults.exhausted(self._name), lambda: faults.closed(self._name))
 
     def take(self, deadline: float) -> TimedConnection:
-        connection = self._shelf.take(deadline)
-        while connection is not None and not connection.direct.is_idle():
-            connection.close()
-            self._shelf.forget()
+        while True:
             connection = self._shelf.take(deadline)
-        if connection is None:
-            try:
-                connection = self._new(deadline)
+            try:  # whatever interrupts it: what was taken is given up
+                if connection is None:
+                    connection = self._new(deadline)
+                if connection.direct.is_idle():
+                    connection.deadline = deadline
+                    limits = self._limits.next(connection, deadline)
+                    if limits is not None:
+                        connection.execute(*limits)
+                    return connection
             except BaseException:
-                self._shelf.forget()
+                self._drop(connection)
                 raise
-        connection.deadline = deadline
-        limits = self._limits.next(connection, deadline)
-        if limits is not None:
-            try:
-                connection.execute(*limits)
-            except BaseException:
-                self.give_back(connection)
-                raise
-        return connection
+            self._drop(connection)
+
+    def _drop(self, connection: TimedConnection | None) -> None:
+        self._shelf.forget()
+        if connection is not None:
+            connection.close()
 
     def _new(self, deadline: float) -> TimedConnection:
         token = _connect_by.set(deadline)
@@ -256,7 +256,12 @@ class Pool:
         return connection
 
     def give_back(self, connection: TimedConnection) -> None:
-        if connection.closed:
+        try:
+            is_closed = connection.closed
+        except BaseException:  # interrupted
+            self._drop(connection)
+            raise
+        if is_closed:
             self._shelf.forget()
             return
         self._shelf.give_back(connection)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 import psycopg
 
 from everturn.backends.damage import damaged_session
+from everturn.backends.interrupts import raised_by_handler
 from everturn.errors import MemoryStoreBackendError, Outcome
 from everturn.masking import masked
 
@@ -94,9 +95,13 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
             outcome: Outcome = "unknown" if self.sent else "not_written"
             text = f"{self._name}: it did not answer within the time-out"
             raise MemoryStoreBackendError(text, outcome=outcome) from exc
+        if exc is None or (interrupting := raised_by_handler(exc)) is exc:
+            return
+        if interrupting is not None:  # by way of psycopg, which has wrapped it
+            raise interrupting
         if isinstance(exc, psycopg.Error) and exc.sqlstate == DAMAGED:
             raise damaged_session(exc.diag.message_detail or "", _text(exc)) from exc
-        # The system's errors have a number; a TimeoutError without one was raised by the handler of a signal.
+        # The system's errors have a number; a TimeoutError without one is none of its.
         if isinstance(exc, psycopg.Error) or (isinstance(exc, OSError) and exc.errno is not None):
             error = from_driver(exc, self._name, sent=self.sent)
             if isinstance(exc, psycopg.Error):

@@ -7,9 +7,13 @@ hundred microseconds of an append. Connections that are borrowed from a client a
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from everturn.backends.redis import faults, wire
+
+IsOver: TypeAlias = Callable[[], bool]
+"""Whether the time is up."""
 
 
 class LoopLine(Protocol):
@@ -26,8 +30,12 @@ class LoopLine(Protocol):
         """Send so many commands."""
         ...
 
-    async def receive(self, count: int) -> list[Any]:
-        """The next replies, errors of the server as Refusal. Raises OSError or what redis-py raises; then drop it."""
+    async def receive(self, count: int, is_over: IsOver | None = None) -> list[Any]:
+        """The next replies, errors of the server as Refusal. Raises OSError or what redis-py raises; then drop it.
+
+        With `is_over`, a cancellation does not end the wait before the time is up. Whoever ends an event loop cancels
+        every task, also those of ours that see to a change on behalf of another task, which waits for the outcome.
+        """
         ...
 
     async def end(self) -> None:
@@ -59,7 +67,7 @@ class LentLine:
     async def send(self, packed: bytes, count: int) -> None:  # noqa: ARG002 - redis-py counts for itself
         await self.connection.send_packed_command([packed], check_health=False)
 
-    async def receive(self, count: int) -> list[Any]:
+    async def receive(self, count: int, is_over: IsOver | None = None) -> list[Any]:  # noqa: ARG002 - redis-py's reads end
         return [await self._reply() for _ in range(count)]
 
     async def end(self) -> None:
@@ -102,14 +110,17 @@ class OwnLine(asyncio.Protocol):
         self._due += count
         self._transport.write(packed)
 
-    async def receive(self, count: int) -> list[Any]:
-        if len(self._replies) < count:
+    async def receive(self, count: int, is_over: IsOver | None = None) -> list[Any]:
+        while len(self._replies) < count:
             if self.is_lost:
                 raise ConnectionError("the server closed the connection")
             self._wanted = count
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
+            except asyncio.CancelledError:
+                if is_over is None or is_over():
+                    raise
             finally:
                 self._waiter = None
         replies, self._replies = self._replies[:count], self._replies[count:]

@@ -200,7 +200,8 @@ class _Post:
     async def _carry_batch(self, batch: list[_Letter]) -> None:
         error: Exception | None = None
         try:
-            await converse(self._node, self._lender, batch, max(letter.deadline for letter in batch))
+            latest = max(letter.deadline for letter in batch)
+            await converse(self._node, self._lender, batch, latest, is_seen_through=True)
         except Exception as exc:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             error = exc
         except asyncio.CancelledError:
@@ -222,27 +223,33 @@ async def _outcome(waiter: asyncio.Future[list[Any]]) -> None:
         pass  # whatever it is, the caller has gone; cancelled again: look again
 
 
-async def converse(node: Node, lender: LoopLender, batch: Sequence[_Letter], deadline: float) -> None:
-    """Send all of the batch on one connection, and deliver the replies as they come. One WAIT does for all of it."""
+async def converse(
+    node: Node, lender: LoopLender, batch: Sequence[_Letter], deadline: float, *, is_seen_through: bool = False
+) -> None:
+    """Send all of the batch on one connection, and deliver the replies as they come. One WAIT does for all of it.
+
+    `is_seen_through`: once sent, the replies are waited for even if this task is cancelled.
+    """
     line = await lender.take(deadline)
     batch = [letter for letter in batch if not letter.waiter.done()]
     waits = [letter.wait for letter in batch if letter.wait]
     for letter in batch:
         letter.sent = True
     try:
-        async with asyncio.timeout_at(deadline):
+        async with asyncio.timeout_at(deadline) as limit:
+            is_over = limit.expired if is_seen_through else None
             commands = [command for letter in batch for command in letter.commands] + waits[-1:]
             await line.send(packed(commands), len(commands))
             delayed: list[tuple[_Letter, list[Any]]] = []
             for letter in batch:
-                replies = await line.receive(len(letter.commands))
+                replies = await line.receive(len(letter.commands), is_over)
                 if letter is batch[-1] and not waits:
                     await line.end()  # before it is believed
                 if letter.wait:
                     delayed.append((letter, replies))
                 else:
                     letter.deliver(replies)
-            reached = await line.receive(1) if delayed else []
+            reached = await line.receive(1, is_over) if delayed else []
             if delayed:
                 await line.end()
             for letter, replies in delayed:

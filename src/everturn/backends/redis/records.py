@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from everturn.backends.interrupts import is_interruption
 from everturn.backends.redis.faults import Damaged
 from everturn.batches import Columns
 from everturn.codec import EntryRow, MessageRow
@@ -181,6 +182,8 @@ def change_of(row: Sequence[Any], life: str) -> StoredChange:
         )
         return StoredChange(change, state_of(state))
     except (ValueError, IndexError) as exc:
+        if is_interruption(exc):
+            raise
         raise Damaged("changes") from exc
 
 
@@ -199,7 +202,9 @@ def seqs_of(entry_ids: Sequence[bytes]) -> list[int]:
     """The same for many."""
     try:
         return _numbers(b",".join(entry_ids).replace(b"-0", b""))
-    except (msgspec.MsgspecError, ValueError):  # one that is not ours among them
+    except (msgspec.MsgspecError, ValueError) as exc:  # one that is not ours among them
+        if is_interruption(exc):
+            raise
         return [seq_of(entry_id) for entry_id in entry_ids]
 
 
@@ -224,8 +229,9 @@ def message_row(seq: int, value: bytes) -> MessageRow:
         turn, at, place, check, body = value.split(b" ", 4)
         if int(place) == _place(seq, int(turn), int(at)):
             return seq, int(at) / MICROSECONDS, int(check), body
-    except ValueError:
-        pass
+    except ValueError as exc:
+        if is_interruption(exc):
+            raise
     return seq, 0.0, -1, value
 
 
@@ -242,8 +248,9 @@ def message_columns(seqs: Sequence[int], values: Sequence[bytes]) -> Columns:
         ]
         if len(checks) == len(values) and places == expected:
             return Columns(seqs, [at / MICROSECONDS for at in times], checks, list(bodies))
-    except (msgspec.MsgspecError, ValueError):
-        pass
+    except (msgspec.MsgspecError, ValueError) as exc:
+        if is_interruption(exc):
+            raise
     return Columns.of(list(map(message_row, seqs, values)))
 
 
