@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 import psycopg
 
 from everturn.backends.damage import damaged_session
-from everturn.backends.interrupts import raised_by_handler
 from everturn.errors import MemoryStoreBackendError, Outcome
+from everturn.interrupts import raised_by_handler
 from everturn.masking import masked
 
 if TYPE_CHECKING:

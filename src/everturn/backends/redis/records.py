@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from everturn.backends.interrupts import is_interruption
 from everturn.backends.redis.faults import Damaged
 from everturn.batches import Columns
 from everturn.codec import EntryRow, MessageRow
 from everturn.dossier import UndoPart
+from everturn.interrupts import is_interruption
 from everturn.model import Change, SessionInfo, Snapshot
 from everturn.rules import Jump, Range, State
 
