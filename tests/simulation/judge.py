@@ -13,7 +13,19 @@ from typing import Any
 from everturn import MemoryStoreError
 from everturn.errors import CorruptEntry
 from tests.simulation.network import Attempt
-from tests.simulation.records import MISLED, REPEATED, Finding, Image, Record, Seen, Stored, message, named, short
+from tests.simulation.records import (
+    MISLED,
+    REPEATED,
+    SET_BACK,
+    Finding,
+    Image,
+    Record,
+    Seen,
+    Stored,
+    message,
+    named,
+    short,
+)
 from tests.simulation.schedules import Op
 from tests.unit.model_store import Change, ModelStore, Refused, Session, trimmed
 
@@ -50,7 +62,10 @@ class Judge:
         self._shown: dict[int, list[tuple[str, ...]]] = {}  # what snapshots show; one may be taken in two lives
         self._states: dict[str, list[Seen]] = {}
         self._after: dict[int, int] = {}  # where replaces were told to begin
+        self._writers: dict[str, str] = {}  # the host that made the latest change of each session
         self._repeated: set[int] = set()
+        self._lost: set[int] = set()  # calls that were applied, and that the server has lost since
+        self._set_back: set[int] = set()  # calls that were applied late, by a clock that was set back
         self.misled: set[str] = set()  # hosts that began with a clock that was wrong
         self._broken: set[str] = set()  # sessions in which the model cannot follow any more
 
@@ -62,8 +77,9 @@ class Judge:
     def image(self) -> Image:
         return Image(self.model.sessions, self._made, self._moves, self._numbers).copy()
 
-    def load(self, image: Image | None) -> None:
+    def load(self, moment: float, image: Image | None) -> None:
         """Go on from an earlier moment, or from the start: the server has lost what came after it."""
+        self._lost |= {op for op, applied in self.applied_at.items() if applied[-1] > moment}
         before = set(self.model.sessions)
         again = Image({}, {}, {}, {}) if image is None else image.copy()  # it may be loaded twice
         self.model.sessions, self._made = again.sessions, again.made
@@ -85,6 +101,9 @@ class Judge:
         if name in self._broken:
             return
         self._check_time(attempt, name)
+        self._lost.discard(op.id)
+        if self._by_clock(attempt):
+            self._set_back.add(op.id)
         self._settle(name, attempt.host.name, is_over=not continues and op.kind != "erase")
         stored = self._peek(name)
         session = self.model.live(name)
@@ -100,6 +119,7 @@ class Judge:
             self._broken.add(name)
             return
         made.append(op.id)
+        self._writers[name] = attempt.host.name
         self._lives.setdefault(op.id, self.model.sessions[name].life if name in self.model.sessions else 0)
         if op.kind in MOVES:
             self._moves.setdefault(name, []).append((now, op))
@@ -116,7 +136,9 @@ class Judge:
             session.expires_at = None
         elif is_over and left > 0:
             if left > self.early:
-                self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time", host)
+                writer = self._writers.get(name, "")  # it told until when the session lives
+                misled = writer if writer in self.misled else host
+                self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time", misled)
             self.vanished(name)
 
     def _late(self) -> float:
@@ -158,7 +180,14 @@ class Judge:
                     f"{named(move)}, which was acknowledged at {by.end:.3f}",
                 )
                 return
+        if op.id in self._lost and now <= attempt.until + TOLERANCE:
+            return  # it was applied in time and lost; of one that is sent twice, the second brings it back
         self.find("late", f"{named(op)}, given up or answered at {over:.3f}, was applied")
+
+    def _by_clock(self, attempt: Attempt) -> bool:
+        """Whether, since a request was sent, its server's clock was set back by more than the request's life."""
+        now, sent = self._now(), attempt.sent
+        return (now - sent) - (self._clock(now) - self._clock(sent)) > attempt.until - sent
 
     def _mates(self, op: Op) -> list[int]:
         """Other calls with the key of this one."""
@@ -317,7 +346,8 @@ class Judge:
         if isinstance(record.error, CorruptEntry) or record.outcome == "error":
             self.find("broken", f"{named(op)} raised {record.error!r}")
         if record.outcome in ("not_written", "refused") and applied and self._outlives(record, name):
-            self.find("appeared", f"{named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
+            kind = SET_BACK if op.id in self._set_back else "appeared"
+            self.find(kind, f"{named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
         if record.outcome != "ok" or record.end is None or name in self._broken:
             return
         if op.kind == "read":
@@ -335,7 +365,7 @@ class Judge:
         if record.outcome == "not_written" or record.end is None:
             return True
         life = self._lives.get(record.op.id)
-        return any(seen.life == life for seen in self._seen(name, record.end, record.end))
+        return any(seen.life == life for seen in self._seen(name, record.end, self._now()))
 
     def _idle(self, record: Record, name: str) -> None:
         """Judge an acknowledged call that changed nothing."""

@@ -18,7 +18,10 @@ REPEATED = "repeated refusal"
 written by a refusal, so nothing can tell that it was given (docs/decisions/025-simulation.md)."""
 MISLED = "opened in a wrong time"
 """A process that starts while its machine's clock is wrong has nothing to compare it with, and believes it."""
-TOLERATED = {REPEATED, MISLED}
+SET_BACK = "applied by a clock that was set back"
+"""A call that was refused, or failed as not written, is applied by an attempt that the network kept: since it was sent
+its server's clock was set back by more than the request's life (docs/decisions/020-late-requests.md)."""
+TOLERATED = {REPEATED, MISLED, SET_BACK}
 
 
 @dataclass
