@@ -160,11 +160,12 @@ class Judge:
         op, now, sent = attempt.op, self._now(), attempt.sent
         record = self.records[op.id]
         over = record.over
-        if now <= over + TOLERANCE or now >= self.relaxed_from or self._ended(name, sent):
-            return
-        if attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1:
+        is_in_time = now <= attempt.until + TOLERANCE
+        if now > over and attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1 and is_in_time:
             self.find(REPEATED, f"{named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
             self._repeated.add(op.id)
+            return
+        if now <= over + TOLERANCE or now >= self.relaxed_from or self._ended(name, sent):
             return
         for moved_at, move in reversed(self._moves.get(name, ())):
             by = self.records[move.id]
@@ -180,7 +181,7 @@ class Judge:
                     f"{named(move)}, which was acknowledged at {by.end:.3f}",
                 )
                 return
-        if op.id in self._lost and now <= attempt.until + TOLERANCE:
+        if op.id in self._lost and is_in_time:
             return  # it was applied in time and lost; of one that is sent twice, the second brings it back
         self.find("late", f"{named(op)}, given up or answered at {over:.3f}, was applied")
 

@@ -8,7 +8,7 @@ from everturn import InvalidInput
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.judge import Judge
 from tests.simulation.network import Attempt
-from tests.simulation.records import MISLED, SET_BACK, Record, Stored
+from tests.simulation.records import MISLED, REPEATED, SET_BACK, Record, Stored
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.schedules import Op
 
@@ -73,6 +73,17 @@ def test_a_clock_set_back_before_a_request_was_sent_excuses_nothing() -> None:
     attempt = bench.call(TURN, "refused", begin=1.1, end=1.2, error=NO)
     bench.apply(attempt, 1.4, SHOWN)
     assert bench.found() == {"appeared"}
+
+
+@pytest.mark.parametrize(
+    ("at", "kinds"), [(0.205, {REPEATED}), (LIFE - 0.1, {REPEATED}), (LIFE + 0.1, {"late", "appeared"})]
+)
+def test_a_refusal_may_be_repeated_and_applied_within_its_requests_life(at: float, kinds: set[str]) -> None:
+    bench = Bench()
+    attempt = bench.call(TURN, "refused", begin=0.0, end=0.2, error=NO)
+    attempt.arrivals = 1  # it came, and was refused
+    bench.apply(attempt, at, SHOWN)
+    assert bench.found() == kinds
 
 
 @pytest.mark.parametrize(("at", "kinds"), [(LIFE - 0.1, set()), (LIFE + 0.1, {"late"})])
