@@ -186,9 +186,10 @@ class Judge:
         self.find("late", f"{named(op)}, given up or answered at {over:.3f}, was applied")
 
     def _by_clock(self, attempt: Attempt) -> bool:
-        """Whether, since a request was sent, its server's clock was set back by more than the request's life."""
-        now, sent = self._now(), attempt.sent
-        return (now - sent) - (self._clock(now) - self._clock(sent)) > attempt.until - sent
+        """Whether, since a request was sent, its server's clock was set back by more than its life, but not its age."""
+        age = self._now() - attempt.sent
+        seconds = age - (self._clock(self._now()) - self._clock(attempt.sent))
+        return attempt.until - attempt.sent < seconds < age
 
     def _mates(self, op: Op) -> list[int]:
         """Other calls with the key of this one."""

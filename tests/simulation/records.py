@@ -20,7 +20,7 @@ MISLED = "opened in a wrong time"
 """A process that starts while its machine's clock is wrong has nothing to compare it with, and believes it."""
 SET_BACK = "applied by a clock that was set back"
 """A call that was refused, or failed as not written, is applied by an attempt that the network kept: since it was sent
-its server's clock was set back by more than the request's life (docs/decisions/020-late-requests.md)."""
+its server's clock was set back by more than the request's life and less than its age (decision 020)."""
 TOLERATED = {REPEATED, MISLED, SET_BACK}
 
 

@@ -53,9 +53,16 @@ class Bench:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "kinds"), [(-3600.0, {SET_BACK}), (-LIFE / 2, {"appeared"}), (0.0, {"appeared"}), (5.0, {"appeared"})]
+    ("seconds", "kinds"),
+    [
+        (-2 * LIFE, {SET_BACK}),
+        (-3600.0, {"appeared"}),
+        (-LIFE / 2, {"appeared"}),
+        (0.0, {"appeared"}),
+        (5.0, {"appeared"}),
+    ],
 )
-def test_what_was_refused_may_be_applied_only_by_a_clock_set_back_by_more_than_a_requests_life(
+def test_what_was_refused_may_be_applied_only_by_a_clock_set_back_by_more_than_its_life_and_less_than_its_age(
     seconds: float, kinds: set[str]
 ) -> None:
     bench = Bench()
