@@ -10,22 +10,11 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from everturn import MemoryStoreError
+from everturn import MemoryStoreError, Unsupported
 from everturn.errors import CorruptEntry
+from tests.simulation import records
 from tests.simulation.network import Attempt
-from tests.simulation.records import (
-    MISLED,
-    REPEATED,
-    SET_BACK,
-    Finding,
-    Image,
-    Record,
-    Seen,
-    Stored,
-    message,
-    named,
-    short,
-)
+from tests.simulation.records import Finding, Image, Record, Seen, Stored, message, named, short
 from tests.simulation.schedules import Op
 from tests.unit.model_store import Change, ModelStore, Refused, Session, trimmed
 
@@ -70,7 +59,7 @@ class Judge:
         self._broken: set[str] = set()  # sessions in which the model cannot follow any more
 
     def find(self, kind: str, text: str, host: str = "") -> None:
-        self.findings.append(Finding(MISLED if host in self.misled else kind, self._now(), text))
+        self.findings.append(Finding(records.MISLED if host in self.misled else kind, self._now(), text))
 
     # --- data that is lost -------------------------------------------------------------------------------------------
 
@@ -162,7 +151,7 @@ class Judge:
         over = record.over
         is_in_time = now <= attempt.until + TOLERANCE
         if now > over and attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1 and is_in_time:
-            self.find(REPEATED, f"{named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
+            self.find(records.REPEATED, f"{named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
             self._repeated.add(op.id)
             return
         if now <= over + TOLERANCE or now >= self.relaxed_from or self._ended(name, sent):
@@ -285,7 +274,7 @@ class Judge:
         seen = (
             Seen(self._now(), None)
             if session is None
-            else Seen(self._now(), session.state, session.expires_at, session.life)
+            else Seen(self._now(), session.state, session.expires_at, session.life, self._writers.get(name, ""))
         )
         self._states.setdefault(name, [Seen(0.0, None)]).append(seen)
 
@@ -345,17 +334,18 @@ class Judge:
         if op.id in self._repeated:
             return
         name = op.target if op.kind == "fork" else op.session
-        if isinstance(record.error, CorruptEntry) or record.outcome == "error":
+        if isinstance(record.error, CorruptEntry | Unsupported) or record.outcome == "error":
             self.find("broken", f"{named(op)} raised {record.error!r}")
         if record.outcome in ("not_written", "refused") and applied and self._outlives(record, name):
-            kind = SET_BACK if op.id in self._set_back else "appeared"
+            kind = records.SET_BACK if op.id in self._set_back else "appeared"
             self.find(kind, f"{named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
         if record.outcome != "ok" or record.end is None or name in self._broken:
             return
         if op.kind == "read":
             if not any(seen.values == record.result for seen in self._seen(name, record.begin, record.end)):
                 shown = [seen.values for seen in self._seen(name, record.begin, record.end)]
-                self.find("wrong read", f"{named(op)} saw {record.result}; in its time there was {shown}", record.host)
+                host = record.host if record.result else self._told_by(record, name)
+                self.find("wrong read", f"{named(op)} saw {record.result}; in its time there was {shown}", host)
         elif op.kind == "read_at":
             if record.result not in self._shown.get(op.of, ()):
                 self.find("wrong read", f"{named(op)} saw {record.result}, not {self._shown.get(op.of)}")
@@ -392,4 +382,10 @@ class Judge:
             case _:
                 fine = False
         if not fine:
-            self.find("not done", f"{named(op)} was acknowledged at {end:.3f}, and nothing was done", record.host)
+            host = self._told_by(record, name)
+            self.find("not done", f"{named(op)} was acknowledged at {end:.3f}, and nothing was done", host)
+
+    def _told_by(self, record: Record, name: str) -> str:
+        """The host whose clock may be why a call saw no session: its own, or one that told until when that lives."""
+        told = [seen.by for seen in self._seen(name, record.begin, record.end or 0.0) if seen.expires is not None]
+        return next((host for host in told if host in self.misled), record.host)

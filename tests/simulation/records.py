@@ -54,12 +54,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Seen:
-    """A state of a session, from a moment on. None: there is none. `expires` is on the store's clock."""
+    """A state of a session, from a moment on. None: there is none. `expires` is on the store's clock; `by` told it."""
 
     since: float
     state: State | None
     expires: float | None = None
     life: int = 0
+    by: str = ""
 
     @property
     def values(self) -> tuple[str, ...]:

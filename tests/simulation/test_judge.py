@@ -137,3 +137,18 @@ def test_a_life_that_ends_early_is_excused_by_a_wrong_clock_of_who_wrote_it_last
     other = bench.call(OTHER_TURN, "ok", begin=1.0, end=1.2, host="process 2")
     bench.apply(other, 1.1, OTHER_SHOWN, continues=False)
     assert bench.found() == {kind}
+
+
+@pytest.mark.parametrize(
+    ("result", "misled", "kind"),
+    [((), "process 1", MISLED), ((), "process 3", "wrong read"), (("z",), "process 1", "wrong read")],
+)
+def test_a_session_that_is_not_seen_is_excused_by_a_wrong_clock_of_who_wrote_it_last(
+    result: tuple[str, ...], misled: str, kind: str
+) -> None:
+    bench = Bench(ttl=30.0)
+    bench.judge.misled = {misled}
+    bench.apply(bench.call(TURN, "ok", begin=0.0, end=0.2), 0.1, SHOWN)
+    bench.call(Op(4, "read", "a", 0.0), "ok", begin=1.0, end=1.2, host="process 2")
+    bench.judge.records[4].result = result
+    assert bench.found() == {kind}

@@ -78,7 +78,7 @@ def test_a_life_that_ends_while_it_is_looked_at_is_not_damaged(name: str, ends: 
     moment, has_happened = 0, True
     while has_happened:
         moment, has_happened = moment + 1, False
-        server = RedisServer(lambda: EPOCH)
+        server = RedisServer(lambda: EPOCH + time.monotonic())
         _, other = opened(Steps(server))
         begin(other, "old")
 
@@ -101,7 +101,7 @@ def test_a_life_that_ends_while_it_is_looked_at_is_not_damaged(name: str, ends: 
 
 @pytest.mark.parametrize("name", ["compact", "changes", "verify"])
 def test_changes_of_another_life_are_damage_when_no_life_has_ended(name: str) -> None:
-    server = RedisServer(lambda: EPOCH)
+    server = RedisServer(lambda: EPOCH + time.monotonic())
     backend, engine = opened(Steps(server))
     begin(engine, "old")
     (key,) = (key for key in server.space.values if key.endswith(b"changes"))
