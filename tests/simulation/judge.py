@@ -14,7 +14,7 @@ from everturn import MemoryStoreError, Unsupported
 from everturn.errors import CorruptEntry
 from tests.simulation import records
 from tests.simulation.network import Attempt
-from tests.simulation.records import Finding, Image, Record, Seen, Stored, message, named, short
+from tests.simulation.records import Finding, Image, Record, Seen, Stored, message, named, placed, short
 from tests.simulation.schedules import Op
 from tests.unit.model_store import Change, ModelStore, Refused, Session, trimmed
 
@@ -251,12 +251,11 @@ class Judge:
     def _fork(self, op: Op, name: str, stored: Stored | None) -> None:
         if self.model.live(name) is not None or stored is None:
             raise Refused(MemoryStoreError)
-        values = tuple(value for _, value in stored[2])
         begin = self.records[op.id].begin
         states = [seen.state for seen in self._seen(op.session, begin, self._now()) if seen.state is not None]
-        state = next((state for state in states if Seen(0.0, state).values == values), None)
+        state = next((state for state in states if placed(state) == stored[2]), None)
         if state is None:
-            self.find("wrong fork", f"{named(op)} shows {values}, which {op.session!r} did not show in its time")
+            self.find("wrong fork", f"{named(op)} shows {short(stored[2])}, which {op.session!r} did not in its time")
             raise Refused(MemoryStoreError)
         target = Session(next(self.model.lives), self.model.ttl, forked_from=op.session, state=state)
         target.last_seq = state.path[-1].seq if state.path else 0
@@ -304,7 +303,7 @@ class Judge:
                 self.find("other state", f"behind {behind} {has} has a session {name!r}, and {lacks} has none")
                 self._broken.add(name)
             return
-        expected = tuple((item.seq, item.entry.content) for item in session.state.messages)
+        expected = placed(session.state)
         if stored[1:] != (session.version, expected):
             self.find(
                 "other state",

@@ -94,6 +94,11 @@ class Image:
 Stored = tuple[str, int, tuple[tuple[int, str], ...]]  # life, version, and the messages with their seqs
 
 
+def placed(state: State) -> tuple[tuple[int, str], ...]:
+    """The messages that a state shows, with their seqs."""
+    return tuple((item.seq, item.entry.content) for item in state.messages)
+
+
 def message(value: str) -> ChatMessage:
     return ChatMessage("user", value)
 
