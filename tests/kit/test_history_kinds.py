@@ -138,6 +138,19 @@ def test_a_retry_with_the_same_key_is_the_same_unit() -> None:
     assert kinds(first, append((3, 4), "a", end="info", key="k"), read((5, 6), "")) == {}
 
 
+def test_a_retry_of_an_append_that_failed_takes_its_place_in_time_from_the_retry() -> None:
+    calls = (
+        snapshot((1, 2)),
+        append((3, 4), "a"),
+        append((5, 6), "b", end="fail", key="K"),
+        append((7, 8), "c"),
+        rollback((9, 10)),
+        append((11, 12), "b", key="K"),
+    )
+    assert kinds(*calls, read((13, 14), "b")) == {}  # c went with the rollback
+    assert kinds(*calls, append((15, 16), "d"), read((17, 18), "b")) == {"lost": 1}
+
+
 def test_a_retry_may_write_again_after_a_rollback_that_dropped_it() -> None:
     first, second = append((3, 4), "a", key="k"), append((7, 8), "a", key="k")
     assert kinds(snapshot((1, 2)), first, rollback((5, 6)), second, read((9, 10), "a")) == {}

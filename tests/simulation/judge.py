@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from everturn import MemoryStoreError
+from everturn import MemoryStoreError, Unsupported
 from everturn.errors import CorruptEntry
+from tests.simulation import records
 from tests.simulation.network import Attempt
-from tests.simulation.records import MISLED, REPEATED, Finding, Image, Record, Seen, Stored, message, named, short
+from tests.simulation.records import Finding, Image, Record, Seen, Stored, message, named, placed, short
 from tests.simulation.schedules import Op
 from tests.unit.model_store import Change, ModelStore, Refused, Session, trimmed
 
@@ -50,20 +51,24 @@ class Judge:
         self._shown: dict[int, list[tuple[str, ...]]] = {}  # what snapshots show; one may be taken in two lives
         self._states: dict[str, list[Seen]] = {}
         self._after: dict[int, int] = {}  # where replaces were told to begin
+        self._writers: dict[str, str] = {}  # the host that made the latest change of each session
         self._repeated: set[int] = set()
+        self._lost: set[int] = set()  # calls that were applied, and that the server has lost since
+        self._set_back: set[int] = set()  # calls that were applied late, by a clock that was set back
         self.misled: set[str] = set()  # hosts that began with a clock that was wrong
         self._broken: set[str] = set()  # sessions in which the model cannot follow any more
 
     def find(self, kind: str, text: str, host: str = "") -> None:
-        self.findings.append(Finding(MISLED if host in self.misled else kind, self._now(), text))
+        self.findings.append(Finding(records.MISLED if host in self.misled else kind, self._now(), text))
 
     # --- data that is lost -------------------------------------------------------------------------------------------
 
     def image(self) -> Image:
         return Image(self.model.sessions, self._made, self._moves, self._numbers).copy()
 
-    def load(self, image: Image | None) -> None:
+    def load(self, moment: float, image: Image | None) -> None:
         """Go on from an earlier moment, or from the start: the server has lost what came after it."""
+        self._lost |= {op for op, applied in self.applied_at.items() if applied[-1] > moment}
         before = set(self.model.sessions)
         again = Image({}, {}, {}, {}) if image is None else image.copy()  # it may be loaded twice
         self.model.sessions, self._made = again.sessions, again.made
@@ -85,6 +90,9 @@ class Judge:
         if name in self._broken:
             return
         self._check_time(attempt, name)
+        self._lost.discard(op.id)
+        if self._by_clock(attempt):
+            self._set_back.add(op.id)
         self._settle(name, attempt.host.name, is_over=not continues and op.kind != "erase")
         stored = self._peek(name)
         session = self.model.live(name)
@@ -100,6 +108,7 @@ class Judge:
             self._broken.add(name)
             return
         made.append(op.id)
+        self._writers[name] = attempt.host.name
         self._lives.setdefault(op.id, self.model.sessions[name].life if name in self.model.sessions else 0)
         if op.kind in MOVES:
             self._moves.setdefault(name, []).append((now, op))
@@ -116,7 +125,9 @@ class Judge:
             session.expires_at = None
         elif is_over and left > 0:
             if left > self.early:
-                self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time", host)
+                writer = self._writers.get(name, "")  # it told until when the session lives
+                misled = writer if writer in self.misled else host
+                self.find("expired early", f"the life of {name!r} was ended {left:.3f} s before its time", misled)
             self.vanished(name)
 
     def _late(self) -> float:
@@ -138,11 +149,12 @@ class Judge:
         op, now, sent = attempt.op, self._now(), attempt.sent
         record = self.records[op.id]
         over = record.over
-        if now <= over + TOLERANCE or now >= self.relaxed_from or self._ended(name, sent):
-            return
-        if attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1:
-            self.find(REPEATED, f"{named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
+        is_in_time = now <= attempt.until + TOLERANCE
+        if now > over and attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1 and is_in_time:
+            self.find(records.REPEATED, f"{named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
             self._repeated.add(op.id)
+            return
+        if now <= over + TOLERANCE or now >= self.relaxed_from or self._ended(name, sent):
             return
         for moved_at, move in reversed(self._moves.get(name, ())):
             by = self.records[move.id]
@@ -158,7 +170,15 @@ class Judge:
                     f"{named(move)}, which was acknowledged at {by.end:.3f}",
                 )
                 return
+        if op.id in self._lost and is_in_time:
+            return  # it was applied in time and lost; of one that is sent twice, the second brings it back
         self.find("late", f"{named(op)}, given up or answered at {over:.3f}, was applied")
+
+    def _by_clock(self, attempt: Attempt) -> bool:
+        """Whether, since a request was sent, its server's clock was set back by more than its life, but not its age."""
+        age = self._now() - attempt.sent
+        seconds = age - (self._clock(self._now()) - self._clock(attempt.sent))
+        return attempt.until - attempt.sent < seconds < age
 
     def _mates(self, op: Op) -> list[int]:
         """Other calls with the key of this one."""
@@ -231,12 +251,11 @@ class Judge:
     def _fork(self, op: Op, name: str, stored: Stored | None) -> None:
         if self.model.live(name) is not None or stored is None:
             raise Refused(MemoryStoreError)
-        values = tuple(value for _, value in stored[2])
         begin = self.records[op.id].begin
         states = [seen.state for seen in self._seen(op.session, begin, self._now()) if seen.state is not None]
-        state = next((state for state in states if Seen(0.0, state).values == values), None)
+        state = next((state for state in states if placed(state) == stored[2]), None)
         if state is None:
-            self.find("wrong fork", f"{named(op)} shows {values}, which {op.session!r} did not show in its time")
+            self.find("wrong fork", f"{named(op)} shows {short(stored[2])}, which {op.session!r} did not in its time")
             raise Refused(MemoryStoreError)
         target = Session(next(self.model.lives), self.model.ttl, forked_from=op.session, state=state)
         target.last_seq = state.path[-1].seq if state.path else 0
@@ -254,7 +273,7 @@ class Judge:
         seen = (
             Seen(self._now(), None)
             if session is None
-            else Seen(self._now(), session.state, session.expires_at, session.life)
+            else Seen(self._now(), session.state, session.expires_at, session.life, self._writers.get(name, ""))
         )
         self._states.setdefault(name, [Seen(0.0, None)]).append(seen)
 
@@ -284,7 +303,7 @@ class Judge:
                 self.find("other state", f"behind {behind} {has} has a session {name!r}, and {lacks} has none")
                 self._broken.add(name)
             return
-        expected = tuple((item.seq, item.entry.content) for item in session.state.messages)
+        expected = placed(session.state)
         if stored[1:] != (session.version, expected):
             self.find(
                 "other state",
@@ -314,16 +333,18 @@ class Judge:
         if op.id in self._repeated:
             return
         name = op.target if op.kind == "fork" else op.session
-        if isinstance(record.error, CorruptEntry) or record.outcome == "error":
+        if isinstance(record.error, CorruptEntry | Unsupported) or record.outcome == "error":
             self.find("broken", f"{named(op)} raised {record.error!r}")
         if record.outcome in ("not_written", "refused") and applied and self._outlives(record, name):
-            self.find("appeared", f"{named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
+            kind = records.SET_BACK if op.id in self._set_back else "appeared"
+            self.find(kind, f"{named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
         if record.outcome != "ok" or record.end is None or name in self._broken:
             return
         if op.kind == "read":
             if not any(seen.values == record.result for seen in self._seen(name, record.begin, record.end)):
                 shown = [seen.values for seen in self._seen(name, record.begin, record.end)]
-                self.find("wrong read", f"{named(op)} saw {record.result}; in its time there was {shown}", record.host)
+                host = record.host if record.result else self._told_by(record, name)
+                self.find("wrong read", f"{named(op)} saw {record.result}; in its time there was {shown}", host)
         elif op.kind == "read_at":
             if record.result not in self._shown.get(op.of, ()):
                 self.find("wrong read", f"{named(op)} saw {record.result}, not {self._shown.get(op.of)}")
@@ -335,7 +356,7 @@ class Judge:
         if record.outcome == "not_written" or record.end is None:
             return True
         life = self._lives.get(record.op.id)
-        return any(seen.life == life for seen in self._seen(name, record.end, record.end))
+        return any(seen.life == life for seen in self._seen(name, record.end, self._now()))
 
     def _idle(self, record: Record, name: str) -> None:
         """Judge an acknowledged call that changed nothing."""
@@ -360,4 +381,10 @@ class Judge:
             case _:
                 fine = False
         if not fine:
-            self.find("not done", f"{named(op)} was acknowledged at {end:.3f}, and nothing was done", record.host)
+            host = self._told_by(record, name)
+            self.find("not done", f"{named(op)} was acknowledged at {end:.3f}, and nothing was done", host)
+
+    def _told_by(self, record: Record, name: str) -> str:
+        """The host whose clock may be why a call saw no session: its own, or one that told until when that lives."""
+        told = [seen.by for seen in self._seen(name, record.begin, record.end or 0.0) if seen.expires is not None]
+        return next((host for host in told if host in self.misled), record.host)

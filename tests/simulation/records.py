@@ -18,7 +18,10 @@ REPEATED = "repeated refusal"
 written by a refusal, so nothing can tell that it was given (docs/decisions/025-simulation.md)."""
 MISLED = "opened in a wrong time"
 """A process that starts while its machine's clock is wrong has nothing to compare it with, and believes it."""
-TOLERATED = {REPEATED, MISLED}
+SET_BACK = "applied by a clock that was set back"
+"""A call that was refused, or failed as not written, is applied by an attempt that the network kept: since it was sent
+its server's clock was set back by more than the request's life and less than its age (decision 020)."""
+TOLERATED = {REPEATED, MISLED, SET_BACK}
 
 
 @dataclass
@@ -51,12 +54,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Seen:
-    """A state of a session, from a moment on. None: there is none. `expires` is on the store's clock."""
+    """A state of a session, from a moment on. None: there is none. `expires` is on the store's clock; `by` told it."""
 
     since: float
     state: State | None
     expires: float | None = None
     life: int = 0
+    by: str = ""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -88,6 +92,11 @@ class Image:
 
 
 Stored = tuple[str, int, tuple[tuple[int, str], ...]]  # life, version, and the messages with their seqs
+
+
+def placed(state: State) -> tuple[tuple[int, str], ...]:
+    """The messages that a state shows, with their seqs."""
+    return tuple((item.seq, item.entry.content) for item in state.messages)
 
 
 def message(value: str) -> ChatMessage:

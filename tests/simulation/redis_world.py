@@ -21,6 +21,7 @@ from tests.simulation.world import World
 
 SENTINEL: Node = ("sentinel", 26379)
 WHERE = "Redis"
+MICROSECONDS = 2e-6  # a server tells its time in these: the end of a life is cut to them, and so is the time
 _NAMES = {value.sha: name.lower() for name, value in vars(scripts).items() if isinstance(value, scripts.Script)}
 
 
@@ -141,7 +142,11 @@ class RedisWorld(World):
         self._expire()
         before = self._facts(server, name)
         replies = server.execute(commands, most)
-        if self._facts(server, name) != before:
+        after = self._facts(server, name)
+        if after is None and before is not None and op.kind != "erase":
+            self.tell(node[0], f"removes {name!r} for {attempt.name} of {attempt.host.name}: its time is over")
+            self._expire()
+        elif after != before:
             self.tell(node[0], f"applies {attempt.name} of {attempt.host.name}")
             self.judge.applied(attempt, name)
             if self._images is not None:
@@ -159,7 +164,7 @@ class RedisWorld(World):
         master.space.purge()
         for name, expires in ending:
             if self._facts(master, name) is None:
-                if expires > now:
+                if expires > now + MICROSECONDS:
                     self.judge.find("expired early", f"{name!r} is gone before its time")
                 self.judge.vanished(name)
 
@@ -227,7 +232,7 @@ class RedisWorld(World):
         """The data as it was so long ago; the judge goes back, too."""
         images = self._images or []
         kept = [image for image in images if image[0] <= self.scheduler.now - age]
-        self.judge.load(kept[-1][2] if kept else None)
+        self.judge.load(*(kept[-1][::2] if kept else (0.0, None)))
         images[:] = kept
         return kept[-1][1] if kept else ({}, {})
 

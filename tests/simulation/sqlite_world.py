@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,10 +23,11 @@ from everturn.backends.sqlite.connections import Database
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.network import Attempt
 from tests.simulation.schedules import Fault, Schedule
-from tests.simulation.world import World
+from tests.simulation.world import Outcome, World
 
 DISK = "everturn-simulated-disk"
 MEMORY = Path("/dev/shm")  # where the system has it: thousands of files a minute are no work for a disk
+FILE = "store.db"
 SLACK = 0.1  # seconds by which a session may expire early: what a backend allows for readings of two clocks
 _FACTS = "SELECT life, version FROM sessions WHERE session_id = ? AND ended = 0"
 
@@ -53,13 +55,17 @@ class _File(apsw.VFSFile):
 
 
 class Files:
-    """A folder with an empty store, which each schedule gets a copy of."""
+    """A folder with an empty store, which each schedule gets a copy of.
+
+    On a disk that fills, one without page checksums: those would need the VFS that this disk is instead of.
+    """
 
     def __enter__(self) -> Self:
         self.disk = FullDisk()
         self._folder = tempfile.mkdtemp(prefix="everturn-simulation-", dir=MEMORY if MEMORY.is_dir() else None)
-        self._empty = Path(self._folder) / "empty.db"
+        self._empty, self._plain = Path(self._folder) / "empty.db", Path(self._folder) / "plain.db"
         everturn.open(f"sqlite:///{self._empty}", synchronous="off").close()
+        everturn.open(f"sqlite:///{self._plain}", synchronous="off", page_checksums=False).close()
         return self
 
     def __exit__(
@@ -68,11 +74,11 @@ class Files:
         shutil.rmtree(self._folder)
         self.disk.unregister()
 
-    def new(self) -> str:
-        path = Path(self._folder) / "store.db"
-        for old in Path(self._folder).glob("store.db*"):
+    def new(self, *, fills: bool) -> str:
+        path = Path(self._folder) / FILE
+        for old in Path(self._folder).glob(f"{FILE}*"):
             old.unlink()
-        shutil.copyfile(self._empty, path)
+        shutil.copyfile(self._plain if fills else self._empty, path)
         return str(path)
 
 
@@ -129,14 +135,21 @@ class SqliteWorld(World):
         self.wall = Clock(EPOCH)
         super().__init__(schedule)
         self._files = files
-        self._path = files.new()
         self._fills = any(fault.kind == "full" for fault in schedule.faults)
+        self._path = files.new(fills=self._fills)
         self._databases: list[Database] = []
         for host in self.hosts:
             host.wall, host.monotonic_clock = self.wall, Clock(host.monotonic_clock.at(0.0))
         self._looking = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY)
         self._observer: Any = None
         self.judge.early, self.judge.late = SLACK, float("inf")
+
+    def run(self) -> Outcome:
+        """Run, and leave out of what is told where this run had its file: the next has it elsewhere."""
+        outcome = super().run()
+        story = tuple((at, who, what.replace(self._path, FILE)) for at, who, what in outcome.story)
+        findings = tuple(replace(one, text=one.text.replace(self._path, FILE)) for one in outcome.findings)
+        return replace(outcome, story=story, findings=findings)
 
     def backend_for(self, host: Host) -> Backend:
         process: Any = Process(self, host)

@@ -61,6 +61,17 @@ def test_a_seed_runs_the_same_again(runner: Runner) -> None:
         assert again.story == first.story  # and so it does when its fates are written down
 
 
+def test_a_disk_that_fills_takes_changes_before_and_after_and_runs_the_same_elsewhere() -> None:
+    made = [make(seed, "sqlite") for seed in range(100)]
+    schedules = [schedule for schedule in made if any(fault.kind == "full" for fault in schedule.faults)]
+    with Runner("sqlite") as here:
+        outcomes = [here.run(schedule) for schedule in schedules]
+    with Runner("sqlite") as there:
+        assert [there.run(schedule).story for schedule in schedules] == [outcome.story for outcome in outcomes]
+    assert any("the disk" in what for outcome in outcomes for _, _, what in outcome.story)
+    assert all(2 * outcome.answered >= outcome.calls for outcome in outcomes)
+
+
 # --- the simulator itself: it must be able to fail, and to say why ---------------------------------------------------
 
 

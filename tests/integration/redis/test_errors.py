@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
 import pytest
 from redis import exceptions
 
 from everturn import MemoryStoreBackendError
+from everturn.backend import drive
 from everturn.backends.redis.faults import is_refusal, refusal, refused, unanswered, unsent
+from everturn.backends.redis.names import Names
+from everturn.backends.redis.scripts import APPEND
+from everturn.backends.redis.sending import Sender
+from everturn.backends.redis.topology import Single, Unmet
 
 WRAPPED = "Error running script (call to f_0a): @user_script:12: @user_script: 12: -{} "
 
@@ -46,3 +54,25 @@ def test_a_request_that_never_left_is_not_written_and_one_unanswered_is_in_doubt
     assert unsent("Redis", ConnectionRefusedError()).outcome == "not_written"
     assert unanswered("Redis", TimeoutError()).outcome == "unknown"
     assert not is_refusal(exceptions.ConnectionError("gone"))
+
+
+class Mute:
+    """Connections on which nothing is answered."""
+
+    async def exchange(self, *_: Any, **__: Any) -> list[Any]:
+        raise unanswered("Redis at h:1", TimeoutError("timed out"))
+
+    async def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("question", ["greeting", "time"])
+def test_a_change_whose_question_before_it_was_not_answered_says_that_it_was_not_sent(question: str) -> None:
+    sender = Sender(Mute(), Single(("h", 1)))
+    if question == "greeting":
+        sender.topology = Unmet(sender.topology, lambda deadline: Mute().exchange(deadline))  # type: ignore[arg-type]
+    with pytest.raises(MemoryStoreBackendError) as caught:
+        drive(sender.change(APPEND, Names("").keys("s"), [], "", time.monotonic() + 5))
+    error = caught.value
+    assert (error.outcome, error.transient) == ("not_written", True)
+    assert "timed out; the request was not sent" in str(error)
+    assert "not known" not in str(error)

@@ -11,7 +11,7 @@ import pytest
 
 import everturn
 from everturn import MemoryStoreBackendError, Record, Summary, ToolCall
-from everturn.backends.redis import scripts
+from everturn.backends.redis import faults, scripts
 from everturn.backends.server_clock import REQUEST_LIFE
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import ValkeyServer
@@ -227,6 +227,26 @@ def test_a_clock_that_was_set_forward_holds_nobody_up(store: Any, client: Any) -
     clock._best = offset - 3600, since
     assert say(store, "a", "2").version == 2
     assert [len(words(store, "a")), clock._best[0] > offset - 1] == [2, True]
+
+
+def test_a_request_from_before_the_clock_was_set_back_is_not_applied(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was issued later than now. How old it is cannot be told, nor whether its retry was applied: `late`, once."""
+    heard: list[str] = []
+    late = faults.late
+
+    def listen(where: str) -> MemoryStoreBackendError:
+        heard.append(where)
+        return late(where)
+
+    monkeypatch.setattr(faults, "late", listen)
+    say(store, "a", "1")
+    (clock,) = store._engine.backend.sender._clocks.values()
+    offset, since = clock._best
+    clock._best = offset + 3600, since
+    assert say(store, "a", "2").version == 2
+    assert (len(heard), clock._best[0] < offset + 1, words(store, "a")) == (1, True, ["1", "2"])
 
 
 def test_a_change_is_stamped_by_the_servers_clock(store: Any, client: Any) -> None:

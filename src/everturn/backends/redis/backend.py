@@ -5,8 +5,9 @@ What an operation does is in the modules beside this one; how commands travel is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends.findings import Examination, Finding
@@ -14,14 +15,16 @@ from everturn.backends.redis import changes, checks, examination, forks, listing
 from everturn.backends.redis.changes import headless
 from everturn.backends.redis.faults import Damaged
 from everturn.backends.redis.lines import Lines
-from everturn.backends.redis.looks import look
+from everturn.backends.redis.looks import steadily
 from everturn.backends.redis.names import Names
-from everturn.backends.redis.records import MICROSECONDS, change_of
+from everturn.backends.redis.records import MICROSECONDS
 from everturn.backends.redis.sending import Sender
 from everturn.codec import EntryRow
 from everturn.dossier import Outline, Portion
 from everturn.model import Change, Compaction, Page, Problem
 from everturn.portable import Arrival, PortionRequest, Staging
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -61,6 +64,10 @@ class RedisBackend:
     def _now(self) -> str:
         return "" if self._clock is None else str(round(self._clock() * MICROSECONDS))
 
+    async def _steadily(self, work: Callable[..., Awaitable[T]], session_id: str, deadline: float, *more: Any) -> T:
+        keys = self._names.keys(session_id)
+        return await steadily(work, self._sender, keys, session_id, self._now(), deadline, *more)
+
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         now = "" if self._clock is None else self._now()
         script, args = changes.call_for(request, now, waits=self._sender.replicas > 0)
@@ -76,13 +83,7 @@ class RedisBackend:
             return await reads.read(self._sender, keys, query, take, self._now(), deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
-        keys = self._names.keys(session_id)
-        more = [reads.latest_changes(keys, limit)]
-        with naming(session_id):
-            seen, (rows,) = await look(self._sender, keys, session_id, self._now(), deadline, more=more)
-            if seen.session is None or not limit:
-                return []
-            return [change_of(row, seen.session.info.life).change for row in rows]
+        return await self._steadily(reads.latest, session_id, deadline, limit)
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
         return await listing.sessions(self._sender, self._names, prefix, limit, page, order, self._now(), deadline)
@@ -98,8 +99,7 @@ class RedisBackend:
             return await forks.fork(self._sender, self._names, request, self._now(), deadline)
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        with naming(session_id):
-            return await moves.outline(self._sender, self._names.keys(session_id), session_id, self._now(), deadline)
+        return await self._steadily(moves.outline, session_id, deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
         keys = self._names.keys(request.session_id)
@@ -120,8 +120,7 @@ class RedisBackend:
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is None:
             return upkeep.NOTHING  # what expired is gone: Redis sees to that
-        with naming(session_id):
-            return await upkeep.compact(self._sender, self._names.keys(session_id), session_id, self._now(), deadline)
+        return await self._steadily(upkeep.compact, session_id, deadline)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:

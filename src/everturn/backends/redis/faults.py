@@ -169,10 +169,18 @@ def unsent(where: str, exc: BaseException) -> MemoryStoreBackendError:
     return MemoryStoreBackendError(text, outcome="not_written", transient=True)
 
 
+_DOUBT = "whether it was carried out is not known. Retry with the same key"
+
+
 def unanswered(where: str, exc: BaseException) -> MemoryStoreBackendError:
     """The error for a request that was sent and not answered."""
-    text = f"{where}: no answer: {_said(exc)}; whether it was carried out is not known. Retry with the same key"
-    return MemoryStoreBackendError(text, outcome="unknown", transient=True)
+    return MemoryStoreBackendError(f"{where}: no answer: {_said(exc)}; {_DOUBT}", outcome="unknown", transient=True)
+
+
+def kept_back(exc: MemoryStoreBackendError) -> MemoryStoreBackendError:
+    """The error for a request that was not sent, because a question that comes before it failed."""
+    text = str(exc.args[0]).replace(_DOUBT, "the request was not sent")
+    return MemoryStoreBackendError(text, outcome="not_written", transient=exc.transient)
 
 
 def exhausted(where: str, size: int) -> MemoryStoreBackendError:

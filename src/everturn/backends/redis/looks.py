@@ -5,14 +5,15 @@ Its entries are read in reads.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from everturn.backend import At, Status
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import headless
+from everturn.backends.redis.faults import Damaged
 from everturn.backends.redis.names import Keys
 from everturn.backends.redis.records import (
     Session,
@@ -29,6 +30,8 @@ from everturn.backends.redis.wire import Command
 from everturn.interrupts import is_interruption
 from everturn.model import SessionInfo
 from everturn.rules import Jump, Range, State
+
+T = TypeVar("T")
 
 NEVER = 2**62  # no seq or version is as high, and a stream's id can be
 PAGE = 500  # rows of a part in one reply
@@ -168,6 +171,36 @@ async def walk(sender: Sender, keys: Keys, seen: Seen, window: Window, deadline:
         ((text, rest),) = await sender.look(scripts.WALK, keys, args, (), deadline)
         ranges = ranges_of(text)[::-1] + ranges
     return msgspec.structs.replace(seen, ranges=tuple(ranges), rest=0)
+
+
+async def steadily(
+    work: Callable[..., Awaitable[T]],
+    sender: Sender,
+    keys: Keys,
+    session_id: str,
+    now: str,
+    deadline: float,
+    *more: Any,
+) -> T:
+    """Do work that takes several looks at a session, with the rest as its arguments. Raises CorruptEntry if a part is
+    not as it was written.
+
+    What is of another life is taken for damage. So work that finds some is done again, until one life was there before
+    and after it: lives do not come back.
+    """
+    before = None
+    while True:
+        try:
+            return await work(sender, keys, session_id, now, deadline, *more)
+        except Damaged as exc:
+            try:
+                seen, _ = await look(sender, keys, session_id, now, deadline)
+            except Damaged as second:
+                raise headless(session_id, second.part) from second
+            life = seen.session.info.life if seen.session else None
+            if life is not None and life == before:
+                raise headless(session_id, exc.part) from exc
+            before = life
 
 
 class Whole(msgspec.Struct, frozen=True, gc=False):

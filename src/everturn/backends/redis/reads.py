@@ -19,7 +19,7 @@ from everturn.backends.redis.records import StoredChange, change_of, entry_row, 
 from everturn.backends.redis.sending import Sender
 from everturn.backends.redis.wire import Command
 from everturn.codec import EntryRow, checksum
-from everturn.model import MESSAGE, SUMMARY, TOOL_CALL
+from everturn.model import MESSAGE, SUMMARY, TOOL_CALL, Change
 from everturn.rules import Range, clip, minus
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache
@@ -273,6 +273,14 @@ def entry_rows(log: Log, seqs: Iterable[int]) -> list[EntryRow]:
 def latest_changes(keys: Keys, limit: int | None) -> Command:
     """The command that lists a session's changes, newest first."""
     return ("XREVRANGE", keys[3], "+", "-", *(() if limit is None else ("COUNT", max(1, limit))))
+
+
+async def latest(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float, limit: int) -> list[Change]:
+    """The latest changes of a session, newest first."""
+    seen, (rows,) = await look(sender, keys, session_id, now, deadline, more=[latest_changes(keys, limit)])
+    if seen.session is None or not limit:
+        return []
+    return [change_of(row, seen.session.info.life).change for row in rows]
 
 
 async def changes(sender: Sender, keys: Keys, life: str, deadline: float) -> list[StoredChange]:

@@ -86,8 +86,7 @@ class Sender:
             except MemoryStoreBackendError as exc:
                 if exc.transient:
                     self.topology.lost(node)
-                # Whatever became of the question: what the caller wants was not sent.
-                raise MemoryStoreBackendError(*exc.args, outcome="not_written", transient=exc.transient) from exc
+                raise faults.kept_back(exc) from exc
             if type(reply) is Refusal:
                 raise faults.refused(reply, where(node))
             clock = ServerClock()

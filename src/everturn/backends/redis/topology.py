@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from everturn.backends.redis.address import Node
-from everturn.backends.redis.faults import Refusal
+from everturn.backends.redis.faults import Refusal, kept_back
 from everturn.backends.redis.lines import Lines
 from everturn.errors import MemoryStoreBackendError
 
@@ -88,8 +88,7 @@ class Unmet:
             await self._greet(deadline)
         except MemoryStoreBackendError as exc:
             self._pending = True
-            # Whatever became of the greeting: what the caller wants was not sent.
-            raise MemoryStoreBackendError(*exc.args, outcome="not_written", transient=exc.transient) from exc
+            raise kept_back(exc) from exc
         except BaseException:
             self._pending = True
             raise

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from everturn.backend import Status
-from everturn.backends.redis.changes import headless
-from everturn.backends.redis.faults import Damaged, Refusal
-from everturn.backends.redis.looks import Whole, look, look_at_all
+from everturn.backends.redis.faults import Refusal
+from everturn.backends.redis.looks import Whole, look, look_at_all, steadily
 from everturn.backends.redis.names import STAGED, Keys, Names
 from everturn.backends.redis.reads import Log, changes
 from everturn.backends.redis.records import entry_row, ranges_of
@@ -27,19 +26,21 @@ async def verify_session(
     sender: Sender, keys: Keys, session_id: str, now: str, deadline: float
 ) -> tuple[int, list[Problem]]:
     """How many entries the session has stored, and what is wrong: bad checksums, gaps, pointers that point nowhere."""
+    try:
+        return await steadily(_verify, sender, keys, session_id, now, deadline)
+    except CorruptEntry as exc:
+        return 0, [Problem(session_id, None, str(exc))]
+
+
+async def _verify(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> tuple[int, list[Problem]]:
     while True:
-        try:
-            whole, _ = await look_at_all(sender, keys, session_id, now, deadline)
-            if whole.seen.status is not Status.FOUND or whole.seen.session is None:
-                return 0, []
-            count, problems = await _verified(sender, keys, whole, deadline)
-            if not problems:
-                return count, []
-            again, _ = await look(sender, keys, session_id, now, deadline)
-        except Damaged as exc:
-            return 0, [Problem(session_id, None, str(headless(session_id, exc.part)))]
-        except CorruptEntry as exc:
-            return 0, [Problem(session_id, None, str(exc))]
+        whole, _ = await look_at_all(sender, keys, session_id, now, deadline)
+        if whole.seen.status is not Status.FOUND or whole.seen.session is None:
+            return 0, []
+        count, problems = await _verified(sender, keys, whole, deadline)
+        if not problems:
+            return count, []
+        again, _ = await look(sender, keys, session_id, now, deadline)
         if again.session == whole.seen.session:  # else it changed while it was looked at
             return count, problems
 

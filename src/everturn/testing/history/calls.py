@@ -130,6 +130,8 @@ def sessions(calls: Iterable[Call]) -> dict[str, Session]:
                 _write(session, call)
             if call.outcome != "fail":
                 session.changes.append(call)
+    for session in found.values():  # a unit whose first call failed begins with a later one
+        session.units.sort(key=attrgetter("begin"))
     return found
 
 

@@ -12,7 +12,8 @@ end
 
 local now = not_after == '' and issued or server_time()
 local at = string.format('%.0f', now)
-if not_after ~= '' and now > tonumber(not_after) then return at .. LATE end
+-- One that was issued later than now is from before this clock was set back: how old it is cannot be told.
+if not_after ~= '' and (now > tonumber(not_after) or now < issued) then return at .. LATE end
 
 -- Whether the request was issued before the session's fence. One that lies ahead is of a clock that was set back since.
 local function is_behind(fence)

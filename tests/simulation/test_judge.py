@@ -1,0 +1,154 @@
+"""Judge alone: what it lets pass, and that it lets nothing pass that is only like it."""
+
+from __future__ import annotations
+
+import pytest
+
+from everturn import InvalidInput
+from tests.simulation.hosts import EPOCH, Clock, Host
+from tests.simulation.judge import Judge
+from tests.simulation.network import Attempt
+from tests.simulation.records import MISLED, REPEATED, SET_BACK, Record, Stored
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.schedules import Op
+
+LIFE = 0.5  # seconds, of a request
+TURN = Op(1, "append", "a", 0.0, values=("x",))
+ERASURE = Op(2, "erase", "a", 0.0)
+NO = InvalidInput("no", path="text")
+OTHER_TURN = Op(3, "append", "a", 0.0, values=("y",))
+OTHER_SHOWN: Stored = ("another life", 1, ((1, "y"),))
+SHOWN: Stored = ("life", 1, ((1, "x"),))
+
+
+class Bench:
+    """A judge with a server's clock, and a session that a test changes by hand."""
+
+    def __init__(self, ttl: float | None = None) -> None:
+        self.scheduler = Scheduler()
+        self.clock = Clock(EPOCH)
+        self.stored: Stored | None = None
+        self.judge = Judge(ttl, lambda: self.scheduler.now, self.clock.at, lambda _: self.stored, lambda *_: [])
+
+    def call(
+        self, op: Op, outcome: str, *, begin: float, end: float, error: Exception | None = None, host: str = "process 1"
+    ) -> Attempt:
+        """A call that was made and answered; what comes of its request is up to the test."""
+        self.judge.records[op.id] = Record(op, host, begin, begin + LIFE, end, outcome, error=error)
+        sender = Host(self.scheduler, host, Clock(0.0), Clock(EPOCH))
+        return Attempt(op, sender, f"{op.id} change 1", begin, begin + LIFE)
+
+    def apply(self, attempt: Attempt, at: float, stored: Stored | None, *, continues: bool = True) -> None:
+        self.scheduler.now, self.stored = at, stored
+        attempt.arrivals += 1
+        self.judge.applied(attempt, "a", continues=continues)
+
+    def lose_all(self, at: float) -> None:
+        self.scheduler.now, self.stored = at, None
+        self.judge.load(0.0, None)
+
+    def found(self) -> set[str]:
+        self.judge.finish()
+        return {finding.kind for finding in self.judge.findings}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "kinds"),
+    [
+        (-2 * LIFE, {SET_BACK}),
+        (-3600.0, {"appeared"}),
+        (-LIFE / 2, {"appeared"}),
+        (0.0, {"appeared"}),
+        (5.0, {"appeared"}),
+    ],
+)
+def test_what_was_refused_may_be_applied_only_by_a_clock_set_back_by_more_than_its_life_and_less_than_its_age(
+    seconds: float, kinds: set[str]
+) -> None:
+    bench = Bench()
+    attempt = bench.call(TURN, "refused", begin=0.0, end=0.2, error=NO)
+    bench.clock.step(1.0, seconds)
+    bench.judge.relaxed_from = 1.0  # as the worlds do for any step back
+    bench.apply(attempt, 1.4, SHOWN)
+    assert bench.found() == kinds
+
+
+def test_a_clock_set_back_before_a_request_was_sent_excuses_nothing() -> None:
+    bench = Bench()
+    bench.clock.step(1.0, -3600.0)
+    bench.judge.relaxed_from = 1.0
+    attempt = bench.call(TURN, "refused", begin=1.1, end=1.2, error=NO)
+    bench.apply(attempt, 1.4, SHOWN)
+    assert bench.found() == {"appeared"}
+
+
+@pytest.mark.parametrize(
+    ("at", "kinds"), [(0.205, {REPEATED}), (LIFE - 0.1, {REPEATED}), (LIFE + 0.1, {"late", "appeared"})]
+)
+def test_a_refusal_may_be_repeated_and_applied_within_its_requests_life(at: float, kinds: set[str]) -> None:
+    bench = Bench()
+    attempt = bench.call(TURN, "refused", begin=0.0, end=0.2, error=NO)
+    attempt.arrivals = 1  # it came, and was refused
+    bench.apply(attempt, at, SHOWN)
+    assert bench.found() == kinds
+
+
+@pytest.mark.parametrize(("at", "kinds"), [(LIFE - 0.1, set()), (LIFE + 0.1, {"late"})])
+def test_a_request_that_comes_twice_may_bring_back_what_its_server_lost_within_its_life(
+    at: float, kinds: set[str]
+) -> None:
+    bench = Bench()
+    attempt = bench.call(TURN, "ok", begin=0.0, end=0.02)
+    bench.apply(attempt, 0.01, SHOWN)
+    bench.lose_all(0.1)
+    bench.apply(attempt, at, SHOWN)
+    assert bench.found() == kinds
+
+
+def test_a_request_that_comes_twice_is_doubled_when_nothing_was_lost() -> None:
+    bench = Bench()
+    attempt = bench.call(TURN, "ok", begin=0.0, end=0.02)
+    bench.apply(attempt, 0.01, SHOWN)
+    bench.apply(attempt, 0.4, ("life", 2, ((1, "x"), (2, "x"))))
+    assert bench.found() == {"late", "doubled"}
+
+
+def test_a_request_that_comes_twice_does_not_bring_back_what_was_lost_behind_an_erasure() -> None:
+    bench = Bench()
+    attempt = bench.call(TURN, "ok", begin=0.0, end=0.02)
+    bench.apply(attempt, 0.01, SHOWN)
+    bench.lose_all(0.1)
+    bench.apply(bench.call(OTHER_TURN, "ok", begin=0.15, end=0.17), 0.16, OTHER_SHOWN)
+    bench.apply(bench.call(ERASURE, "ok", begin=0.2, end=0.22), 0.21, None)
+    bench.apply(attempt, 0.4, SHOWN)
+    assert any("erasure" in kind or "erased" in kind for kind in bench.found())
+
+
+@pytest.mark.parametrize(
+    ("misled", "kind"),
+    [("process 1", MISLED), ("process 2", MISLED), ("process 3", "expired early"), ("", "expired early")],
+)
+def test_a_life_that_ends_early_is_excused_by_a_wrong_clock_of_who_wrote_it_last_or_ended_it(
+    misled: str, kind: str
+) -> None:
+    bench = Bench(ttl=30.0)
+    bench.judge.misled = {misled}
+    bench.apply(bench.call(TURN, "ok", begin=0.0, end=0.2), 0.1, SHOWN)
+    other = bench.call(OTHER_TURN, "ok", begin=1.0, end=1.2, host="process 2")
+    bench.apply(other, 1.1, OTHER_SHOWN, continues=False)
+    assert bench.found() == {kind}
+
+
+@pytest.mark.parametrize(
+    ("result", "misled", "kind"),
+    [((), "process 1", MISLED), ((), "process 3", "wrong read"), (("z",), "process 1", "wrong read")],
+)
+def test_a_session_that_is_not_seen_is_excused_by_a_wrong_clock_of_who_wrote_it_last(
+    result: tuple[str, ...], misled: str, kind: str
+) -> None:
+    bench = Bench(ttl=30.0)
+    bench.judge.misled = {misled}
+    bench.apply(bench.call(TURN, "ok", begin=0.0, end=0.2), 0.1, SHOWN)
+    bench.call(Op(4, "read", "a", 0.0), "ok", begin=1.0, end=1.2, host="process 2")
+    bench.judge.records[4].result = result
+    assert bench.found() == {kind}
