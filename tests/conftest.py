@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.contract.places import Servers
+    from tests.store.places import Servers
 
 # What tests have in modules beside them shows its values, too. So nothing of it is imported above.
 pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in Path(__file__).parent.iterdir() if path.is_dir()))
@@ -26,7 +26,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Servers]:
     """Those that a test may empty, and must leave as it found them: whole, and with their settings."""
-    from tests.contract.places import Servers
+    from tests.store.places import Servers
 
     servers = Servers()
     yield servers

@@ -11,9 +11,9 @@ import pytest
 
 import everturn
 from everturn import Record, Summary
-from tests.contract.places import Servers
-from tests.contract.places.sqlite import FileDoor
-from tests.contract.speech import say, user, words
+from tests.store.places import Servers
+from tests.store.places.sqlite import FileDoor
+from tests.store.speech import say, user, words
 
 MARKER = "PLANTED"
 

@@ -26,7 +26,7 @@ from pydantic_ai.usage import RunUsage
 import everturn
 from everturn import ChatMessage, InvalidInput, MemoryStore
 from everturn.adapters.pydantic_ai import EverturnConversationStore
-from tests.contract.places import Servers
+from tests.store.places import Servers
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ import redis
 import everturn
 from everturn import CorruptEntry, MemoryStoreBackendError, MemoryStoreError, Record, Summary, ToolCall
 from everturn.testing.servers import ValkeyServer, wait_until
-from tests.contract.speech import say, system, user
+from tests.store.speech import say, system, user
 
 NAMES = ("a", "b", "c")  # a and b are twins: a part of the one fits the other
 PARTS = ("meta", "log", "others", "changes", "snapshots", "jumps")

@@ -14,8 +14,8 @@ import everturn
 from everturn import InvalidInput, MemoryStoreBackendError, Record, Summary, ToolCall
 from everturn.backends.redis import forks, looks, staging, upkeep
 from everturn.testing.servers import ValkeyServer
-from tests.contract.speech import say, user, words
 from tests.integration.redis.test_scripts import monitored
+from tests.store.speech import say, user, words
 
 JUMPS = "everturn:{:a}:jumps"
 

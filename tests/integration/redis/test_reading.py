@@ -9,7 +9,7 @@ import pytest
 
 from everturn import CorruptEntry, Record
 from everturn.backends.redis.reads import BATCH, PAGE, PAGES
-from tests.contract.speech import say, user
+from tests.store.speech import say, user
 
 LOG = "everturn:{:a}:log"
 SIZES = [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH, PAGE - 1, PAGE, PAGE + 1, PAGE * (PAGES + 1) + 1]

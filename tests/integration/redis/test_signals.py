@@ -22,8 +22,8 @@ import redis
 import everturn
 from everturn import MemoryStoreBackendError
 from everturn.testing.servers import ValkeyServer, valkey_server
-from tests.contract.speech import user
 from tests.integration.children import run
+from tests.store.speech import user
 
 PAUSED, LIVE = 20, 150  # rounds
 
