@@ -19,10 +19,20 @@ from everturn import CorruptEntry, MemoryStore, Summary, Unsupported
 from everturn.backend import drive
 from everturn.backends.postgres import backend as postgres
 from everturn.backends.redis import reads, staging, upkeep
-from tests.agreement.chorus import Chorus, Circle
+from tests.model.chorus import Chorus, Circle
+from tests.model.test_state_machine import (
+    DEEP,
+    NAMESPACES,
+    SEEDS,
+    STORE_TTL,
+    WALKS,
+    FlakyBackend,
+    Walk,
+    numbers,
+    places,
+)
 from tests.store.places import ALL, Place, Servers
 from tests.store.places.sqlite import FileDoor
-from tests.unit.test_state_machine import DEEP, NAMESPACES, SEEDS, STORE_TTL, WALKS, FlakyBackend, Walk, numbers, places
 
 ENGINES = ("sqlite", "valkey", "cluster", "postgres")
 

@@ -53,7 +53,7 @@ from everturn.backends.sqlite import reads as reads_module
 from everturn.backends.sqlite import upkeep as upkeep_module
 from everturn.errors import MemoryStoreBackendError
 from everturn.rules import HEALED
-from tests.unit.model_store import Done, ModelStore, Refused, Session, State, Stored, calls_of, results_of, trimmed
+from tests.model.model_store import Done, ModelStore, Refused, Session, State, Stored, calls_of, results_of, trimmed
 
 DEEP = os.environ.get("EVERTURN_DEEP") == "1"
 
