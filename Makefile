@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try test lint bench clean mutants wolf fuzz simulate deep deep-simulate
+.PHONY: help try test lint bench clean mutants false-alarms fuzz simulate deep deep-simulate
 
 help:
 	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
@@ -32,7 +32,7 @@ help:
 	@echo
 	@echo "make simulate  run the store in simulated worlds (SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
 	@echo "make fuzz      damage a SQLite file in thousands of ways (FLIPS=3000 OTHERS=300 SEED=1)"
-	@echo "make mutants   run the contract on every broken store; make wolf on sound ones, 50 times"
+	@echo "make mutants   run the contract on every broken store; make false-alarms on sound ones, 50 times"
 	@echo "make deep      run all of these for a night"
 	@echo "make clean     remove venvs, caches and builds"
 	@echo
@@ -45,10 +45,10 @@ test: $(VENV)/.dev
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 mutants: $(VENV)/.dev
-	@$(VENV)/bin/python -m tests.mutants.matrix $(ARGS)
+	@$(VENV)/bin/python -m tests.kit.mutant_matrix $(ARGS)
 
-wolf: $(VENV)/.dev
-	@$(VENV)/bin/python -m tests.mutants.wolf $(ARGS)
+false-alarms: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.kit.false_alarms $(ARGS)
 
 fuzz: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.crash.file_fuzz --flips $(FLIPS) --others $(OTHERS) --seed $(SEED) $(ARGS)
@@ -66,7 +66,7 @@ simulate: $(VENV)/.dev
 
 # Other seeds every night. -k: a finding in one part keeps none of the others from running.
 deep:
-	@$(MAKE) -k deep-simulate fuzz mutants wolf FROM=$(shell date +%Y%m%d)000000
+	@$(MAKE) -k deep-simulate fuzz mutants false-alarms FROM=$(shell date +%Y%m%d)000000
 
 deep-simulate: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.simulation --seeds 600000 --from $(FROM) --backend redis
