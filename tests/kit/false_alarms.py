@@ -1,6 +1,7 @@
 """Sound stores, many seeds, no failure: `python -m tests.kit.false_alarms [SEEDS] [TARGET...]`, or `make false-alarms`.
 
-A kit that raises false alarms is switched off. Ours on every engine and both faces, one by hand in each shape, lists in memory.
+A kit that raises false alarms is switched off. Ours on every engine and both faces, one by hand in each shape, lists
+in memory.
 """
 
 from __future__ import annotations

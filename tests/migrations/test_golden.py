@@ -14,7 +14,7 @@ import pytest
 import everturn
 from everturn import ChatMessage, InvalidInput, SchemaTooNew
 from everturn.backends.sqlite import schema
-from tests.golden import make
+from tests.migrations import make
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(path.stem for path in HERE.glob("v*.db"))
@@ -135,7 +135,7 @@ def test_opening_and_reading_a_current_file_leaves_it_as_it_is(tmp_path: Path) -
 
 
 def test_the_golden_file_is_what_make_makes(tmp_path: Path) -> None:
-    """Or the stored form has changed without a new schema version. (Before a release: python -m tests.golden.make.)"""
+    """Else the stored form changed without a new schema version. Before a release: python -m tests.migrations.make."""
     made, golden = tmp_path / "made.db", tmp_path / "golden.db"
     make.make(made)
     shutil.copy(HERE / f"v{schema.CURRENT}.db", golden)

@@ -15,7 +15,7 @@ from everturn.testing.golden.errors import GoldenError
 from everturn.testing.golden.image import Image, Table
 from everturn.testing.golden.masks import Mask
 from everturn.testing.golden.rendering import render
-from tests.snapshot_db.conftest import Project
+from tests.golden_files.conftest import Project
 
 ONE, TWO, THREE = (str(UUID(int=number << 64 | 1 << 78 | number, version=4)) for number in (1, 2, 3))
 AN, AUS = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01BX5ZZKBKACTAV9WEVGEMMVRZ"

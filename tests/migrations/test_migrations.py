@@ -1,7 +1,7 @@
 """Our own schema through our own snapshot_db: each version's file, opened by this everturn, is what it should be.
 
 After a release: a file of every earlier version is in this folder, and what becomes of it is in snapshots/. A change of
-either shows here, row by row. Before one: pytest tests/golden --snapshot-update.
+either shows here, row by row. Before one: pytest tests/migrations --snapshot-update.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from everturn.backends.sqlite import schema
 from everturn.testing.golden import SnapshotDb
-from tests.golden import make
+from tests.migrations import make
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(path.stem for path in HERE.glob("v*.db"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.snapshot_db.conftest import Project
+from tests.golden_files.conftest import Project
 
 HELPER = """
     import dataclasses, os, sqlite3, pytest

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.golden_files.conftest import Project
 from tests.integration.children import locked
-from tests.snapshot_db.conftest import Project
 
 TEST = """
     @pytest.mark.snapshot_db("base")

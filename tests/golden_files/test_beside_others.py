@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.snapshot_db.conftest import PLUGIN, Project
-from tests.snapshot_db.peers import MODULES, Ran, run
+from tests.golden_files.conftest import PLUGIN, Project
+from tests.golden_files.peers import MODULES, Ran, run
 
 OURS = """
     def test_ours(snapshot_db):

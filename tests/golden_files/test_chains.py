@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.snapshot_db.conftest import Project
+from tests.golden_files.conftest import Project
 
 # The last comes first, as nobody would write it.
 CHAIN = """

@@ -1,4 +1,4 @@
-"""Makes the golden file of the current schema version: `python -m tests.golden.make`.
+"""Makes the golden file of the current schema version: `python -m tests.migrations.make`.
 
 A golden file of a version that was released is kept for ever; only one that has not been may be made again. Clock and
 random numbers are fixed, so that it differs from the last one only where the stored form does.

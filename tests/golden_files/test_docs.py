@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from everturn.testing.golden import Database, GoldenError, SnapshotDb, SnapshotMismatch
-from tests.snapshot_db.conftest import Project
+from tests.golden_files.conftest import Project
 
 PAGE = (Path(__file__).parents[2] / "docs" / "snapshot-db.md").read_text("utf-8")
 

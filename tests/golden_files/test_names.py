@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from everturn.testing.golden import names
 from everturn.testing.golden.errors import GoldenError
-from tests.snapshot_db.conftest import Project
+from tests.golden_files.conftest import Project
 
 FOLDER = Path("snapshots/test_it")
 SAFE = re.compile(r"[A-Za-z0-9_.,=+@-]+\.sqlite")
