@@ -15,7 +15,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStoreError, Record, Summary, ToolCall
-from everturn.testing.servers import PostgresServer, postgres_server
+from everturn.testing.servers import PostgresServer
 
 TABLES = ("sessions", "names", "entries", "jumps", "snapshots", "undo_steps", "changes")
 SESSIONS = ("alpha", "beta", "gamma")
@@ -27,8 +27,8 @@ TTL = 3600.0
 
 
 @pytest.fixture(scope="module")
-def damaged() -> Iterator[Damaged]:
-    with postgres_server() as server, Damaged(server) as damaged:
+def damaged(server: PostgresServer) -> Iterator[Damaged]:
+    with Damaged(server) as damaged:
         yield damaged
 
 
