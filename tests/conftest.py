@@ -9,11 +9,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.tiers import is_quick
+
 if TYPE_CHECKING:
     from tests.store.places import Servers
 
 # What tests have in modules beside them shows its values, too. So nothing of it is imported above.
 pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in Path(__file__).parent.iterdir() if path.is_dir()))
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make quick` runs."""
+    for item in items:
+        if is_quick(item):
+            item.add_marker("quick")
 
 
 def pytest_collection_finish() -> None:
