@@ -14,6 +14,13 @@ import pytest
 
 import everturn
 from tests.store.places import ALL, Clock, File, LoopThread, Place, Servers
+from tests.tiers import deep
+
+# Places that prove little beyond another: `fakeredis` runs the scripts that `valkey` runs, in Python and ten times as
+# slowly; `cluster-async` is the client of `valkey-async` with the routing of `cluster`. `make test` runs a few modules
+# there, `make deep` all of them.
+REPEATING = {"fakeredis", "cluster-async"}
+EVERYWHERE = {"test_clear", "test_exactly_once", "test_snapshots", "test_turns", "test_undo"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,7 +34,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             wanted |= mark.kwargs
         names = [name for name, place in ALL.items() if all(getattr(place, what) == so for what, so in wanted.items())]
         assert names, f"there is no place for {metafunc.function.__name__}: {wanted}"
-        metafunc.parametrize("place", names, indirect=True)
+        few = metafunc.module.__name__.rpartition(".")[2] not in EVERYWHERE
+        cases = [deep(name) if few and name in REPEATING else name for name in names]
+        metafunc.parametrize("place", cases, indirect=True)
 
 
 @pytest.fixture(scope="session")
