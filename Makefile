@@ -32,8 +32,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
-	@echo "make quick   run the tests that need no server, in two minutes"
-	@echo "make test    run the tests, in eight  (make test ARGS='-k rollback -x' WORKERS=0)"
+	@echo "make quick   run the tests that need no server"
+	@echo "make test    run the tests          (make test ARGS='-k rollback -x' WORKERS=0)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
 	@echo

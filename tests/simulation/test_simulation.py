@@ -32,7 +32,7 @@ def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
 
 @pytest.mark.parametrize(
     ("runner", "from_"),
-    [case for backend in BACKENDS for case in first(1, [(backend, at) for at in range(0, SEEDS[backend], AT_ONCE)])],
+    [case for backend in BACKENDS for case in first(2, [(backend, at) for at in range(0, SEEDS[backend], AT_ONCE)])],
     indirect=["runner"],
 )
 def test_nothing_is_found_in_any_of_these_worlds(runner: Runner, from_: int) -> None:
