@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.tiers import is_quick
+from tests.tiers import is_quick, only_deep
 
 if TYPE_CHECKING:
     from tests.store.places import Servers
@@ -19,8 +19,10 @@ pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in Path(__file__)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make quick` runs."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what `make quick` runs, and see to it that `make deep` alone shows no promise."""
+    if not any("::" in word for word in config.args) and (lost := only_deep(items)):
+        raise pytest.UsageError(f"marked `deep` in every case, so `make test` does not run them: {', '.join(lost)}")
     for item in items:
         if is_quick(item):
             item.add_marker("quick")

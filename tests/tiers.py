@@ -34,3 +34,12 @@ def is_quick(item: pytest.Item) -> bool:
         case = getattr(item, "callspec", None)
         return case is None or case.params.get("place", "sqlite-file") in QUICK_PLACES
     return folder == "unit" or item.path.name.startswith("test_history_")
+
+
+def only_deep(items: Iterable[pytest.Item]) -> list[str]:
+    """Name the tests of which every case is `deep`: `make test` would not show what they promise."""
+    kept: dict[str, bool] = {}
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        kept[name] = kept.get(name, False) or item.get_closest_marker("deep") is None
+    return [name for name, is_kept in kept.items() if not is_kept]
