@@ -6,6 +6,7 @@ import pytest
 
 from tests.golden_files.conftest import PLUGIN, Project
 from tests.golden_files.peers import MODULES, Ran, run
+from tests.tiers import deep
 
 OURS = """
     def test_ours(snapshot_db):
@@ -25,9 +26,19 @@ THEIRS = {
 PYTESTS = ["pytest8", "pytest9"]
 
 
-@pytest.mark.parametrize("version", PYTESTS)
-@pytest.mark.parametrize("other", list(THEIRS))
-@pytest.mark.parametrize("is_first", [True, False], ids=["ours first", "theirs first"])
+@pytest.mark.parametrize(
+    ("is_first", "other", "version"),
+    [
+        (True, "syrupy", "pytest8"),
+        (False, "syrupy", "pytest9"),
+        (True, "pytest-snapshot", "pytest9"),
+        (False, "pytest-snapshot", "pytest8"),
+        deep((False, "syrupy", "pytest8")),
+        deep((True, "syrupy", "pytest9")),
+        deep((False, "pytest-snapshot", "pytest9")),
+        deep((True, "pytest-snapshot", "pytest8")),
+    ],
+)
 def test_one_flag_updates_both(project: Project, version: str, other: str, is_first: bool) -> None:
     plugins = [PLUGIN, MODULES[other]][:: 1 if is_first else -1]
 
