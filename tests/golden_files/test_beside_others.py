@@ -23,7 +23,6 @@ THEIRS = {
         snapshot.assert_match("{body}", "their.txt")
 """,
 }
-PYTESTS = ["pytest8", "pytest9"]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ def workers(project: Project, *args: str, version: str = "pytest9") -> Ran:
     return run(project.root, "-n", "2", *args, plugins=["xdist", PLUGIN], sets=[version, "xdist"])
 
 
-@pytest.mark.parametrize("version", PYTESTS)
+@pytest.mark.parametrize("version", [deep("pytest8"), "pytest9"])
 def test_workers_write_and_compare_and_their_summaries_are_one(project: Project, version: str) -> None:
     project.tests(MANY.format(body="x"))
     done = workers(project, "--snapshot-update", version=version)
@@ -176,7 +175,7 @@ def test_workers_write_and_compare_and_their_summaries_are_one(project: Project,
     assert "no test uses these" not in done.text
 
 
-@pytest.mark.parametrize("version", PYTESTS)
+@pytest.mark.parametrize("version", ["pytest8", deep("pytest9")])
 def test_chains_are_updated_by_one_worker_in_their_order(project: Project, version: str) -> None:
     project.tests(CHAIN.format(body="a") + MANY.format(body="x"))
     for body in ("a", "another"):
