@@ -5,6 +5,11 @@ VENV    ?= .venv
 BENCH   ?= .venv-bench
 ARGS    ?=
 WORKERS ?= 3
+# of make quick
+QUICK   ?= tests/unit tests/store tests/kit/test_history_kinds.py tests/kit/test_history_stories.py
+# of make deep: the tests that EVERTURN_DEEP=1 makes longer, and how many walks each state machine takes
+WALKED  ?= tests/model tests/kit/test_history_oracle.py tests/kit/test_history_simulated.py tests/crash/test_file_fuzz.py
+WALKS   ?= 100
 # of make simulate
 SEEDS   ?= 1000
 FROM    ?= 0
@@ -22,18 +27,21 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try test lint bench clean mutants wolf fuzz simulate deep deep-simulate
+.PHONY: help try quick test coverage lint bench clean mutants false-alarms fuzz simulate deep \
+        deep-test deep-walks deep-simulate
 
 help:
 	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
+	@echo "make quick   run the tests that need no server"
 	@echo "make test    run the tests          (make test ARGS='-k rollback -x' WORKERS=0)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
 	@echo
 	@echo "make simulate  run the store in simulated worlds (SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
 	@echo "make fuzz      damage a SQLite file in thousands of ways (FLIPS=3000 OTHERS=300 SEED=1)"
-	@echo "make mutants   run the contract on every broken store; make wolf on sound ones, 50 times"
-	@echo "make deep      run all of these for a night"
+	@echo "make mutants   run the contract on every broken store; make false-alarms on sound ones, 50 times"
+	@echo "make coverage  run the tests and measure which lines and branches they reach"
+	@echo "make deep      run all tests, on all seeds and places, and all of these, for a night"
 	@echo "make clean     remove venvs, caches and builds"
 	@echo
 	@echo "Another Python: make test PYTHON=python3.13 VENV=.venv-3.13"
@@ -44,11 +52,23 @@ try: $(VENV)/.core
 test: $(VENV)/.dev
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-mutants: $(VENV)/.dev
-	@$(VENV)/bin/python -m tests.mutants.matrix $(ARGS)
+# Folders are named, so that no framework is imported for tests that are not run.
+quick: $(VENV)/.dev
+	@$(VENV)/bin/python -m pytest -n 2 --dist worksteal -m "quick and not deep" $(QUICK) $(ARGS)
 
-wolf: $(VENV)/.dev
-	@$(VENV)/bin/python -m tests.mutants.wolf $(ARGS)
+# Children are measured, too: processes that tests start, and the workers of the kit.
+coverage: $(VENV)/.dev
+	@mkdir -p build/coverage
+	@$(VENV)/bin/python -m coverage erase
+	@$(VENV)/bin/python -m coverage run -m pytest -n $(WORKERS) --dist worksteal $(ARGS); code=$$?; \
+	  $(VENV)/bin/python -m coverage combine -q && $(VENV)/bin/python -m coverage html -q && \
+	  $(VENV)/bin/python -m coverage report && exit $$code
+
+mutants: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.kit.mutant_matrix $(ARGS)
+
+false-alarms: $(VENV)/.dev
+	@$(VENV)/bin/python -m tests.kit.false_alarms $(ARGS)
 
 fuzz: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.crash.file_fuzz --flips $(FLIPS) --others $(OTHERS) --seed $(SEED) $(ARGS)
@@ -66,7 +86,15 @@ simulate: $(VENV)/.dev
 
 # Other seeds every night. -k: a finding in one part keeps none of the others from running.
 deep:
-	@$(MAKE) -k deep-simulate fuzz mutants wolf FROM=$(shell date +%Y%m%d)000000
+	@$(MAKE) -k deep-test deep-walks deep-simulate fuzz mutants false-alarms FROM=$(shell date +%Y%m%d)000000
+
+# All seeds and places that are written down; then other walks and histories than those.
+deep-test: $(VENV)/.dev
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal -m "deep or not deep" $(ARGS)
+
+deep-walks: $(VENV)/.dev
+	@EVERTURN_DEEP=1 EVERTURN_SEEDS=$(WALKS) $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal \
+	  -m "deep or not deep" $(WALKED) $(ARGS)
 
 deep-simulate: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.simulation --seeds 600000 --from $(FROM) --backend redis

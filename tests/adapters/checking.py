@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -60,7 +61,17 @@ def _checked(target: str, report: Path, *options: str) -> dict[str, Any]:
     """What a run says of each clause, by its id."""
     script = "from everturn.cli import main; main()"
     command = [sys.executable, "-c", script, "check", f"tests.adapters.{target}", "--quick", "--json", str(report)]
-    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    # In a folder of the test's own: a check that fails leaves its histories where it ran.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [*command, *options],
+        cwd=report.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return {clause["id"]: clause for clause in json.loads(report.read_text())["clauses"]}
 

@@ -50,7 +50,7 @@ def test_an_empty_file_stays_empty_and_is_told(run: Run, tmp_path: Path, look: t
 
 def test_a_file_of_an_earlier_everturn_is_not_migrated_by_a_look(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "old.db"
-    shutil.copy(Path(__file__).parent.parent / "golden" / "v1.db", path)
+    shutil.copy(Path(__file__).parent.parent / "migrations" / "v1.db", path)
     before = path.read_bytes()
     ran = run("sessions", path)
     assert (ran.code, "everturn compact" in ran.err) == (2, True)

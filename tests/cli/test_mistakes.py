@@ -156,3 +156,10 @@ def test_help_names_no_types_of_python_and_no_brackets_twice(run: Run, name: str
     text = run(name, "--help").out
     assert "list[" not in text
     assert "[[" not in text
+
+
+def test_the_package_runs_as_the_command() -> None:
+    ran = subprocess.run([sys.executable, "-m", "everturn", "--help"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "Usage: everturn " in ran.stdout
+    assert [name for name in COMMANDS if name not in ran.stdout] == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.file_fuzz import DAMAGES, Original, build, rounds
+from tests.tiers import deep
 
 TIMES = 20 if os.environ.get("EVERTURN_DEEP") == "1" else 1
 SOME = {how: TIMES * (100 if how == "flip" else 12) for how in DAMAGES}
@@ -32,7 +33,7 @@ def unchecked(tmp_path_factory: pytest.TempPathFactory) -> Original:
 
 
 @pytest.mark.parametrize("how", list(DAMAGES))
-@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("first", [0, deep(1)])
 def test_damage_is_loud_or_harmless_and_verify_names_it(
     original: Original, how: str, first: int, tmp_path: Path
 ) -> None:

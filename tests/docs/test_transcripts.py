@@ -124,14 +124,19 @@ def test_workers_serve_the_application(tmp_path: Path, number: int) -> None:
         server.wait(30)
 
 
-def test_a_peer_is_checked_as_the_page_says() -> None:
-    """Its install by a dry run, since it takes minutes; of its clauses the one that the page calls broken."""
+def test_a_peer_is_checked_as_the_page_says(tmp_path: Path) -> None:
+    """Its install by a dry run, since it takes minutes; of its clauses the one that the page calls broken.
+
+    Checked in a folder with a link to the examples: a check that fails leaves its histories where it ran.
+    """
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     make, check = lines("docs/peers.md", "console")
     ends_with([0], [make.replace("make ", "make -n ")], ROOT)
     ours = check.removeprefix(".venv-bench/bin/")
     assert ours != check
-    done = run(f"{ours} --quick --clause garbage", ROOT)
+    done = run(f"{ours} --quick --clause garbage", tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
+    assert (tmp_path / ".everturn" / "garbage.jsonl").exists()
     assert "garbage" in done.stdout
 
 

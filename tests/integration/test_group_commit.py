@@ -41,6 +41,7 @@ from tests.integration.turns import (
     url,
     write,
 )
+from tests.tiers import first
 
 LARGE = "x" * 400_000
 
@@ -541,7 +542,7 @@ def interrupt_at_random(path: str, folder: str, seed: str) -> None:
     print(*interrupted)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first(1, range(3)))
 def test_interrupts_at_random_moments_wedge_nobody(path: Path, tmp_path: Path, seed: int) -> None:
     interrupted = {int(number) for number in run(interrupt_at_random, path, tmp_path, seed).split()}
     assert len(interrupted) > 20, "hardly any interrupt: the test saw nothing"
@@ -558,7 +559,7 @@ def test_interrupts_at_random_moments_wedge_nobody(path: Path, tmp_path: Path, s
 # --- closing ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("round_", range(5))
+@pytest.mark.parametrize("round_", first(2, range(5)))
 def test_threads_that_write_while_the_store_is_closed_get_a_receipt_or_an_error(
     path: Path, disk: HeldDisk, tmp_path: Path, round_: int
 ) -> None:
@@ -574,7 +575,7 @@ def test_threads_that_write_while_the_store_is_closed_get_a_receipt_or_an_error(
     check_file(path, tmp_path)
 
 
-@pytest.mark.parametrize("round_", range(10))
+@pytest.mark.parametrize("round_", first(2, range(10)))
 def test_tasks_that_write_while_the_store_is_closed_get_a_receipt_or_an_error(
     path: Path, disk: HeldDisk, tmp_path: Path, round_: int
 ) -> None:

@@ -19,8 +19,8 @@ import everturn
 from everturn import ChatMessage
 from everturn.backends.redis import wire
 from everturn.backends.shelf import Shelf
-from tests.contract.places import Servers
 from tests.integration.children import run
+from tests.store.places import Servers
 
 ROUNDS = 300
 

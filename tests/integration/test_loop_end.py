@@ -12,9 +12,9 @@ import pytest
 import everturn
 from everturn import AsyncMemoryStore, MemoryStore
 from everturn.testing.proxy import FaultProxy
-from tests.contract.places import Servers
-from tests.contract.speech import user
 from tests.integration.children import eventually_async
+from tests.store.places import Servers
+from tests.store.speech import user
 
 KEPT = "kept on its way"
 

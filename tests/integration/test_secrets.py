@@ -19,7 +19,7 @@ from everturn.backends.redis.address import parse
 from everturn.masking import masked, masked_url
 from everturn.testing import targets
 from everturn.testing.servers import valkey_server
-from tests.contract.places import Servers
+from tests.store.places import Servers
 
 SECRET = "hunter2"
 NOWHERE = "127.0.0.1:1"  # nobody listens there

@@ -14,7 +14,7 @@ import redis
 import everturn
 from everturn import CorruptEntry
 from everturn.testing.servers import postgres_server, valkey_server
-from tests.contract.speech import say, user, words
+from tests.store.speech import say, user, words
 
 Damage = Callable[[], None]
 NAMES = ("a", "b", "c", "d")  # b and c are damaged: others stand before and behind them

@@ -15,8 +15,8 @@ import uvloop
 import everturn
 from everturn import AsyncMemoryStore, MemoryStoreBackendError
 from everturn.testing.proxy import FaultProxy
-from tests.contract.places import Servers
 from tests.integration.writers import turn
+from tests.store.places import Servers
 
 ENGINES = ["sqlite", "valkey", "postgres"]
 

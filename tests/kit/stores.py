@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import everturn
-from tests.mutants.sound.memory import AwaitedLists, LockedLists
+from tests.kit.sound.memory import AwaitedLists, LockedLists
 
 
 class Unlocked(LockedLists):

@@ -42,7 +42,7 @@ def check(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_a_sound_store_exits_with_0(check: Check, tmp_path: Path) -> None:
-    done = check("tests.mutants.sound.memory:threads", "--quick", "--layers", "sequential")
+    done = check("tests.kit.sound.memory:threads", "--quick", "--layers", "sequential")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all hold" in done.stdout
 

@@ -39,7 +39,7 @@ class Trial:
         return self.run.common._waiting
 
 
-@pytest.fixture(params=["sqlite:///memory.db", "sqlite://", "tests.mutants.sound.memory:tasks"])
+@pytest.fixture(params=["sqlite:///memory.db", "sqlite://", "tests.kit.sound.memory:tasks"])
 def sound(request: pytest.FixtureRequest) -> Iterator[Trial]:
     trial = Trial(request.param)
     with trial.run:
@@ -105,7 +105,7 @@ def test_a_clause_that_opens_for_itself_has_a_place_for_itself(sound: Trial) -> 
 
 def test_objects_of_one_session_are_closed_with_their_clause() -> None:
     """Each may hold a connection: those of all clauses would be more than a process may have."""
-    trial = Trial("tests.mutants.sound.shapes:agents")
+    trial = Trial("tests.kit.sound.shapes:agents")
     with trial.run:
         assert (trial.status("order"), trial.status("append-append"), trial.waiting) == ("pass", "pass", [])
 
@@ -116,7 +116,7 @@ def test_a_clause_can_be_run_again(sound: Trial) -> None:
 
 
 def test_what_a_store_keeps_for_a_thread_is_closed_with_the_clause() -> None:
-    trial = Trial("tests.mutants.sound.memory:threads")
+    trial = Trial("tests.kit.sound.memory:threads")
     with trial.run:
         assert trial.status("append-append") == "pass"
         assert trial.status("threads-lose-nothing") == "pass"

@@ -11,7 +11,7 @@ import pytest
 from everturn.testing.clauses import Clause
 from everturn.testing.contract import CLAUSES
 from everturn.testing.contract.page import page
-from tests.mutants.wolf import quick_run
+from tests.kit.false_alarms import quick_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "contract.md"
 
@@ -34,9 +34,9 @@ def test_a_clause_is_one_sentence_with_an_incident(clause: Clause) -> None:
     assert "@" not in clause.id
 
 
-@pytest.mark.parametrize("target", ["sqlite:///memory.db", "tests.mutants.sound.memory:tasks"])
+@pytest.mark.parametrize("target", ["sqlite:///memory.db", "tests.kit.sound.memory:tasks"])
 def test_a_sound_store_keeps_every_promise(target: str) -> None:
-    """All clauses in one run, as users run them: they share a place. `make wolf` does so with more stores and seeds."""
+    """All clauses in one run, as users run them: they share a place. `make false-alarms`: more stores, more seeds."""
     report = quick_run(target, seed=secrets.randbelow(10**6))
     broken = [clause for clause in report.clauses if clause.status not in {"pass", "not_offered"}]
     assert broken == [], f"seed {report.seed}"

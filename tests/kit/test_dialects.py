@@ -16,7 +16,7 @@ from everturn.testing.dialects.base import seen
 from everturn.testing.dialects.langgraph import new_id
 from everturn.testing.subject import Loop, Subject
 from everturn.testing.targets import offer_of
-from tests.mutants.sound import memory, shapes
+from tests.kit.sound import memory, shapes
 
 SHAPES = {
     "lists": "add_messages/get_history",

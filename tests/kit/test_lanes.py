@@ -128,7 +128,7 @@ def test_an_interrupt_ends_the_other_lanes() -> None:
 
 # --- the real thing --------------------------------------------------------------------------------------------------
 
-BROKEN = "tests.mutants.broken.max_plus_one:factory"
+BROKEN = "tests.kit.broken.max_plus_one:factory"
 
 
 def test_the_report_is_in_the_order_of_the_contract_whatever_ended_first() -> None:

@@ -47,7 +47,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> object:
 def test_a_target_adds_one_item_per_clause_beside_the_others(run: object) -> None:
     words = (
         "--memory-target",
-        "tests.mutants.sound.memory:threads",
+        "tests.kit.sound.memory:threads",
         "--memory-quick",
         "-k",
         "order or undo or test_other",

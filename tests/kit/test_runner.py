@@ -15,7 +15,7 @@ from everturn.testing.run import LONGEST_CALL, NEXT_LONGEST, Run
 from everturn.testing.targets import needed, parse
 from tests.kit.running import report, result
 
-SOUND, BROKEN = "mutants.sound.memory:threads", "kit.stores:unlocked"
+SOUND, BROKEN = "kit.sound.memory:threads", "kit.stores:unlocked"
 
 
 def test_a_clause_that_holds_passes() -> None:
@@ -168,8 +168,8 @@ def test_the_same_seed_writes_the_same(tmp_path: Path) -> None:
 
 def test_target_code_does_not_run_in_this_process() -> None:
     before = set(sys.modules)
-    report("mutants.broken.max_plus_one:factory", "order", "append-append")
-    assert not [name for name in set(sys.modules) - before if "mutants" in name]
+    report("kit.broken.max_plus_one:factory", "order", "append-append")
+    assert not [name for name in set(sys.modules) - before if "tests.kit.broken" in name]
 
 
 def test_clauses_are_chosen_by_name_and_layer() -> None:

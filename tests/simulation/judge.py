@@ -1,6 +1,6 @@
 """Judges a simulated world: what was applied in what order is known here, so every promise is checked as it is stated.
 
-Each change that a server applies is repeated by the pure model (tests/unit/model_store.py), and what is then stored
+Each change that a server applies is repeated by the pure model (tests/model/model_store.py), and what is then stored
 must be what the model has. Answers are compared with the states that there were while the call was under way.
 """
 
@@ -12,11 +12,11 @@ from typing import Any
 
 from everturn import MemoryStoreError, Unsupported
 from everturn.errors import CorruptEntry
+from tests.model.model_store import Change, ModelStore, Refused, Session, trimmed
 from tests.simulation import records
 from tests.simulation.network import Attempt
 from tests.simulation.records import Finding, Image, Record, Seen, Stored, message, named, placed, short
 from tests.simulation.schedules import Op
-from tests.unit.model_store import Change, ModelStore, Refused, Session, trimmed
 
 MOVES = {"rollback", "undo", "replace", "erase"}
 TOLERANCE = 0.02  # seconds: clocks drift while a request is under way

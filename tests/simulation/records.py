@@ -10,8 +10,8 @@ from typing import Any
 
 from everturn import ChatMessage, MemoryStoreError
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
+from tests.model.model_store import Session, State
 from tests.simulation.schedules import Op
-from tests.unit.model_store import Session, State
 
 REPEATED = "repeated refusal"
 """A request that changed nothing is repeated by the network within its time, and then changes something. Nothing is

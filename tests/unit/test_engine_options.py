@@ -12,7 +12,7 @@ import everturn
 from everturn import InvalidInput
 from everturn.backends import postgres
 from everturn.backends.options import namespace, switch, whole_number
-from tests.contract.speech import in_another_process
+from tests.store.speech import in_another_process
 
 ENGINES = ["sqlite://", "redis://localhost:1", "postgresql://localhost:1/x"]
 

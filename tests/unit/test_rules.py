@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall, batches, codec, rules, trimming
 from everturn.branches import Branches
 from everturn.trimming import Header
-from tests.unit.model_store import Stored, calls_of, results_of, trimmed
+from tests.model.model_store import Stored, calls_of, results_of, trimmed
 
 settings.register_profile("rules", max_examples=150, derandomize=True, deadline=None, database=None)
 few = settings(settings.get_profile("rules"))

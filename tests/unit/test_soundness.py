@@ -1,4 +1,4 @@
-"""What is wrong with a session, told from all that is stored of it. Pure; tests/contract damages real ones."""
+"""What is wrong with a session, told from all that is stored of it. Pure; tests/store damages real ones."""
 
 from __future__ import annotations
 

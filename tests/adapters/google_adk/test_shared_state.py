@@ -18,7 +18,7 @@ from everturn.adapters import _adk_state
 from everturn.adapters._adk_names import names_of, session_of, state_of
 from everturn.adapters.google_adk import EverturnSessionService
 from tests.adapters.google_adk.stories import OF, loaded, say
-from tests.contract.places import Servers
+from tests.store.places import Servers
 
 OTHER = OF | {"session_id": "2"}
 

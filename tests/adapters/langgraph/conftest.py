@@ -11,7 +11,7 @@ import pytest
 
 import everturn
 from everturn import AsyncMemoryStore, MemoryStore
-from tests.contract.places import Servers
+from tests.store.places import Servers
 
 ENGINES = ("sqlite", "valkey", "postgres")
 

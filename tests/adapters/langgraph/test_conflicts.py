@@ -22,6 +22,7 @@ from everturn import MemoryStore, VersionConflict
 from everturn.adapters.langgraph import EverturnSaver
 from tests.adapters.langgraph.conftest import Engine
 from tests.adapters.langgraph.scenarios import CONFIG, chat, say
+from tests.tiers import deep
 
 ROOT = Path(__file__).parents[3]
 
@@ -154,7 +155,7 @@ def test_a_run_in_a_thread_that_was_deleted_is_told(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "durability"), [("sqlite", "async"), ("sqlite", "exit"), ("valkey", "async"), ("postgres", "exit")]
+    ("name", "durability"), [("sqlite", "async"), deep(("sqlite", "exit")), ("valkey", "async"), ("postgres", "exit")]
 )
 def test_processes_in_one_thread_lose_nothing(make_engine: Callable[[str], Engine], name: str, durability: str) -> None:
     url = make_engine(name).own_url

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import everturn
-from tests.contract.places import ALL, Place, Servers
 from tests.integration.copying.small import take_small_steps
+from tests.store.places import ALL, Place, Servers
 
 ENGINES = ("sqlite-file", "valkey", "cluster", "postgres")
 PAIRS = [(one, other) for one in ENGINES for other in ENGINES if one != other]

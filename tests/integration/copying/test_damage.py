@@ -9,8 +9,8 @@ import pytest
 
 import everturn
 from everturn import CorruptEntry
-from tests.contract.places import Place
 from tests.integration.copying.talks import say
+from tests.store.places import Place
 
 
 def three_sessions(store: Any) -> None:
@@ -85,7 +85,7 @@ def test_damage_in_the_target_is_named_when_the_copy_is_compared(target: Place, 
 
 def test_a_target_that_shows_something_else_is_a_conflict(target: Place, beside: Any) -> None:
     from everturn import codec
-    from tests.contract.places import Stored
+    from tests.store.places import Stored
 
     there = target.open()
     three_sessions(beside)

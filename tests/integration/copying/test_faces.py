@@ -10,9 +10,9 @@ import pytest
 
 import everturn
 from everturn import CopyProgress, CopyReport, InvalidInput, Unsupported
-from tests.contract.places import Place
 from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import assert_alike, fill, say
+from tests.store.places import Place
 
 
 def test_stores_can_be_named_by_their_urls(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 import everturn
 from everturn.engine import copies, ends
 from everturn.portable import PortionRequest
-from tests.contract.places import Clock, Place
 from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import assert_alike, say
+from tests.store.places import Clock, Place
 
 SESSIONS = [f"session {number}" for number in range(4)]
 

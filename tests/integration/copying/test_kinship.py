@@ -9,9 +9,9 @@ import pytest
 import everturn
 from everturn.backend import Status
 from everturn.engine import Engine, copies
-from tests.contract.places import Place
 from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import assert_alike, facts, fill, go_on, say
+from tests.store.places import Place
 
 
 def the_one_conflict(here: Any, there: Any, look: Any = facts) -> str:
@@ -196,7 +196,7 @@ def test_a_conflict_stops_no_other_session(target: Place, beside: Any) -> None:
 
 
 def test_an_expired_session_is_not_in_the_way(target: Place, beside: Any) -> None:
-    from tests.contract.places import Clock
+    from tests.store.places import Clock
 
     there, clock = target.open(), Clock()
     say(beside, "a", "1")

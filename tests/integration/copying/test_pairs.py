@@ -8,9 +8,9 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, CopyReport, InvalidInput, Summary
-from tests.contract.places import Place
 from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import HOSTILE, assert_alike, facts, fill, go_on, say
+from tests.store.places import Place
 
 
 def test_everything_arrives(source: Place, target: Place) -> None:

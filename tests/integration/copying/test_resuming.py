@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import everturn
-from tests.contract.places import Place
 from tests.integration.children import children
 from tests.integration.copying.small import copy_aloud
 from tests.integration.copying.talks import assert_alike, fill, say
+from tests.store.places import Place
 
 KILLS = 6
 
@@ -90,7 +90,7 @@ def test_what_is_left_behind_is_seen_by_nobody(target: Place, beside: Any, small
 
 @pytest.mark.parametrize("target", ["sqlite-file", "postgres"], indirect=True)
 def test_what_is_left_behind_is_reaped_when_ten_minutes_are_over(target: Place, beside: Any, small_steps: None) -> None:
-    from tests.contract.places import Clock
+    from tests.store.places import Clock
 
     there, clock = target.open(), Clock()
     target.set_clock(there, clock)
@@ -127,7 +127,7 @@ def test_erase_takes_what_was_left_behind(target: Place, beside: Any, small_step
 
 @pytest.mark.parametrize("target", ["sqlite-file", "postgres"], indirect=True)
 def test_a_copy_whose_portions_were_reaped_under_it_begins_anew(target: Place, beside: Any, small_steps: None) -> None:
-    from tests.contract.places import Clock
+    from tests.store.places import Clock
 
     there, clock = target.open(), Clock()
     target.set_clock(there, clock)

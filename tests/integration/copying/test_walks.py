@@ -13,8 +13,8 @@ import everturn
 from everturn import ChatMessage, Record, Summary, ToolCall
 from everturn.engine import copies, ends
 from everturn.portable import PortionRequest
-from tests.contract.places import Servers
 from tests.integration.copying.talks import facts, readable, seen
+from tests.store.places import Servers
 
 words = st.sampled_from(["a", "b\0", "\N{GRINNING FACE}", "x" * 300])
 entries = st.lists(

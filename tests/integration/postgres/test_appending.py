@@ -12,7 +12,7 @@ import pytest
 import everturn
 from everturn import ChatMessage, MemoryStoreBackendError
 from everturn.testing.servers import wait_until
-from tests.contract.speech import say, words
+from tests.store.speech import say, words
 
 
 def own_connection(store: Any) -> Any:

@@ -19,9 +19,9 @@ import pytest
 import everturn
 from everturn import ChatMessage
 from everturn.testing.servers.postgres import postgres_program, postgres_server
-from tests.agreement.chorus import Chorus, Circle
 from tests.integration.postgres.test_opening import start_ten_at_once
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turns, without_keys
+from tests.model.chorus import Chorus, Circle
 
 
 def version_of(program: Path) -> int:

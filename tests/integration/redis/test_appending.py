@@ -12,7 +12,7 @@ import everturn
 from everturn import ChatMessage
 from everturn.backends.redis import wire
 from everturn.testing.servers import ValkeyServer
-from tests.contract.speech import say, user, words
+from tests.store.speech import say, user, words
 
 TURN = [user("1"), ChatMessage("assistant", "2")]
 

@@ -28,8 +28,8 @@ from everturn.testing.servers import (
     valkey_server,
     wait_until,
 )
-from tests.contract.speech import say, user, words
 from tests.integration.redis.test_stored_form import full_session
+from tests.store.speech import say, user, words
 
 BLOCKING: dict[str, Callable[[str], Any]] = {
     "redis": redis.Redis.from_url,

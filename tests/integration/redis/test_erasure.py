@@ -12,8 +12,8 @@ import everturn
 from everturn import ErasureReceipt
 from everturn.backends.redis.leftovers import SILENT
 from everturn.testing.servers import ValkeyServer, valkey_cluster, valkey_server, wait_until
-from tests.contract.speech import say, user
 from tests.integration.writers import FACES
+from tests.store.speech import say, user
 
 MARKER = "SECRETOFTHECUSTOMER"
 

@@ -24,10 +24,10 @@ from everturn.testing.servers import (
     valkey_server,
     wait_until,
 )
-from tests.contract.speech import say, user, words
 from tests.integration.redis.test_faults import SLACK, checked
 from tests.integration.redis.test_stored_form import full_session
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turns
+from tests.store.speech import say, user, words
 
 OWN = "everturn:{:own0}:meta"  # of a session that a writer changes in every way
 Lose = tuple[Callable[[ValkeyServer], None], Callable[[ValkeyServer], None]]

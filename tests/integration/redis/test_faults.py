@@ -16,8 +16,8 @@ from everturn import MemoryStoreBackendError
 from everturn.backends.findings import HostileSetting
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import ValkeyServer, valkey_server, wait_until
-from tests.contract.speech import say, user, words
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
+from tests.store.speech import say, user, words
 
 SLACK = 1.5  # seconds beyond a time-out that a busy machine may need to notice it
 

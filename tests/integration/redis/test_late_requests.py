@@ -15,10 +15,10 @@ from everturn.backends.redis import faults, scripts
 from everturn.backends.server_clock import REQUEST_LIFE
 from everturn.testing.proxy import FaultProxy
 from everturn.testing.servers import ValkeyServer
-from tests.contract.places.place import Awaited, LoopThread
-from tests.contract.speech import say, user, words
 from tests.integration.children import children, eventually
 from tests.integration.writers import FACES
+from tests.store.places.place import Awaited, LoopThread
+from tests.store.speech import say, user, words
 
 
 @pytest.fixture

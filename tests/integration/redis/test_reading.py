@@ -11,8 +11,8 @@ import everturn
 from everturn import CorruptEntry, Record
 from everturn.backends.redis.reads import BATCH, PAGE, PAGES
 from everturn.testing.servers import ValkeyServer
-from tests.contract.speech import say, user
 from tests.integration.redis.test_scripts import monitored
+from tests.store.speech import say, user
 
 LOG = "everturn:{:a}:log"
 SIZES = [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH, PAGE - 1, PAGE, PAGE + 1, PAGE * (PAGES + 1) + 1]

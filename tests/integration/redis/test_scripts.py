@@ -14,7 +14,7 @@ import pytest
 import everturn
 from everturn import ChatMessage, Summary
 from everturn.testing.servers import ValkeyServer
-from tests.contract.speech import say, user
+from tests.store.speech import say, user
 
 WORD = re.compile(rb'"((?:[^"\\]|\\.)*)"')
 Seen = list[tuple[bool, list[str]]]

@@ -15,7 +15,7 @@ import everturn
 from everturn.backends.findings import HostileSetting
 from everturn.backends.redis import checks
 from everturn.testing.servers import ValkeyServer, valkey_cluster, valkey_server, wait_until
-from tests.contract.speech import user
+from tests.store.speech import user
 
 EVICTS = {"maxmemory": "100mb", "maxmemory_policy": "allkeys-lru"}
 

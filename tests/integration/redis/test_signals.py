@@ -24,9 +24,9 @@ import everturn
 from everturn import MemoryStoreBackendError
 from everturn.backends.redis import line, records
 from everturn.testing.servers import ValkeyServer, valkey_server
-from tests.contract.speech import user
 from tests.integration.children import run
 from tests.integration.stepping import walk
+from tests.store.speech import user
 
 PAUSED, LIVE = 20, 150  # rounds
 STRIDE = 31  # steps of a call, of which one is tried; which ones differs from kind to kind

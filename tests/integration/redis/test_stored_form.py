@@ -10,7 +10,7 @@ import pytest
 from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall, codec
 from everturn.backends.redis.names import Names, escape, unescape
 from everturn.testing.servers import ValkeyServer
-from tests.contract.speech import say, user, words
+from tests.store.speech import say, user, words
 
 HOSTILE = ["a", "a:b", "{a}", "}", "{", "a}:meta", "%", "%7B", "a%3Ab", ":", "é", "*", "[a]", "a b", "\n"]
 

@@ -14,8 +14,8 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, InvalidInput, Unsupported
-from tests.contract.places import Servers
 from tests.integration.toy_engine.installing import PACKAGE, install
+from tests.store.places import Servers
 
 
 @pytest.fixture

@@ -1,0 +1,21 @@
+"""What can be undone is kept in the instance: who could take it back is in another process."""
+
+from __future__ import annotations
+
+from tests.kit.sound.core import Core
+from tests.kit.sound.shapes import made
+
+CAUGHT_BY = ("undo-persists",)
+
+
+class Broken(Core):
+    def clear(self, session: str) -> None:
+        self.steps = getattr(self, "steps", {})
+        self.steps.setdefault(session, []).append(self.read(session))
+        super().clear(session)
+
+    def undo(self, session: str) -> None:
+        self.replace(session, getattr(self, "steps", {})[session].pop())
+
+
+factory = made(Broken)

@@ -1,0 +1,54 @@
+"""Sound stores, many seeds, no failure: `python -m tests.kit.false_alarms [SEEDS] [TARGET...]`, or `make false-alarms`.
+
+A kit that raises false alarms is switched off. Ours on every engine and both faces, one by hand in each shape, lists
+in memory.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from everturn.testing.contract import CLAUSES
+from everturn.testing.results import RunReport
+from everturn.testing.run import Run
+from everturn.testing.runner import QUICK_SECONDS, Chosen, Runner, run_all
+from everturn.testing.targets import parse
+
+SEEDS = 50
+SOUND = "tests.kit.sound"
+TARGETS = (
+    *("sqlite:///memory.db", "sqlite://", "redis://", "postgresql://"),
+    *(f"{SOUND}.ours:{name}" for name in ("sqlite", "redis", "postgres")),
+    *(f"{SOUND}.shapes:{name}" for name in ("lists", "pairs", "singles", "langchain", "agents", "llamaindex")),
+    *(f"{SOUND}.shapes:{name}" for name in ("adk", "langgraph")),
+    *(f"{SOUND}.memory:{name}" for name in ("threads", "tasks")),
+    *(f"{SOUND}.files:factory", f"{SOUND}.redis_lists:factory"),
+)
+
+
+def quick_run(target: str, seed: int) -> RunReport:
+    chosen = [Chosen(clause) for clause in CLAUSES]
+    with Run(parse(target), seed=seed, quick=True) as run:
+        return run_all(Runner(run, chosen, budget=QUICK_SECONDS), chosen)
+
+
+def main(seeds: int, targets: list[str]) -> int:
+    alarms = 0
+    for target in targets or TARGETS:
+        began = time.monotonic()
+        for seed in range(seeds):
+            report = quick_run(target, seed)
+            for clause in report.clauses:
+                if clause.status in {"fail", "untested"}:
+                    alarms += 1
+                    story = clause.violations[0].story if clause.violations else ""
+                    print(f"{target} seed {seed}: {clause.id} {clause.status} {clause.detail}\n{story}", flush=True)
+        print(f"{target:<40} {seeds} runs, {(time.monotonic() - began) / seeds:.1f} s each", flush=True)
+    return 1 if alarms else 0
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    count = int(words.pop(0)) if words and words[0].isdigit() else SEEDS
+    sys.exit(main(count, words))

@@ -1,0 +1,72 @@
+"""Every broken store is caught by the clauses that name it; every clause is failed by one of them.
+
+`make test` runs so many of them that every clause fails once, `make deep` all. `make mutants` runs the whole matrix:
+each of them against every clause.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from everturn.testing.contract import CLAUSES
+from everturn.testing.run import Run
+from everturn.testing.runner import Chosen, Runner, run_all
+from everturn.testing.targets import parse
+from tests.tiers import deep
+
+BROKEN = sorted(path.stem for path in (Path(__file__).parent / "broken").glob("*.py"))
+BUDGET = 30.0
+SLOW = {"a_row_at_a_time", "delete_then_insert", "pushes_each_message", "pushes_then_expires", "rollback_row_by_row"}
+
+
+def caught_by(name: str) -> tuple[str, ...]:
+    """Read without importing: target code runs in the kit's workers and nowhere else."""
+    tree = ast.parse((Path(__file__).parent / "broken" / f"{name}.py").read_text("utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "CAUGHT_BY":
+            return tuple(eval(ast.unparse(node.value), {}))
+    raise AssertionError(f"{name} does not say which clauses catch it")
+
+
+def covering() -> set[str]:
+    """Choose broken stores that fail every clause between them; those that take seconds come last."""
+    chosen: dict[str, tuple[str, ...]] = {}
+    for name in sorted(BROKEN, key=lambda name: (name in SLOW, -len(caught_by(name)))):
+        if set(caught_by(name)) - {clause for clauses in chosen.values() for clause in clauses}:
+            chosen[name] = caught_by(name)
+    return set(chosen)
+
+
+def statuses(name: str, clauses: tuple[str, ...], *, quick: bool) -> dict[str, str]:
+    chosen = [Chosen(clause) for clause in CLAUSES if clause.id in clauses]
+    with Run(parse(f"tests.kit.broken.{name}:factory"), seed=1, quick=quick) as run:
+        report = run_all(Runner(run, chosen, budget=BUDGET), chosen)
+    return {result.id: f"{result.status} {result.detail}" for result in report.clauses}
+
+
+KEPT = covering()
+
+
+@pytest.mark.parametrize("name", [name if name in KEPT else deep(name) for name in BROKEN])
+def test_a_broken_store_is_caught_by_the_clauses_that_name_it(name: str) -> None:
+    missing = caught_by(name)
+    found: dict[str, str] = {}
+    for quick in (True, False):  # a quick run takes one direction of a pair; where that is not enough, both
+        found |= statuses(name, missing, quick=quick)
+        missing = tuple(clause for clause in missing if not found.get(clause, "").startswith("fail"))
+        if not missing:
+            return
+    pytest.fail(f"not caught by {missing}: {found}")
+
+
+def test_every_clause_is_failed_by_a_broken_store() -> None:
+    named = {clause for name in KEPT for clause in caught_by(name)}
+    assert {clause.id for clause in CLAUSES} - named == set()
+    assert named - {clause.id for clause in CLAUSES} == set()
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(BROKEN) >= 30

@@ -1,0 +1,87 @@
+"""The contract's fixtures: a test that takes `place` or `store` runs for every engine and face.
+
+`@where(shared=True, ...)` keeps it to the places of which that is so. What those that are left out do instead is for
+another test to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everturn
+from tests.store.places import ALL, Clock, File, LoopThread, Place, Servers
+from tests.tiers import deep
+
+# Places that prove little beyond another: `fakeredis` runs the scripts that `valkey` runs, in Python and ten times as
+# slowly; `cluster-async` is the client of `valkey-async` with the routing of `cluster`. `make test` runs a few modules
+# there, `make deep` all of them.
+REPEATING = {"fakeredis", "cluster-async"}
+EVERYWHERE = {"test_clear", "test_exactly_once", "test_snapshots", "test_turns", "test_undo"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "where(**abilities): run in the places of which this is so")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "place" in metafunc.fixturenames:
+        wanted = {"reopens": True} if "lasting" in metafunc.fixturenames else {}
+        for mark in metafunc.definition.iter_markers("where"):
+            wanted |= mark.kwargs
+        names = [name for name, place in ALL.items() if all(getattr(place, what) == so for what, so in wanted.items())]
+        assert names, f"there is no place for {metafunc.function.__name__}: {wanted}"
+        few = metafunc.module.__name__.rpartition(".")[2] not in EVERYWHERE
+        cases = [deep(name) if few and name in REPEATING else name for name in names]
+        metafunc.parametrize("place", cases, indirect=True)
+
+
+@pytest.fixture(scope="session")
+def loop_thread() -> Iterator[LoopThread]:
+    loop = LoopThread()
+    yield loop
+    loop.stop()
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, loop_thread: LoopThread, servers: Servers) -> Iterator[Place]:
+    place = ALL[request.param](tmp_path, loop_thread, servers)
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def store(place: Place) -> Any:
+    return place.open()
+
+
+@pytest.fixture
+def lasting(place: Place) -> Place:
+    """A place whose stores can be closed and opened again, and that has a back door."""
+    return place
+
+
+@pytest.fixture
+def clock(place: Place, store: Any) -> Clock:
+    """The clock that `store` goes by; it moves only when the test says so."""
+    clock = Clock()
+    place.set_clock(store, clock)
+    return clock
+
+
+@pytest.fixture
+def one_store() -> Iterator[Any]:
+    """A store on one engine, for input that is refused above all of them."""
+    with everturn.open("sqlite://") as store:
+        yield store
+
+
+@pytest.fixture
+def file(tmp_path: Path, loop_thread: LoopThread, servers: Servers) -> Iterator[File]:
+    """A SQLite file behind the blocking face, for what is about the file and not about the face."""
+    place = File(tmp_path, loop_thread, servers)
+    yield place
+    place.close()

@@ -1,0 +1,156 @@
+"""Imports go one way: pure modules know no engine, drivers stay in their backends, `import everturn` stays light."""
+
+from __future__ import annotations
+
+import ast
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+import everturn
+from everturn import opening
+from tests.store.speech import in_another_process
+
+ROOT = Path(everturn.__file__).parent
+MODULES = {
+    ".".join(("everturn", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in ROOT.rglob("*.py")
+}
+DRIVERS = {"apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "fakeredis"}
+# What each part may know of the package; a name stands for all that is below it.
+PURE = [
+    *("everturn.errors", "everturn.model", "everturn.door", "everturn.codec", "everturn.rules", "everturn.vectors"),
+    *("everturn.batches", "everturn.branches", "everturn.dossier", "everturn.words", "everturn.trimming"),
+    *("everturn.masking", "everturn.interrupts"),
+]
+# Whose subject is a bare driver, or a file that is not ours: to be measured, shown losing turns, brought in.
+BARE = ("everturn.bench", "everturn.cli.demo.stores", "everturn.cli.foreign.reading")
+WORDS = ("JSON", "MESSAGE", "Entry")
+MAY_IMPORT = {
+    "everturn.errors": [],
+    "everturn.model": ["everturn.errors", "everturn._pydantic"],
+    "everturn._pydantic": ["everturn.model"],
+    "everturn.door": ["everturn.errors", "everturn.model"],
+    "everturn.interrupts": [],
+    "everturn.codec": ["everturn.errors", "everturn.model", "everturn.door", "everturn.interrupts"],
+    "everturn.batches": ["everturn.errors", "everturn.model", "everturn.codec", "everturn.interrupts"],
+    "everturn.branches": [],
+    "everturn.rules": ["everturn.errors", "everturn.model", "everturn.branches"],
+    "everturn.trimming": ["everturn.errors", "everturn.model", "everturn.rules"],
+    "everturn.vectors": ["everturn.errors"],
+    "everturn.words": [],
+    "everturn.masking": [],
+    "everturn.markup": [],
+    "everturn.dossier": ["everturn.codec", "everturn.rules"],
+    "everturn.backend": PURE,
+    "everturn.portable": [*PURE, "everturn.backend"],
+    "everturn.engine": [*PURE, "everturn.backend", "everturn.portable", "everturn.engine"],
+    "everturn.store": [*PURE, "everturn.backend", "everturn.engine"],
+    "everturn.aio": [*PURE, "everturn.backend", "everturn.engine"],
+    "everturn.private": ["everturn.errors"],
+    "everturn.backends": [*PURE, "everturn.backend", "everturn.portable", "everturn.private", "everturn.backends"],
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Every module that a file imports, anywhere in it, but for type checkers."""
+    tree = ast.parse(path.read_text("utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = [ast.Pass()]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
+            found |= submodules or {node.module}
+    return found
+
+
+def within(module: str, *parts: str) -> bool:
+    return any(module == part or module.startswith(f"{part}.") for part in parts)
+
+
+def part_of(module: str) -> str | None:
+    return next((part for part in MAY_IMPORT if within(module, part)), None)
+
+
+def test_the_layers_are_about_modules_that_exist() -> None:
+    assert all(any(within(module, part) for module in MODULES) for part in MAY_IMPORT)
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if part_of(module)])
+def test_a_module_imports_only_what_is_below_it(module: str) -> None:
+    allowed = MAY_IMPORT[part_of(module) or ""]
+    ours = {name for name in imports(MODULES[module]) if within(name, "everturn")}
+    assert {name for name in ours if not within(name, *allowed)} == set()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if within(module, "everturn.adapters")])
+def test_an_adapter_stands_on_the_public_names_alone(module: str) -> None:
+    """As anybody's would; and on the words of the model that annotations and kinds of entries need."""
+    tree = ast.parse(MODULES[module].read_text("utf-8"))
+    named = {
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    public = {f"everturn.{name}" for name in everturn.__all__} | {f"everturn.model.{name}" for name in WORDS}
+    ours = {name for name in named if within(name, "everturn") and not within(name, "everturn.adapters")}
+    assert ours - public == set()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if within(module, "everturn.testing")])
+def test_the_kit_needs_neither_the_command_nor_the_inspector(module: str) -> None:
+    above = {name for name in imports(MODULES[module]) if within(name, "everturn.cli", "everturn.web")}
+    assert above == set()
+
+
+@pytest.mark.parametrize("module", list(MODULES))
+def test_drivers_are_imported_in_backends_only(module: str) -> None:
+    drivers = {name for name in imports(MODULES[module]) if name.partition(".")[0] in DRIVERS}
+    assert not drivers or within(module, "everturn.backends", "everturn.testing", *BARE)
+
+
+@pytest.mark.parametrize(
+    "module", ["errors", "model", "door", "codec", "batches", "rules", "trimming", "masking", "dossier"]
+)
+def test_the_pure_modules_know_no_clock_no_chance_and_no_disk(module: str) -> None:
+    impure = {"time", "random", "secrets", "uuid", "os", "io", "pathlib", "socket", "threading", "asyncio", "datetime"}
+    assert imports(MODULES[f"everturn.{module}"]) & impure == set()
+
+
+def test_importing_everturn_imports_no_driver_no_numpy_and_no_event_loop() -> None:
+    heavy = ["apsw", "sqlite3", "redis", "psycopg", "numpy", "asyncio", "pydantic", "pydantic_core", "typer", "rich"]
+    script = "import everturn; print(*(name for name in argv if name in sys.modules))"
+    assert in_another_process(script, *heavy).split() == []
+
+
+def test_opening_a_sqlite_store_imports_no_other_driver() -> None:
+    script = """
+        import everturn
+        with everturn.open("sqlite://") as store:
+            store.add_messages("a", [everturn.ChatMessage("user", "x")])
+            store.get_history("a")
+        print(*(name for name in argv if name in sys.modules))
+    """
+    assert in_another_process(script, "redis", "psycopg", "numpy", "pydantic").split() == []
+
+
+def test_our_engines_are_those_that_are_registered() -> None:
+    registered = entry_points(group=opening.GROUP)
+    assert {found.name: found.value for found in registered if within(found.value, "everturn")} == opening.OURS
+
+
+def test_opening_a_file_looks_through_nothing_that_is_installed(tmp_path: Path) -> None:
+    """It took longer than opening the file, in every process."""
+    everturn.open(f"sqlite:///{tmp_path}/memory.db").close()
+    script = """
+        import everturn
+        everturn.open(f"sqlite:///{argv[0]}/memory.db").close()
+        print("importlib.metadata" in sys.modules)
+    """
+    assert in_another_process(script, tmp_path) == "False\n"
