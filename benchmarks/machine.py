@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from benchmarks.engines import ENGINES
+from benchmarks.backends import BACKENDS
 from everturn.bench.contenders import EVERTURN, PEERS
 
 
@@ -55,7 +55,7 @@ def _seconds_elsewhere() -> float | None:
 def versions() -> dict[str, str]:
     """The installed version of everything that is measured."""
     found = {}
-    servers = [entrant for engine in ENGINES for entrant in engine.everyone]
+    servers = [entrant for backend in BACKENDS for entrant in backend.everyone]
     for name in sorted({name for entrant in (EVERTURN, *PEERS, *servers) for name in entrant.distributions}):
         try:
             found[name] = importlib.metadata.version(name)

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "everturn"
-BLOCKING, AWAITED = SOURCE / "store.py", SOURCE / "aio.py"
+BLOCKING, AWAITED = SOURCE / "store" / "sync.py", SOURCE / "store" / "aio.py"
 BEGIN = "    # --- made by tools/make_async_store.py from MemoryStore: change them there, then run it ---\n"
 END = "    # --- made up to here ---\n"
 EXAMPLE = re.compile(r"```python\n.*?```", re.DOTALL)
@@ -66,7 +66,7 @@ def returned(call: ast.Call, width: int = 120) -> str:
 
 
 def made(blocking: str, present: str) -> str:
-    """Return aio.py as it should be, from the text of store.py and its own present text."""
+    """Return aio.py as it should be, from the text of sync.py and its own present text."""
     head, rest = present.split(BEGIN)
     _, tail = rest.split(END)
     methods = "\n".join(awaited(method) for method in public_methods(blocking))

@@ -1,4 +1,4 @@
-"""A turn and 1,000 messages through each adapter, beside the framework's own store on the same engine."""
+"""A turn and 1,000 messages through each adapter, beside the framework's own store on the same backend."""
 
 import itertools
 import statistics
@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from benchmarks.engines import POSTGRES, REDIS, Engine, apart
+from benchmarks.backends import POSTGRES, REDIS, MeasuredBackend, apart
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows.append import append_round
@@ -116,23 +116,23 @@ ON_POSTGRES = (
 def measure(plan: Plan) -> Iterator[Row]:
     """Baseline: the framework's own store with its defaults, through the same interface. Ratios say how much faster
     the adapter is."""
-    yield from _engine(plan, "SQLite", ON_SQLITE, None)
-    for engine, pairs in ((REDIS, ON_REDIS), (POSTGRES, ON_POSTGRES)):
-        yield from _on_server(plan, engine, pairs)
+    yield from _operations(plan, "SQLite", ON_SQLITE, None)
+    for backend, pairs in ((REDIS, ON_REDIS), (POSTGRES, ON_POSTGRES)):
+        yield from _on_server(plan, backend, pairs)
 
 
-def _on_server(plan: Plan, engine: Engine, pairs: Sequence[Pair]) -> Iterator[Row]:
-    with engine.run() as server, apart(server):
-        yield from _engine(plan, engine.name, pairs, server.url)
+def _on_server(plan: Plan, backend: MeasuredBackend, pairs: Sequence[Pair]) -> Iterator[Row]:
+    with backend.run() as server, apart(server):
+        yield from _operations(plan, backend.name, pairs, server.url)
 
 
-def _engine(plan: Plan, engine: str, pairs: Sequence[Pair], url: str | None) -> Iterator[Row]:
+def _operations(plan: Plan, backend: str, pairs: Sequence[Pair], url: str | None) -> Iterator[Row]:
     for pair in pairs:
         with ExitStack() as stack:
             started: dict[Entrant, Hosted] = {}
             for entrant in (pair.ours, pair.theirs):
                 place: Place = (
-                    plan.path(f"adapters/{engine}/{pair.theirs.title}/{entrant.title}") if url is None else url
+                    plan.path(f"adapters/{backend}/{pair.theirs.title}/{entrant.title}") if url is None else url
                 )
                 started[entrant] = stack.enter_context(Hosted(entrant, place))
             pool = stack.enter_context(ThreadPoolExecutor(len(started)))  # filling is not timed
@@ -142,12 +142,12 @@ def _engine(plan: Plan, engine: str, pairs: Sequence[Pair], url: str | None) -> 
                 for each in filled:
                     each.result()
             except ContenderError as exc:
-                yield Row(f"{engine}: {pair.ours.title} and {pair.theirs.title}", "", str(exc))
+                yield Row(f"{backend}: {pair.ours.title} and {pair.theirs.title}", "", str(exc))
                 continue
-            yield from _rows(plan, engine, pair, started)
+            yield from _rows(plan, backend, pair, started)
 
 
-def _rows(plan: Plan, engine: str, pair: Pair, started: dict[Entrant, Hosted]) -> Iterator[Row]:
+def _rows(plan: Plan, backend: str, pair: Pair, started: dict[Entrant, Hosted]) -> Iterator[Row]:
     appends = {entrant: append_round(contender, turns=TURNS) for entrant, contender in started.items()}
     loads = {entrant: load_round(contender, messages=MESSAGES) for entrant, contender in started.items()}
     work = [("append a turn", appends, plan.pick(40, 20)), ("load 1,000 messages", loads, plan.pick(20, 6))]
@@ -157,7 +157,7 @@ def _rows(plan: Plan, engine: str, pair: Pair, started: dict[Entrant, Hosted]) -
     for name, rounds, number in work:
         taken = interleave(rounds, rounds=number)
         yield Row(
-            f"{engine}, {pair.ours.title}: {name}: times faster than {pair.theirs.title}",
+            f"{backend}, {pair.ours.title}: {name}: times faster than {pair.theirs.title}",
             duration(statistics.median(taken[pair.ours])),
             duration(statistics.median(taken[pair.theirs])),
             ratio(taken[pair.theirs], taken[pair.ours]),

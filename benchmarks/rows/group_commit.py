@@ -15,7 +15,7 @@ from everturn.bench.contenders.bare import Bare, BareSameRows
 from everturn.bench.contenders.ours import as_messages, url
 from everturn.bench.workload import Message
 from everturn.bench.workload import turns as make_turns
-from everturn.testing.faults import SlowSyncVFS
+from everturn.testing.faults.disks import SlowSyncVFS
 
 TASKS, TASK_TURNS = 64, 5
 THREADS, THREAD_TURNS = 16, 20

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 
 import everturn
-from benchmarks.engines import POSTGRES, Running
+from benchmarks.backends import POSTGRES, Running
 from benchmarks.plan import Plan, Row
 from benchmarks.rows import servers
 from benchmarks.stats import spread

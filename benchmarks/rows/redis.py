@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import redis
 
 import everturn
-from benchmarks.engines import REDIS, Running
+from benchmarks.backends import REDIS, Running
 from benchmarks.plan import Bar, Plan, Row
 from benchmarks.rows import servers
 from benchmarks.stats import spread

@@ -1,4 +1,4 @@
-"""A store on a server, the same rows for every engine: one writer, loading, 256 tasks, and the peers on that server."""
+"""Stores on a server, the same rows for every backend: one writer, loading, 256 tasks, and the peers on that server."""
 
 import itertools
 import statistics
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
-from benchmarks.engines import Engine, Running
+from benchmarks.backends import MeasuredBackend, Running
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows.append import append_round
@@ -21,16 +21,16 @@ TASKS, TASK_TURNS = 256, 5
 Figures = Mapping[Entrant, list[float]]
 
 
-def measure(plan: Plan, engine: Engine, server: Running) -> Iterator[Row]:
+def measure(plan: Plan, backend: MeasuredBackend, server: Running) -> Iterator[Row]:
     """Baseline: the bare driver on the same server, which encodes and writes the two messages in one round trip.
 
     Every contender is a process of its own with a client of its own. The bar of the append is on the blocking face.
     With 256 tasks, each on a session of its own, everyone has as many connections as everturn opens by default,
     unless it opens its own; the bar is over the best of the peers.
     """
-    yield Row(f"{engine.name}: the server", server.version, engine.durability)
+    yield Row(f"{backend.name}: the server", server.version, backend.durability)
     with ExitStack() as stack:
-        entrants = [entrant for entrant in engine.everyone if plan.peers or entrant not in engine.peers]
+        entrants = [entrant for entrant in backend.everyone if plan.peers or entrant not in backend.peers]
         started = {entrant: stack.enter_context(Hosted(entrant, server.url)) for entrant in entrants}
         pool = stack.enter_context(ThreadPoolExecutor(len(started)))  # filling is not timed: let them share the cores
         filled = {entrant: pool.submit(_fill, contender) for entrant, contender in started.items()}
@@ -40,13 +40,13 @@ def measure(plan: Plan, engine: Engine, server: Running) -> Iterator[Row]:
             try:
                 filled[entrant].result()
             except ContenderError as exc:
-                yield Row(f"{engine.name}: {entrant.title}", "", str(exc))
+                yield Row(f"{backend.name}: {entrant.title}", "", str(exc))
             else:
                 hosted[entrant] = contender
-        peers = [peer for peer in engine.peers if peer in hosted]
-        yield from _one_writer(plan, engine, hosted, peers)
-        yield from _loading(plan, engine, hosted, peers)
-        yield from _many_tasks(plan, engine, hosted, peers, server)
+        peers = [peer for peer in backend.peers if peer in hosted]
+        yield from _one_writer(plan, backend, hosted, peers)
+        yield from _loading(plan, backend, hosted, peers)
+        yield from _many_tasks(plan, backend, hosted, peers, server)
 
 
 def _fill(contender: Hosted) -> None:
@@ -54,47 +54,51 @@ def _fill(contender: Hosted) -> None:
     contender.append("warm-up", turns=TURNS)
 
 
-def _one_writer(plan: Plan, engine: Engine, hosted: dict[Entrant, Hosted], peers: list[Entrant]) -> Iterator[Row]:
+def _one_writer(
+    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, Hosted], peers: list[Entrant]
+) -> Iterator[Row]:
     rounds = {entrant: append_round(contender, turns=TURNS) for entrant, contender in hosted.items()}
     slow = {peer: rounds.pop(peer) for peer in peers}  # apart: their work would cool the caches of the others
     figures = interleave(rounds, rounds=plan.pick(120, 30))
     for name, entrant, bar in (
-        ("append a turn, one writer", engine.ours, Bar("<=", 1.4)),
-        ("append a turn, one async task", engine.ours_async, None),
-        ("noise: the bare driver over its twin", engine.twin, None),
+        ("append a turn, one writer", backend.ours, Bar("<=", 1.4)),
+        ("append a turn, one async task", backend.ours_async, None),
+        ("noise: the bare driver over its twin", backend.twin, None),
     ):
-        yield _against(engine, name, figures, entrant, engine.bare, bar)
+        yield _against(backend, name, figures, entrant, backend.bare, bar)
     if peers:
-        figures = interleave({engine.ours: rounds[engine.ours], **slow}, rounds=plan.pick(30, 8))
+        figures = interleave({backend.ours: rounds[backend.ours], **slow}, rounds=plan.pick(30, 8))
         for peer in peers:
-            yield _faster(engine, "append a turn", figures, peer)
+            yield _faster(backend, "append a turn", figures, peer)
 
 
-def _loading(plan: Plan, engine: Engine, hosted: dict[Entrant, Hosted], peers: list[Entrant]) -> Iterator[Row]:
-    entrants = (engine.ours, engine.ours_async, engine.bare, *peers)
+def _loading(
+    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, Hosted], peers: list[Entrant]
+) -> Iterator[Row]:
+    entrants = (backend.ours, backend.ours_async, backend.bare, *peers)
     figures = interleave(
         {entrant: load_round(hosted[entrant], messages=MESSAGES) for entrant in entrants}, rounds=plan.pick(20, 5)
     )
     what = "load 1,000 messages"
-    yield _against(engine, f"{what} as objects", figures, engine.ours, engine.bare, Bar("<=", 0.4, wanted=True))
-    yield _against(engine, f"{what}, async", figures, engine.ours_async, engine.bare, None)
+    yield _against(backend, f"{what} as objects", figures, backend.ours, backend.bare, Bar("<=", 0.4, wanted=True))
+    yield _against(backend, f"{what}, async", figures, backend.ours_async, backend.bare, None)
     for peer in peers:
-        yield _faster(engine, what, figures, peer)
+        yield _faster(backend, what, figures, peer)
     if peers:
         fastest = min(peers, key=lambda peer: statistics.median(figures[peer]))
-        yield _faster(engine, what, figures, fastest, "the fastest peer", Bar(">=", 3.0, wanted=True))
+        yield _faster(backend, what, figures, fastest, "the fastest peer", Bar(">=", 3.0, wanted=True))
 
 
 def _many_tasks(
-    plan: Plan, engine: Engine, hosted: dict[Entrant, Hosted], peers: list[Entrant], server: Running
+    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, Hosted], peers: list[Entrant], server: Running
 ) -> Iterator[Row]:
     used: dict[Entrant, list[float]] = {}
-    entrants = (engine.ours_async, engine.bare, *peers)
+    entrants = (backend.ours_async, backend.bare, *peers)
     rounds = {entrant: _flood_round(hosted[entrant], server, used.setdefault(entrant, [])) for entrant in entrants}
     figures = interleave(rounds, rounds=plan.pick(12, 3))
-    what = f"{engine.name}: {TASKS} async sessions"
-    ours, rate = figures[engine.ours_async], statistics.median(figures[engine.ours_async])
-    for other in (engine.bare, *peers):
+    what = f"{backend.name}: {TASKS} async sessions"
+    ours, rate = figures[backend.ours_async], statistics.median(figures[backend.ours_async])
+    for other in (backend.bare, *peers):
         yield Row(
             f"{what}: times the rate of {other.title}",
             f"{rate:,.0f} turns/s",
@@ -112,9 +116,9 @@ def _many_tasks(
         )
     yield Row(
         f"{what}: what the server's processors do for a turn",
-        duration(statistics.median(used[engine.ours_async])),
-        f"{duration(statistics.median(used[engine.bare]))} {engine.bare.title}",
-        spread([seconds * 1e6 for seconds in used[engine.ours_async]]),
+        duration(statistics.median(used[backend.ours_async])),
+        f"{duration(statistics.median(used[backend.bare]))} {backend.bare.title}",
+        spread([seconds * 1e6 for seconds in used[backend.ours_async]]),
         unit=" us",
     )
 
@@ -132,9 +136,11 @@ def _flood_round(contender: Hosted, server: Running, used: list[float]) -> Calla
     return one_round
 
 
-def _against(engine: Engine, name: str, figures: Figures, entrant: Entrant, base: Entrant, bar: Bar | None) -> Row:
+def _against(
+    backend: MeasuredBackend, name: str, figures: Figures, entrant: Entrant, base: Entrant, bar: Bar | None
+) -> Row:
     return Row(
-        f"{engine.name}: {name}",
+        f"{backend.name}: {name}",
         duration(statistics.median(figures[entrant])),
         f"{duration(statistics.median(figures[base]))} {base.title}",
         ratio(figures[entrant], figures[base]),
@@ -143,12 +149,17 @@ def _against(engine: Engine, name: str, figures: Figures, entrant: Entrant, base
 
 
 def _faster(
-    engine: Engine, work: str, figures: Figures, peer: Entrant, name: str | None = None, bar: Bar | None = None
+    backend: MeasuredBackend,
+    work: str,
+    figures: Figures,
+    peer: Entrant,
+    name: str | None = None,
+    bar: Bar | None = None,
 ) -> Row:
     return Row(
-        f"{engine.name}: {work}: times faster than {name or peer.title}",
-        duration(statistics.median(figures[engine.ours])),
+        f"{backend.name}: {work}: times faster than {name or peer.title}",
+        duration(statistics.median(figures[backend.ours])),
         duration(statistics.median(figures[peer])) + (f" {peer.title}" if name else ""),
-        ratio(figures[peer], figures[engine.ours]),
+        ratio(figures[peer], figures[backend.ours]),
         bar=bar,
     )

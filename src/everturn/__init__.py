@@ -14,8 +14,7 @@ from importlib import import_module
 # IPython use, takes it for what it is, and does not read what stands under `if False`: so it is not written as that.
 TYPE_CHECKING = bool(0)
 if TYPE_CHECKING:
-    from everturn.aio import AsyncMemoryStore
-    from everturn.copying import copy, copy_async
+    from everturn.connect import from_client, open, open_async  # noqa: A004 - everturn.open is the public name
     from everturn.errors import (
         CorruptEntry,
         InvalidInput,
@@ -48,8 +47,9 @@ if TYPE_CHECKING:
         ToolCall,
         VerifyReport,
     )
-    from everturn.opening import from_client, open, open_async  # noqa: A004 - everturn.open is the public name
-    from everturn.store import MemoryStore
+    from everturn.store.aio import AsyncMemoryStore
+    from everturn.store.sync import MemoryStore
+    from everturn.transfer.copy_stores import copy, copy_async
 
 __all__ = [
     "AsyncMemoryStore",
@@ -92,8 +92,8 @@ __all__ = [
 # Where the names live. They are imported when they are first asked for, so that `import everturn` costs next to
 # nothing, and a program that only handles messages loads no store.
 _HOMES = {
-    "everturn.aio": ("AsyncMemoryStore",),
-    "everturn.copying": ("copy", "copy_async"),
+    "everturn.store.aio": ("AsyncMemoryStore",),
+    "everturn.transfer.copy_stores": ("copy", "copy_async"),
     "everturn.model": (
         "Change",
         "ChatMessage",
@@ -126,8 +126,8 @@ _HOMES = {
         "Unsupported",
         "VersionConflict",
     ),
-    "everturn.store": ("MemoryStore",),
-    "everturn.opening": ("from_client", "open", "open_async"),
+    "everturn.store.sync": ("MemoryStore",),
+    "everturn.connect": ("from_client", "open", "open_async"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

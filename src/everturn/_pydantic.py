@@ -1,6 +1,6 @@
 """How a ChatMessage looks to Pydantic and FastAPI. Imported by Pydantic's own call only.
 
-It validates shapes for a web framework's error messages; what may be stored is decided in codec.py.
+It validates shapes for a web framework's error messages; what may be stored is decided in core/codec.py.
 """
 
 from __future__ import annotations

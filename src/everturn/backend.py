@@ -1,13 +1,13 @@
-"""What an engine must do for everturn: the operations, each of them one atomic request.
+"""What a backend must do for everturn: the operations, each of them one atomic request.
 
-It holds the words a backend and the engine above speak (requests and their outcomes), and what drives a blocking one.
+It has the requests and outcomes that a backend and the operations above it exchange, and `drive` for blocking ones.
 
 A backend stores, for each life of a session: a log of entries in `seq` order, the jumps in it (rules.path), the
 current `State`, snapshots and undo steps (copies of a State), and the latest changes. It gives out `seq` and
 `version`, checks every condition of a request before its first write, and reports what it found as a `Status`.
 Exceptions are for faults: MemoryStoreBackendError, saying whether the request may have been applied.
 
-The methods are coroutines. A blocking backend never suspends in them; that is how both faces share one engine.
+The methods are coroutines. A blocking backend never suspends in them; that is how both stores share one implementation.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from everturn.codec import Draft, EntryRow, checksum, decode
+from everturn.core.codec import Draft, EntryRow, checksum, decode
+from everturn.core.paths import Jump, Range, State, contains, path, reach
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem, SessionInfo, Snapshot
-from everturn.rules import Jump, Range, State, contains, path, reach
 
 __all__ = [
     "REMEMBERED",
@@ -155,7 +155,7 @@ class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
     """One change to one session, with everything needed to apply it once.
 
     `call` is made once per call and repeated by retries; `retry` says that an earlier attempt may have landed, so
-    that an engine without blind retries of its own need not look for `call` the first time. `key` and `content`
+    that a backend without blind retries of its own need not look for `call` the first time. `key` and `content`
     are digests of the caller's idempotency key and of what it was used with. `life` and `ttl` are for a session
     that this change begins.
     """
@@ -247,8 +247,8 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 
 Take: TypeAlias = Callable[[Sequence[Any]], None]
-"""Receives the rows in seq order, a batch at a time: MessageRow if the query names a kind, else EntryRow. (Messages may
-come as in batches.py.) It may run in another thread, and runs again from the start if a read is retried."""
+"""Receives the rows in seq order, a batch at a time: MessageRow if the query names a kind, else EntryRow. Messages may
+come as in core/message_batches.py. It may run in another thread, and runs again from the start if a read is retried."""
 
 
 class ForkRequest(msgspec.Struct, frozen=True, gc=False):
@@ -277,7 +277,7 @@ Order: TypeAlias = Literal["recent"] | None
 
 
 class Backend(Protocol):
-    """An engine. Every method ends by `deadline` (on the face's clock, monotonic), and is one atomic request.
+    """A backend. Every method ends by `deadline` (on the face's clock, monotonic), and is one atomic request.
 
     (`erase` and `compact` may be many of them: what they remove was out of everybody's reach before. So may `fork`:
     what it makes is out of everybody's reach until the last.)

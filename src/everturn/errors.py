@@ -1,15 +1,15 @@
 """The errors everturn raises, one tree; every value in a message is also an attribute.
 
-It knows nothing of engines: each backend turns its driver's errors into these, in one place of its own.
+It knows nothing of backends: each backend turns its driver's errors into these, in one place of its own.
 
     MemoryStoreError
-     ├─ MemoryStoreBackendError   the engine failed; `outcome` says whether the change may have landed
+     ├─ MemoryStoreBackendError   the backend failed; `outcome` says whether the change may have landed
      ├─ VersionConflict           the session is not at the version the caller named; nothing was changed
      ├─ CorruptEntry              stored bytes do not match their checksum, or parts of a session disagree
      ├─ SessionNotFound           the session does not exist (never did, expired, or was erased)
      ├─ SnapshotNotFound          no such snapshot in this life of this session
      ├─ InvalidInput              the caller's value cannot be taken; nothing was written
-     ├─ Unsupported               this engine, or this installation, cannot do it
+     ├─ Unsupported               this backend, or this installation, cannot do it
      └─ SchemaTooNew              the data was written by a newer everturn; it was left untouched
 """
 
@@ -42,10 +42,10 @@ class MemoryStoreError(Exception):
 
 
 class MemoryStoreBackendError(MemoryStoreError):
-    """The engine failed.
+    """The backend failed.
 
     `outcome` is "not_written" only if every attempt is known not to have been applied; otherwise "unknown":
-    then a retry with the same `key` finds or writes exactly one. `transient` tells the engine that the same
+    then a retry with the same `key` finds or writes exactly one. `transient` tells the backend that the same
     request may succeed if it is sent again.
     """
 
@@ -103,7 +103,7 @@ class InvalidInput(MemoryStoreError, ValueError):
 
 
 class Unsupported(MemoryStoreError):
-    """This engine, or this installation, cannot do it; the message says what to use instead."""
+    """This backend, or this installation, cannot do it; the message says what to use instead."""
 
 
 class SchemaTooNew(MemoryStoreError):

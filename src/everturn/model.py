@@ -1,6 +1,6 @@
 """The values callers hand in and get back: entries, receipts, snapshots, facts. Frozen, and pure.
 
-It does not say what may be stored (door.py does) and knows no engine.
+It does not say what may be stored (core/validation.py does) and knows no backend.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ class ErasureReceipt(msgspec.Struct, frozen=True):
     """What `erase` removed.
 
     `complete`: nobody can read it any more. Else a reader, or a replica, still can: erase again once it has gone.
-    `remains`: where bytes of it may lie until something else removes them, each with what does (an engine's logs and
+    `remains`: where bytes of it may lie until something else removes them, each with what does (a backend's logs and
     files, which everturn does not rewrite for one session); empty where there are none. Backups are nobody's here.
     """
 

@@ -1,6 +1,6 @@
 """Options of a store as values: those that were given, read by whom they belong to.
 
-Which keywords there are is in opening.py; how a backend's own options are read, in its OPTIONS.
+Which keywords there are is in connect.py; how a backend's own options are read, in its OPTIONS.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from everturn.backend import Opener
-from everturn.engine import Settings
 from everturn.errors import InvalidInput
+from everturn.store.operations import Settings
 
 LONGEST = 10**11  # seconds: three thousand years
 
@@ -61,9 +61,9 @@ COMMON: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def read_options(engine: Opener, options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+def read_options(backend: Opener, options: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
     """Return the options that every store has, and the backend's own, each read from what was given."""
-    known = dict(COMMON) | dict(engine.OPTIONS)
+    known = dict(COMMON) | dict(backend.OPTIONS)
     for name in options:
         if name not in known:
             raise InvalidInput(f"is not an option here; these are: {', '.join(sorted(known))}", path=name)

@@ -19,7 +19,7 @@ from everturn.testing.contract import CLAUSES
 ROOT = Path(__file__).parents[2]
 
 # What clauses of the contract need and an adapter lacks: for lack of a server or a file; as all frameworks do; as most.
-ENGINES = {"sqlite": {"server", "redis_url"}, "valkey": {"files", "corrupt", "vfs"}}
+BACKENDS = {"sqlite": {"server", "redis_url"}, "valkey": {"files", "corrupt", "vfs"}}
 ALL_LACK = {"key", "expected_version", "trim", "trim_keeps_prompts", "clear_all", "tool_calls", "summaries"}
 SNAPSHOTS = {"save_snapshot", "rollback", "list_snapshots", "delete_snapshot", "undo"}
 

@@ -10,7 +10,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore
-from everturn.adapters._faces import Awaited, Both
+from everturn.adapters._shared.sync_async import Awaited, Both
 from tests.integration.children import locked
 
 Write = Callable[[], Awaitable[object]]

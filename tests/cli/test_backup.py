@@ -65,5 +65,5 @@ def test_a_damaged_store_is_not_passed_on_as_a_backup(run: Run, url: str, tmp_pa
     assert (kept.code, " problems" in kept.out) == (0, True)
 
 
-def test_other_engines_have_their_own(run: Run, tmp_path: Path) -> None:
+def test_other_backends_have_their_own(run: Run, tmp_path: Path) -> None:
     assert "everturn copy" in run("backup", "redis://localhost", tmp_path / "x").err

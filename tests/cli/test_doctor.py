@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from everturn.backends.postgres import examination as postgres
-from everturn.backends.redis import examination as redis
-from everturn.backends.sqlite import checks as sqlite
+from everturn.backends.postgres import doctor as postgres
+from everturn.backends.redis import doctor as redis
+from everturn.backends.sqlite import doctor as sqlite
 from everturn.testing.servers import postgres_server, valkey_server
 from tests.cli.conftest import Run
 

@@ -23,7 +23,7 @@ from langchain_core.messages import (
 )
 
 import everturn
-from everturn.adapters import _langchain_messages as langchain
+from everturn.adapters.langchain import messages as langchain
 from everturn.adapters.openai_agents import EverturnSession
 from tests.cli.conftest import Run
 

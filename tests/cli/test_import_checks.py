@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 import everturn
-from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall, codec
-from everturn.filing import read_sessions, write_sessions
+from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall
+from everturn.core import codec
+from everturn.transfer.jsonl import read_sessions, write_sessions
 from tests.cli.conftest import Run
 
 Line = dict[str, Any]

@@ -13,7 +13,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore
-from everturn.filing import read_sessions, write_sessions
+from everturn.transfer.jsonl import read_sessions, write_sessions
 from tests.cli.conftest import CUSTOMER, Run
 
 

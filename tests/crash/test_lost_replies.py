@@ -95,7 +95,7 @@ every_kind = pytest.mark.parametrize("kind", CHANGES)
 
 
 def make_lossy(store: Any) -> LossyBackend:
-    store._engine.backend = backend = LossyBackend(store._engine.backend)
+    store._operations.backend = backend = LossyBackend(store._operations.backend)
     return backend
 
 

@@ -20,7 +20,7 @@ import pytest
 import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError, Snapshot, Summary, ToolCall
 from everturn.backends.sqlite import schema
-from everturn.testing.faults import PowerLossVFS
+from everturn.testing.faults.disks import PowerLossVFS
 from tests.tiers import first
 
 NOW, NEXT = schema.CURRENT, schema.CURRENT + 1
@@ -42,7 +42,7 @@ class Run:
     def open(self) -> None:
         url = f"sqlite:///{self.path}"
         self.store = everturn.open(url, vfs=self.disk.name, synchronous=self.synchronous)
-        self.store._engine.backend._database._writer.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        self.store._operations.backend._database._writer.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
 
     def close(self) -> None:
         if self.store is not None:

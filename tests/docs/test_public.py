@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from everturn.opening import GROUP
+from everturn.connect import GROUP
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "everturn"
@@ -22,7 +22,7 @@ PAGES = [
     page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.parent.name != "decisions"
 ]
 # To be copied: the examples, and the backend that shows how to write one.
-COPIED = [*(ROOT / "examples").rglob("*.py"), *(ROOT / "tests/integration/toy_engine/everturn_toy").rglob("*.py")]
+COPIED = [*(ROOT / "examples").rglob("*.py"), *(ROOT / "tests/integration/toy_backend/everturn_toy").rglob("*.py")]
 
 
 def file_of(module: str) -> Path | None:
@@ -71,7 +71,7 @@ def test_the_check_sees_what_is_not_public() -> None:
         from everturn.testing.kit import Kit
     """
     assert outside(re.sub(r"^ {8}", "", code, flags=re.MULTILINE)) == [
-        *("everturn.rules", "everturn.codec", "everturn.model.MESSAGE_FIELDS", "everturn.testing.kit.Kit")
+        *("everturn.rules", "everturn.core.codec", "everturn.model.MESSAGE_FIELDS", "everturn.testing.kit.Kit")
     ]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from everturn.testing.servers import wait_until
-from everturn.testing.servers.machine import free_port
+from everturn.testing.servers.binaries import free_port
 from tests.docs.test_snippets import ROOT, snippets
 
 BIN = Path(sys.executable).parent

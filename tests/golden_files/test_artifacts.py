@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from everturn.cli import main
-from everturn.testing.golden import inspection
+from everturn.testing.golden import inspector_main
 from everturn.testing.golden.artifacts import pack
-from everturn.testing.golden.comparing import compare
+from everturn.testing.golden.compare import compare
 from everturn.testing.golden.errors import GoldenError
-from everturn.testing.golden.reading import read
+from everturn.testing.golden.read_database import read
 
 Make = Callable[..., Path]
 SCRIPT = "CREATE TABLE t (k INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (1, 'one'), (2, 'two');"
@@ -95,19 +95,19 @@ def test_a_broken_file_is_not_packed(database: Make, tmp_path: Path) -> None:
 def test_dangling_references_are_not_packed_unless_that_is_said(database: Make, tmp_path: Path) -> None:
     path = database("CREATE TABLE s (id PRIMARY KEY); CREATE TABLE m (s REFERENCES s (id)); INSERT INTO m VALUES (1);")
     with pytest.raises(GoldenError, match="refers by s to a row of s that is not there"):
-        inspection.take(path, tmp_path / "draft", foreign_keys=True)
+        inspector_main.take(path, tmp_path / "draft", foreign_keys=True)
     assert not (tmp_path / "draft").exists()
-    inspection.take(path, tmp_path / "draft", foreign_keys=False)
+    inspector_main.take(path, tmp_path / "draft", foreign_keys=False)
 
 
 def test_a_write_that_fails_leaves_the_old_artifact(
     database: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new, artifact = database(SCRIPT), database(SCRIPT + "DELETE FROM t;"), tmp_path / "kept" / "a.sqlite"
-    inspection.take(old, tmp_path / "draft", foreign_keys=True)
-    inspection.settle(tmp_path / "draft", artifact, ())
+    inspector_main.take(old, tmp_path / "draft", foreign_keys=True)
+    inspector_main.settle(tmp_path / "draft", artifact, ())
     before = artifact.read_bytes()
-    inspection.take(new, tmp_path / "other", foreign_keys=True)
+    inspector_main.take(new, tmp_path / "other", foreign_keys=True)
 
     def full(source: Path, target: Path) -> None:
         Path(target).write_bytes(b"half")
@@ -115,7 +115,7 @@ def test_a_write_that_fails_leaves_the_old_artifact(
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(GoldenError, match="cannot be written: No space left on device"):
-        inspection.settle(tmp_path / "other", artifact, ())
+        inspector_main.settle(tmp_path / "other", artifact, ())
     assert artifact.read_bytes() == before
     assert [path.name for path in artifact.parent.iterdir()] == ["a.sqlite"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.testing.golden.comparing import compare
-from everturn.testing.golden.reading import read
-from everturn.testing.golden.rendering import render, show
+from everturn.testing.golden.compare import compare
+from everturn.testing.golden.read_database import read
+from everturn.testing.golden.render import render, show
 
 Make = Callable[..., Path]
 

@@ -11,7 +11,7 @@ import pytest
 
 from everturn.testing.golden.errors import GoldenError
 from everturn.testing.golden.inspector import Inspector
-from everturn.testing.golden.reading import read
+from everturn.testing.golden.read_database import read
 from tests.integration.children import children, eventually, locked, run
 
 Make = Callable[..., Path]

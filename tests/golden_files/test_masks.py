@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn.testing.golden.comparing import compare
+from everturn.testing.golden.compare import compare
+from everturn.testing.golden.database_image import Image, Table
 from everturn.testing.golden.errors import GoldenError
-from everturn.testing.golden.image import Image, Table
 from everturn.testing.golden.masks import Mask
-from everturn.testing.golden.rendering import render
+from everturn.testing.golden.render import render
 from tests.golden_files.conftest import Project
 
 ONE, TWO, THREE = (str(UUID(int=number << 64 | 1 << 78 | number, version=4)) for number in (1, 2, 3))

@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from everturn.testing.golden.comparing import compare
+from everturn.testing.golden.compare import compare
 from everturn.testing.golden.errors import GoldenError
-from everturn.testing.golden.reading import read
+from everturn.testing.golden.read_database import read
 
 Make = Callable[..., Path]
 

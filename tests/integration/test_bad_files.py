@@ -20,7 +20,7 @@ import pytest
 
 import everturn
 from everturn import CorruptEntry, InvalidInput, MemoryStore, MemoryStoreBackendError, MemoryStoreError, SchemaTooNew
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import page_checksums
 from tests.integration.children import run
 from tests.integration.turns import SESSION, Acknowledged, check, check_file, turn, url, write
 
@@ -116,7 +116,7 @@ def test_what_is_not_our_database_is_refused_and_untouched(path: Path, make: Cal
 @pytest.mark.parametrize("mode", ["wal", "delete"])
 def test_a_file_of_a_newer_everturn_is_refused_and_untouched(path: Path, mode: str) -> None:
     everturn.open(url(path)).close()
-    db = pages.connect(str(path))
+    db = page_checksums.connect(str(path))
     db.execute("INSERT INTO schema_versions VALUES (999, 0, '99.0')")
     db.execute(f"PRAGMA journal_mode = {mode}").fetchall()
     db.close()
@@ -250,7 +250,7 @@ def test_a_new_file_where_none_may_be_made_is_an_honest_error(common_folder: Pat
 def test_a_full_disk_is_an_honest_error_and_passes(path: Path) -> None:
     with everturn.open(url(path)) as store:
         store.add_messages(SESSION, turn("me", 0))
-        writer = store._engine.backend._database._writer
+        writer = store._operations.backend._database._writer
         writer.pragma("max_page_count", writer.pragma("page_count") + 8)
         acknowledged = 1
         while not (error := failure_of(store, acknowledged)):

@@ -185,7 +185,7 @@ def test_a_cancel_between_any_two_steps_of_the_writer(path: Path, seed: int) -> 
 
     async def story() -> None:
         async with opened(path, timeout=5) as store:
-            store._engine.backend._commits._mutex = Turnstile(asyncio.get_running_loop(), cancel_one)
+            store._operations.backend._commits._mutex = Turnstile(asyncio.get_running_loop(), cancel_one)
             await asyncio.gather(*(write_on(store, writer) for writer in record))
             check(await store.get_history(SESSION), record)
 
@@ -214,7 +214,7 @@ def test_what_is_cancelled_before_it_was_sent_is_never_written(path: Path) -> No
     async def story() -> None:
         async with opened(path) as store:
             with locked(path) as lock:
-                waiting = store._engine.backend._commits._queue
+                waiting = store._operations.backend._commits._queue
                 tasks = [asyncio.create_task(store.add_messages(SESSION, turn("me", n))) for n in range(10)]
                 await eventually_async(lambda: len(waiting) == 10, "ten changes that wait")
                 for task in tasks:
@@ -235,7 +235,7 @@ def test_a_cancel_in_the_queue_takes_out_that_one_only(path: Path, position: int
     async def story() -> None:
         async with opened(path) as store:
             with locked(path) as lock:
-                waiting = store._engine.backend._commits._queue
+                waiting = store._operations.backend._commits._queue
                 tasks = [asyncio.create_task(store.add_messages(SESSION, turn("me", n))) for n in range(10)]
                 await eventually_async(lambda: len(waiting) == 10, "ten changes that wait")
                 tasks[position].cancel()

@@ -20,7 +20,7 @@ class Wall:
         self.now = 1_000_000.0
 
     def install(self, store: MemoryStore) -> MemoryStore:
-        backend: Any = store._engine.backend
+        backend: Any = store._operations.backend
         backend._time = Clock(lambda: self.now, lambda: 0.0)
         return store
 
@@ -81,7 +81,7 @@ def test_a_process_that_starts_while_the_clock_is_behind_makes_no_life_shorter(t
         store.add_messages("a", [ChatMessage("user", "1")])
         ends = store.info("a").expires_at
         with everturn.open(url) as behind:
-            backend = behind._engine.backend
+            backend = behind._operations.backend
             backend._time = Clock(lambda: time.time() - 3600)
             behind.add_messages("a", [ChatMessage("user", "2")])
         assert ends is not None

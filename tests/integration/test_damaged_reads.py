@@ -9,7 +9,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStore, Summary, ToolCall
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import page_checksums
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def words(store: MemoryStore, session_id: str) -> list[str | None]:
 
 def planted(path: Path, *statements: str) -> None:
     """Change what is stored behind the store's back."""
-    db = pages.connect(str(path))
+    db = page_checksums.connect(str(path))
     for statement in statements:
         db.execute(statement)
     db.close()
@@ -86,7 +86,7 @@ def test_a_name_that_a_damaged_index_hides_is_not_taken_for_absent(
 
 def _root(path: Path, index: str) -> int:
     """Where the first page of an index stands in the file."""
-    db = pages.connect(str(path))
+    db = page_checksums.connect(str(path))
     root: int = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (index,)).get
     db.close()
     return (root - 1) * 4096

@@ -11,7 +11,7 @@ import pytest
 
 import everturn
 from everturn import Record, Summary
-from everturn.backends.sqlite import upkeep
+from everturn.backends.sqlite import maintenance
 from tests.store.places import Servers
 from tests.store.places.sqlite import FileDoor
 from tests.store.speech import say, user, words
@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_written_anew_in_time_is_not_begun_with(
     say(store, "a", MARKER)
     say(store, "b", "harmless")
     with monkeypatch.context() as slow:
-        slow.setattr(upkeep, "QUICKEST", 1)
+        slow.setattr(maintenance, "QUICKEST", 1)
         assert not store.erase("a").complete
     assert words(store, "a") == []
     assert store.erase("a").complete

@@ -32,7 +32,7 @@ def use(store):
     store.add_messages("a", [ChatMessage("user", "1")])
     store.get_history("a")
     store.verify()
-    drive(store._engine.backend.examine(time.monotonic() + 5))
+    drive(store._operations.backend.examine(time.monotonic() + 5))
     store.erase("a")
 
 async def use_async():

@@ -11,7 +11,7 @@ import pytest
 import everturn
 from everturn import ChatMessage, InvalidInput
 from everturn.cli.app import app
-from everturn.private import written
+from everturn.private_files import written
 
 
 @pytest.fixture(params=[0o022, 0o000, 0o077], ids=oct)

@@ -26,7 +26,7 @@ from everturn import (
     Summary,
     VersionConflict,
 )
-from everturn.backends.sqlite.batch import Stage
+from everturn.backends.sqlite.transaction import Stage
 from tests.integration.children import eventually, eventually_async, locked, run
 from tests.integration.disks import HeldDisk
 from tests.integration.turns import (
@@ -89,7 +89,7 @@ class Attempt(threading.Thread):
 
 def queue(store: Any) -> list[Any]:
     """The changes that wait; those that run stay in the queue until they are settled."""
-    return [job for job in tuple(store._engine.backend._commits._queue) if job.stage is Stage.WAITING]
+    return [job for job in tuple(store._operations.backend._commits._queue) if job.stage is Stage.WAITING]
 
 
 def play(story: Callable[[], Any]) -> None:
@@ -296,7 +296,7 @@ def test_a_full_disk_fails_only_the_task_that_does_not_fit(path: Path) -> None:
 
 
 def writer_of(store: Any) -> apsw.Connection:
-    connection = store._engine.backend._database._writer
+    connection = store._operations.backend._database._writer
     assert connection is not None
     return connection
 
@@ -361,7 +361,7 @@ def test_a_look_does_not_wait_for_a_change_and_sees_what_was_before_it(store: Me
 
 
 def test_a_change_that_comes_during_a_look_waits_for_it(store: MemoryStore) -> None:
-    commits: Any = store._engine.backend._commits  # type: ignore[attr-defined]  # SQLite's
+    commits: Any = store._operations.backend._commits  # type: ignore[attr-defined]  # SQLite's
     begun, go_on = threading.Event(), threading.Event()
     look = Attempt(lambda: commits.look(lambda _: (begun.set(), go_on.wait(60)), 60 + time.monotonic()))
     assert begun.wait(60)
@@ -377,7 +377,7 @@ def test_a_change_that_comes_during_a_look_waits_for_it(store: MemoryStore) -> N
 
 def test_nobody_leads_until_a_look_has_passed_the_lead_on(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it would settle what is running, and promote what is done, which is then run again."""
-    commits: Any = store._engine.backend._commits  # type: ignore[attr-defined]  # SQLite's
+    commits: Any = store._operations.backend._commits  # type: ignore[attr-defined]  # SQLite's
     settle, changes, ran = commits._settle, list[Attempt](), list[str]()
 
     def and_meanwhile() -> None:
@@ -397,7 +397,7 @@ def test_nobody_leads_until_a_look_has_passed_the_lead_on(store: MemoryStore, mo
 
 def test_a_look_by_whoever_leads_does_not_wait_for_itself(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a signal handler may."""
-    commits: Any = store._engine.backend._commits  # type: ignore[attr-defined]  # SQLite's
+    commits: Any = store._operations.backend._commits  # type: ignore[attr-defined]  # SQLite's
     settle, seen = commits._settle, list[Any]()
 
     def and_look() -> None:
@@ -410,14 +410,14 @@ def test_a_look_by_whoever_leads_does_not_wait_for_itself(store: MemoryStore, mo
 
 
 def test_a_look_does_not_see_what_an_interrupt_left_behind(store: MemoryStore) -> None:
-    writer = store._engine.backend._database._writer  # type: ignore[attr-defined]  # SQLite's
+    writer = store._operations.backend._database._writer  # type: ignore[attr-defined]  # SQLite's
     writer.execute("BEGIN IMMEDIATE; UPDATE sessions SET version = 7")
     assert store.info("another session").version == 1
     assert store.add_messages("another session", turn("me", 1)).version == 2
 
 
 def test_a_look_that_fails_is_an_honest_error_and_leaves_the_lead(store: MemoryStore) -> None:
-    commits: Any = store._engine.backend._commits  # type: ignore[attr-defined]  # SQLite's
+    commits: Any = store._operations.backend._commits  # type: ignore[attr-defined]  # SQLite's
     with pytest.raises(MemoryStoreBackendError, match="no such table") as raised:
         commits.look(lambda db: db.execute("SELECT * FROM nowhere"), 60 + time.monotonic())
     assert raised.value.outcome == "not_written"

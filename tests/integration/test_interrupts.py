@@ -17,8 +17,8 @@ import pytest
 
 import everturn
 from everturn import ChatMessage
-from everturn.backends.redis import wire
-from everturn.backends.shelf import Shelf
+from everturn.backends._shared.thread_pool import Shelf
+from everturn.backends.redis.transport import resp
 from tests.integration.children import run
 from tests.store.places import Servers
 
@@ -48,7 +48,7 @@ def storm(work: Callable[[int], None], *, longest: float) -> None:
 def pack() -> None:
     def work(_: int) -> None:
         for size in range(300):
-            wire.packed([("EVALSHA", b"x" * 40, 5, "a", size, time.time_ns())])
+            resp.packed([("EVALSHA", b"x" * 40, 5, "a", size, time.time_ns())])
 
     storm(work, longest=0.0003)
 
@@ -93,14 +93,14 @@ def write_and_look(url: str) -> None:
         store.erase("a")
 
 
-@pytest.mark.parametrize("engine", ["memory", "valkey", "postgres"])
-def test_interrupts_wedge_nobody(servers: Servers, engine: str) -> None:
-    run(write_and_look, "sqlite://" if engine == "memory" else getattr(servers, engine).url)
+@pytest.mark.parametrize("backend", ["memory", "valkey", "postgres"])
+def test_interrupts_wedge_nobody(servers: Servers, backend: str) -> None:
+    run(write_and_look, "sqlite://" if backend == "memory" else getattr(servers, backend).url)
 
 
 def test_what_an_interrupted_call_could_not_return_is_taken_up_by_the_next() -> None:
     with everturn.open("sqlite://", timeout=1) as store:
-        store._engine.backend._database._memory.acquire()  # type: ignore[attr-defined]  # SQLite's
+        store._operations.backend._database._memory.acquire()  # type: ignore[attr-defined]  # SQLite's
         assert store.add_messages("a", [ChatMessage("user", "1")]).version == 1
         with ThreadPoolExecutor(1) as threads:
             assert len(threads.submit(store.get_history, "a").result()) == 1

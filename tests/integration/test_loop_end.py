@@ -11,7 +11,7 @@ import pytest
 
 import everturn
 from everturn import AsyncMemoryStore, MemoryStore
-from everturn.testing.proxy import FaultProxy
+from everturn.testing.faults.proxy import FaultProxy
 from tests.integration.children import eventually_async
 from tests.store.places import Servers
 from tests.store.speech import user

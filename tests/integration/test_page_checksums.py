@@ -11,8 +11,8 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, CorruptEntry, InvalidInput, MemoryStoreBackendError, MemoryStoreError, Unsupported
-from everturn.backends.sqlite import pages
-from everturn.testing.faults import PowerLossVFS
+from everturn.backends.sqlite import page_checksums
+from everturn.testing.faults.disks import PowerLossVFS
 
 WORDS = [f"word {number}" for number in range(40)]
 
@@ -52,9 +52,9 @@ def flip_in(path: Path, text: bytes) -> None:
 
 
 def test_every_page_of_a_new_file_has_a_checksum(path: Path) -> None:
-    assert path.read_bytes()[20] == pages.RESERVED
-    db = pages.connect(str(path))
-    assert list(pages.damaged(db, str(path), float("inf"))) == []
+    assert path.read_bytes()[20] == page_checksums.RESERVED
+    db = page_checksums.connect(str(path))
+    assert list(page_checksums.damaged(db, str(path), float("inf"))) == []
     db.close()
 
 
@@ -147,8 +147,8 @@ def test_checksums_outlive_an_erasure_which_writes_the_file_anew(path: Path) -> 
     with everturn.open(url(path)) as store:
         assert store.erase("b").complete
         assert store.verify().ok
-    db = pages.connect(str(path))
-    assert list(pages.damaged(db, str(path), float("inf"))) == []
+    db = page_checksums.connect(str(path))
+    assert list(page_checksums.damaged(db, str(path), float("inf"))) == []
     db.close()
 
 
@@ -209,8 +209,8 @@ def test_a_vfs_of_ones_own_creates_files_without_and_writes_none_with(path: Path
 def test_without_the_extension_a_file_with_checksums_is_read_and_not_written(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pages, "_vfs", None)
-    monkeypatch.setattr(pages, "_is_missing", True)
+    monkeypatch.setattr(page_checksums, "_vfs", None)
+    monkeypatch.setattr(page_checksums, "_is_missing", True)
     assert words(path) == WORDS
     with everturn.open(url(path)) as store:
         for change in (
@@ -234,15 +234,15 @@ def test_a_copy_of_a_damaged_page_does_not_seem_sound(path: Path, tmp_path: Path
     copy_pages(path, tmp_path / "copy.db", lambda done, total: None)
     numbers = []
     for file in (path, tmp_path / "copy.db"):
-        db = pages.connect(str(file))
-        numbers.append(list(pages.damaged(db, str(file), float("inf"))))
+        db = page_checksums.connect(str(file))
+        numbers.append(list(page_checksums.damaged(db, str(file), float("inf"))))
         db.close()
     assert numbers[0] == numbers[1] != []
 
 
 def test_a_stamp_is_what_the_extension_writes(path: Path) -> None:
     content = path.read_bytes()
-    pages.stamp(str(path))
+    page_checksums.stamp(str(path))
     assert path.read_bytes() == content
 
 
@@ -274,7 +274,7 @@ def test_rows_are_compared_with_the_name_they_were_asked_by(tmp_path: Path) -> N
 
 
 def test_an_emptied_table_of_versions_is_a_clear_error(path: Path) -> None:
-    db = pages.connect(str(path))
+    db = page_checksums.connect(str(path))
     db.execute("DELETE FROM schema_versions")
     db.close()
     with pytest.raises(InvalidInput, match="schema_versions"):

@@ -219,7 +219,7 @@ def test_a_locked_database_is_waited_for(path: Path, tmp_path: Path) -> None:
         with locked(path) as lock:
             for thread in threads:
                 thread.start()
-            waiting = store._engine.backend._commits._queue
+            waiting = store._operations.backend._commits._queue
             eventually(lambda: len(waiting) == 3, "three changes that wait")
             lock.release()
             for thread in threads:
@@ -286,7 +286,7 @@ def test_tasks_wait_for_a_lock(path: Path) -> None:
         async with await everturn.open_async(url(path), timeout=50) as store:
             with locked(path) as lock:
                 changes = [asyncio.create_task(store.add_messages(SESSION, turn("me", n))) for n in range(20)]
-                waiting = store._engine.backend._commits._queue
+                waiting = store._operations.backend._commits._queue
                 await eventually_async(lambda: len(waiting) == 20, "twenty changes that wait")
                 lock.release()
                 await asyncio.gather(*changes)

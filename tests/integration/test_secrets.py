@@ -13,11 +13,12 @@ import psycopg
 import pytest
 
 import everturn
-from everturn import ChatMessage, MemoryStoreError, Record, Summary, ToolCall, codec
-from everturn.backends.redis import faults
-from everturn.backends.redis.address import parse
-from everturn.masking import masked, masked_url
-from everturn.testing import targets
+from everturn import ChatMessage, MemoryStoreError, Record, Summary, ToolCall
+from everturn.backends.redis import errors
+from everturn.backends.redis.url import parse
+from everturn.core import codec
+from everturn.core.masking import masked, masked_url
+from everturn.testing.kit import target as targets
 from everturn.testing.servers import valkey_server
 from tests.store.places import Servers
 
@@ -213,7 +214,7 @@ def test_arguments_that_redis_quotes_are_cut_off(caplog: pytest.LogCaptureFixtur
 
     def ask() -> None:
         said = redis.ResponseError(f"ERR unknown command 'EVALSHA', with args beginning with: 'abc' '{BODY}' ")
-        raise faults.unsent("Redis", said) from said
+        raise errors.unsent("Redis", said) from said
 
     told = told_by(caplog, ask)
     assert "unknown command" in told

@@ -20,7 +20,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError
-from everturn.engine.calls import Caller, Settings
+from everturn.store.retries import Caller, Settings
 from tests.integration.children import locked, run
 
 ROUNDS = 150
@@ -185,12 +185,12 @@ def test_so_it_does_in_memory(kind: str) -> None:
     run(alone, "sqlite://", kind)
 
 
-def in_the_engine(kind: str) -> None:
+def in_the_backend(kind: str) -> None:
     """Between two attempts, and in one: what a handler raises is no fault of a backend's."""
     alarm = Alarm(RAISED[kind])
     attempts: list[bool] = []
 
-    class Face:
+    class Runtime:
         clock = staticmethod(time.monotonic)
 
         async def sleep(self, seconds: float) -> None:
@@ -200,7 +200,7 @@ def in_the_engine(kind: str) -> None:
         attempts.append(retry)
         raise MemoryStoreBackendError("down", outcome="not_written", transient=True)
 
-    caller = Caller(None, Settings(timeout=60), Face())  # type: ignore[arg-type]  # it is asked for nothing else
+    caller = Caller(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # it is asked for nothing else
     for _ in range(10):
         coroutine = caller.call(fail)
         assert alarm.became(lambda: coroutine.send(None), 0.02) == "raised"  # noqa: B023 - called at once
@@ -209,4 +209,4 @@ def in_the_engine(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", RAISED)
 def test_so_it_does_between_attempts(kind: str) -> None:
-    run(in_the_engine, kind)
+    run(in_the_backend, kind)

@@ -14,14 +14,14 @@ import uvloop
 
 import everturn
 from everturn import AsyncMemoryStore, MemoryStoreBackendError
-from everturn.testing.proxy import FaultProxy
+from everturn.testing.faults.proxy import FaultProxy
 from tests.integration.writers import turn
 from tests.store.places import Servers
 
-ENGINES = ["sqlite", "valkey", "postgres"]
+BACKENDS = ["sqlite", "valkey", "postgres"]
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture(params=BACKENDS)
 def url(request: pytest.FixtureRequest, servers: Servers, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/memory.db"
@@ -97,9 +97,9 @@ def test_what_is_cancelled_is_settled(url: str) -> None:
 SERVERS = ["valkey", "postgres"]
 
 
-@pytest.mark.parametrize("engine", SERVERS)
-def test_a_change_whose_reply_is_lost_is_made_once(engine: str, servers: Servers) -> None:
-    with FaultProxy(getattr(servers, engine).url) as proxy:
+@pytest.mark.parametrize("backend", SERVERS)
+def test_a_change_whose_reply_is_lost_is_made_once(backend: str, servers: Servers) -> None:
+    with FaultProxy(getattr(servers, backend).url) as proxy:
 
         async def work(store: AsyncMemoryStore) -> None:
             await store.add_messages("a", turn("1"))
@@ -113,9 +113,9 @@ def test_a_change_whose_reply_is_lost_is_made_once(engine: str, servers: Servers
         in_uvloop(f"{proxy.url}?namespace={uuid4().hex}", work, timeout=20)
 
 
-@pytest.mark.parametrize("engine", SERVERS)
-def test_a_server_that_says_nothing_is_an_error_in_time(engine: str, servers: Servers) -> None:
-    with FaultProxy(getattr(servers, engine).url) as proxy:
+@pytest.mark.parametrize("backend", SERVERS)
+def test_a_server_that_says_nothing_is_an_error_in_time(backend: str, servers: Servers) -> None:
+    with FaultProxy(getattr(servers, backend).url) as proxy:
 
         async def work(store: AsyncMemoryStore) -> None:
             await store.add_messages("a", turn("1"))

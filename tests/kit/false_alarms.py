@@ -1,6 +1,6 @@
 """Sound stores, many seeds, no failure: `python -m tests.kit.false_alarms [SEEDS] [TARGET...]`, or `make false-alarms`.
 
-A kit that raises false alarms is switched off. Ours on every engine and both faces, one by hand in each shape, lists
+A kit that raises false alarms is switched off. Ours on every backend and both faces, one by hand in each shape, lists
 in memory.
 """
 
@@ -10,10 +10,10 @@ import sys
 import time
 
 from everturn.testing.contract import CLAUSES
+from everturn.testing.kit.environment import Run
+from everturn.testing.kit.runner import QUICK_SECONDS, Chosen, Runner, run_all
+from everturn.testing.kit.target import parse
 from everturn.testing.results import RunReport
-from everturn.testing.run import Run
-from everturn.testing.runner import QUICK_SECONDS, Chosen, Runner, run_all
-from everturn.testing.targets import parse
 
 SEEDS = 50
 SOUND = "tests.kit.sound"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from everturn.testing.history.calls import NEVER, Call, Session
+from everturn.testing.history.parse import NEVER, Call, Session
 from everturn.testing.results import Event
 
 SESSION = "s"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 
 from everturn.testing.contract import CLAUSES
-from everturn.testing.run import Run
-from everturn.testing.runner import Chosen, Runner, run_all
-from everturn.testing.targets import parse
+from everturn.testing.kit.environment import Run
+from everturn.testing.kit.runner import Chosen, Runner, run_all
+from everturn.testing.kit.target import parse
 from tests.kit.test_mutants import BROKEN, caught_by
 
 BUDGET = 120.0

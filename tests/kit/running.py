@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from everturn.testing.choosing import chosen
 from everturn.testing.contract import CLAUSES
+from everturn.testing.kit.environment import Run
+from everturn.testing.kit.runner import Runner, run_all
+from everturn.testing.kit.selection import chosen
+from everturn.testing.kit.target import parse
 from everturn.testing.results import ClauseResult, RunReport
-from everturn.testing.run import Run
-from everturn.testing.runner import Runner, run_all
-from everturn.testing.targets import parse
 
 
 def report(target: str, *names: str, seed: int = 1, budget: float = 30.0, known: Any = None, **how: Any) -> RunReport:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from everturn.testing.choosing import chosen
-from everturn.testing.clauses import Untested
-from everturn.testing.common import Staff
 from everturn.testing.contract import CLAUSES
-from everturn.testing.kit import Kit
-from everturn.testing.orders import Step
-from everturn.testing.run import Run
-from everturn.testing.runner import Chosen, Runner
-from everturn.testing.targets import parse
+from everturn.testing.kit.clause import Untested
+from everturn.testing.kit.environment import Run
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.runner import Chosen, Runner
+from everturn.testing.kit.selection import chosen
+from everturn.testing.kit.shared_store import Staff
+from everturn.testing.kit.target import parse
+from everturn.testing.workers.messages import Step
 
 
 class Trial:

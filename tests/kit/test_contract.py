@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from everturn.testing.clauses import Clause
 from everturn.testing.contract import CLAUSES
-from everturn.testing.contract.page import page
+from everturn.testing.contract.docs_page import page
+from everturn.testing.kit.clause import Clause
 from tests.kit.false_alarms import quick_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "contract.md"

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from everturn.backend import drive
-from everturn.testing.dialects import Said, Seen, is_awaited, shape_of
-from everturn.testing.dialects.base import seen
-from everturn.testing.dialects.langgraph import new_id
-from everturn.testing.subject import Loop, Subject
-from everturn.testing.targets import offer_of
+from everturn.testing.kit.target import offer_of
+from everturn.testing.shapes import Said, Seen, is_awaited, shape_of
+from everturn.testing.shapes.base import seen
+from everturn.testing.shapes.langgraph import new_id
+from everturn.testing.workers.instance import Loop, Subject
 from tests.kit.sound import memory, shapes
 
 SHAPES = {

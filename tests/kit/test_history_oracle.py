@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from everturn.testing.history import judge
-from everturn.testing.history.calls import pair, sessions
-from everturn.testing.history.quick import certainly_in_order
+from everturn.testing.history.fast_accept import certainly_in_order
+from everturn.testing.history.parse import pair, sessions
 from everturn.testing.history.walk import certainly_explained
 from everturn.testing.results import Event
 from tests.kit.history_tools import SESSION, Plan, explainable, simulate

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.testing.history import judge
-from everturn.testing.history.calls import NEVER, Call, pair
+from everturn.testing.history.parse import NEVER, Call, pair
 from everturn.testing.results import Event, ViolationKind
 from tests.kit.history_tools import Plan, simulate
 

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from everturn.testing.choosing import chosen
 from everturn.testing.contract import CLAUSES
-from everturn.testing.lanes import MANY, MOST, work_off
-from everturn.testing.run import Run
-from everturn.testing.runner import Runner, run_all
+from everturn.testing.kit.environment import Run
+from everturn.testing.kit.parallel import MANY, MOST, work_off
+from everturn.testing.kit.runner import Runner, run_all
+from everturn.testing.kit.selection import chosen
+from everturn.testing.kit.target import parse
 from everturn.testing.servers import ServerError
-from everturn.testing.targets import parse
 
 
 class Made:

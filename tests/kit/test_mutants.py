@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from everturn.testing.contract import CLAUSES
-from everturn.testing.run import Run
-from everturn.testing.runner import Chosen, Runner, run_all
-from everturn.testing.targets import parse
+from everturn.testing.kit.environment import Run
+from everturn.testing.kit.runner import Chosen, Runner, run_all
+from everturn.testing.kit.target import parse
 from tests.tiers import deep
 
 BROKEN = sorted(path.stem for path in (Path(__file__).parent / "broken").glob("*.py"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from everturn.testing.pause import Paced, Trap, driver_call
+from everturn.testing.races.breakpoints import Paced, Trap, driver_call
 
 
 def calls_of(work: Any, n: int = 0) -> tuple[int, list[tuple[int, str]]]:

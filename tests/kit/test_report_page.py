@@ -9,8 +9,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from everturn.testing.report import timeline, write_html
-from everturn.testing.report.page import page
+from everturn.testing.report import svg as timeline
+from everturn.testing.report import write_html
+from everturn.testing.report.html import page
 from everturn.testing.results import Violation
 from tests.kit.report_tools import HISTORIES, HOSTILE, clause, everything, report, violations
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from everturn.testing import runner
-from everturn.testing.choosing import BadChoice, chosen, read_ledger
 from everturn.testing.contract import CLAUSES, edge
 from everturn.testing.history import judge, load
-from everturn.testing.run import LONGEST_CALL, NEXT_LONGEST, Run
-from everturn.testing.targets import needed, parse
+from everturn.testing.kit import runner
+from everturn.testing.kit.environment import LONGEST_CALL, NEXT_LONGEST, Run
+from everturn.testing.kit.selection import BadChoice, chosen, read_ledger
+from everturn.testing.kit.target import needed, parse
 from tests.kit.running import report, result
 
 SOUND, BROKEN = "kit.sound.memory:threads", "kit.stores:unlocked"
@@ -141,9 +141,9 @@ def test_a_ledger_entry_about_no_failure_breaks_the_run(name: str) -> None:
 
 
 def test_a_run_can_stop_at_the_first_broken_clause() -> None:
-    from everturn.testing.run import Run
-    from everturn.testing.runner import Runner, run_all
-    from everturn.testing.targets import parse
+    from everturn.testing.kit.environment import Run
+    from everturn.testing.kit.runner import Runner, run_all
+    from everturn.testing.kit.target import parse
 
     clauses = chosen(CLAUSES, ["append-append", "order"])
     with Run(parse(f"tests.{BROKEN}"), seed=1, quick=True) as run:

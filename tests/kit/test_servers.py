@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from everturn.testing.contract import CLAUSES
-from everturn.testing.run import Run
-from everturn.testing.runner import Chosen, Runner, run_all
+from everturn.testing.kit.environment import Run
+from everturn.testing.kit.runner import Chosen, Runner, run_all
+from everturn.testing.kit.target import parse
 from everturn.testing.servers import ValkeyServer, valkey_server
-from everturn.testing.targets import parse
 from tests.kit.running import result
 
 SOME = ("store-and-retrieve", "clear-all", "isolation-of-clear", "processes-lose-nothing", "backend-down", "garbage")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from everturn.testing.run import Run
-from everturn.testing.targets import TargetError, load, of_factory, offer_of, parse
+from everturn.testing.kit.environment import Run
+from everturn.testing.kit.target import TargetError, load, of_factory, offer_of, parse
 from tests.kit import stores
 
 
-def test_a_url_names_an_engine_and_is_pointed_at_a_private_place(tmp_path: Path) -> None:
+def test_a_url_names_a_backend_and_is_pointed_at_a_private_place(tmp_path: Path) -> None:
     mine = tmp_path / "mine.db"
     with Run(parse(f"sqlite:////{mine}"), seed=1, quick=True) as run:
         assert run.offered >= {"processes", "threads", "vfs", "ttl", "timeout", "files"}

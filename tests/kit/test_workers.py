@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from everturn.testing.dialects import Said
-from everturn.testing.orders import Close, Do, Lane, Open, Opened, Paused, Ready, Step, Stop
-from everturn.testing.targets import parse
-from everturn.testing.workers import Nursery
+from everturn.testing.kit.target import parse
+from everturn.testing.shapes import Said
+from everturn.testing.workers.controller import Nursery
+from everturn.testing.workers.messages import Close, Do, Lane, Open, Opened, Paused, Ready, Step, Stop
 
 PATIENCE = 30.0
 

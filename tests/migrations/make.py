@@ -149,10 +149,10 @@ def make(path: Path) -> None:
 
     for leftover in path.parent.glob(f"{path.name}*"):
         leftover.unlink()
-    with patch("everturn.engine.changes.urandom", urandom), patch.object(schema.time, "time", now):
+    with patch("everturn.store.changes.urandom", urandom), patch.object(schema.time, "time", now):
         for namespace in ("", OTHER_NAMESPACE):
             with open_golden(path, namespace) as store:
-                store._engine.backend._clock = now
+                store._operations.backend._clock = now
                 if namespace:
                     store.add_messages("a", [ChatMessage("user", "another tenant's")])
                 else:

@@ -1,4 +1,4 @@
-"""Stores of several engines that act as one: every call is made on all of them, and what they say must be the same."""
+"""Stores of several backends that act as one: every call is made on all of them, and what they say must be the same."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from everturn import (
 )
 
 NAMES: dict[type, tuple[str, ...]] = {Snapshot: ("id", "life"), Change: ("snapshot",), Page: ("next",)}
-OVER_ALL_SESSIONS = ("find", "sessions")  # what some engines cannot do
+OVER_ALL_SESSIONS = ("find", "sessions")  # what some backends cannot do
 
 
 @dataclass(frozen=True)
 class Said:
-    """A call that was made while the first of the engines was in the middle of another, and what it answered."""
+    """A call that was made while the first of the backends was in the middle of another, and what it answered."""
 
     chorus: Chorus
     method: str
@@ -39,52 +39,52 @@ class Said:
 
 @dataclass
 class Circle:
-    """The engines, and which of the random names they gave (lives, snapshots, pages) stand for the same thing."""
+    """The backends, and which of the random names they gave (lives, snapshots, pages) stand for the same thing."""
 
-    engines: Sequence[str]
-    _theirs: dict[tuple[int, str], str] = field(default_factory=dict)  # by engine and the name that the first one gave
+    backends: Sequence[str]
+    _theirs: dict[tuple[int, str], str] = field(default_factory=dict)  # by backend and the name that the first one gave
     _firsts: dict[tuple[int, str], str] = field(default_factory=dict)  # and the other way round
     solo: bool = False
     said: list[Said] = field(default_factory=list)
 
-    def translated(self, value: Any, engine: int) -> Any:
-        """What an engine is given where the first is given this."""
+    def translated(self, value: Any, backend: int) -> Any:
+        """What a backend is given where the first is given this."""
         if isinstance(value, str):
-            return self._theirs.get((engine, value), value)
+            return self._theirs.get((backend, value), value)
         if isinstance(value, Snapshot):
-            return msgspec.structs.replace(value, id=self.translated(value.id, engine))
+            return msgspec.structs.replace(value, id=self.translated(value.id, backend))
         if isinstance(value, Receipt | SessionState):
-            return msgspec.structs.replace(value, life=self.translated(value.life, engine))
+            return msgspec.structs.replace(value, life=self.translated(value.life, backend))
         return value
 
-    def agree(self, first: Any, other: Any, engine: int) -> None:
+    def agree(self, first: Any, other: Any, backend: int) -> None:
         """Raises AssertionError where the two differ in more than random names, which must stand for each other."""
-        assert type(first) is type(other), f"{other!r} of {self.engines[engine]} instead of {first!r}"
+        assert type(first) is type(other), f"{other!r} of {self.backends[backend]} instead of {first!r}"
         if isinstance(first, list | tuple):
-            assert len(first) == len(other), f"{other!r} of {self.engines[engine]} instead of {first!r}"
+            assert len(first) == len(other), f"{other!r} of {self.backends[backend]} instead of {first!r}"
             for one, another in zip(first, other, strict=True):
-                self.agree(one, another, engine)
+                self.agree(one, another, backend)
         elif isinstance(first, ErasureReceipt):
-            # How much of lives that expired was left to be removed is for each engine to say.
+            # How much of lives that expired was left to be removed is for each backend to say.
             assert (first.session_id, first.complete) == (other.session_id, other.complete)
         elif isinstance(first, msgspec.Struct):
             names = NAMES.get(type(first), ("life",))
             for name in first.__struct_fields__:
                 compare = self._stand_for_each_other if name in names else self.agree
-                compare(getattr(first, name), getattr(other, name), engine)
+                compare(getattr(first, name), getattr(other, name), backend)
         elif isinstance(first, MemoryStoreError):
             for name, value in vars(first).items():
                 compare = self._stand_for_each_other if name == "snapshot" else self.agree
-                compare(value, vars(other)[name], engine)
+                compare(value, vars(other)[name], backend)
         else:
-            assert first == other, f"{other!r} of {self.engines[engine]} instead of {first!r}"
+            assert first == other, f"{other!r} of {self.backends[backend]} instead of {first!r}"
 
-    def _stand_for_each_other(self, first: str | None, other: str | None, engine: int) -> None:
+    def _stand_for_each_other(self, first: str | None, other: str | None, backend: int) -> None:
         if first is None or other is None or first == other:
             assert first == other
         else:
-            assert self._theirs.setdefault((engine, first), other) == other
-            assert self._firsts.setdefault((engine, other), first) == first
+            assert self._theirs.setdefault((backend, first), other) == other
+            assert self._firsts.setdefault((backend, other), first) == first
 
 
 class Chorus:
@@ -102,35 +102,35 @@ class Chorus:
         if self.circle.solo:
             self.circle.said.append(Said(self, method, args, named, answer))
         else:
-            for engine in range(1, len(self.stores)):
-                self._compare(engine, method, args, named, answer)
+            for backend in range(1, len(self.stores)):
+                self._compare(backend, method, args, named, answer)
             self.circle.said.clear()
         if isinstance(answer, MemoryStoreError):
             raise answer
         return answer
 
-    def _of_one(self, engine: int, method: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
-        args = [self.circle.translated(value, engine) for value in args]
-        named = {name: self.circle.translated(value, engine) for name, value in named.items()}
+    def _of_one(self, backend: int, method: str, args: Sequence[Any], named: dict[str, Any]) -> Any:
+        args = [self.circle.translated(value, backend) for value in args]
+        named = {name: self.circle.translated(value, backend) for name, value in named.items()}
         if (count := named.get("count_tokens")) is not None:
-            named["count_tokens"] = self._counting(engine, count)
+            named["count_tokens"] = self._counting(backend, count)
         try:
-            return getattr(self.stores[engine], method)(*args, **named)
+            return getattr(self.stores[backend], method)(*args, **named)
         except MemoryStoreError as error:
             return error
 
-    def _compare(self, engine: int, method: str, args: Sequence[Any], named: dict[str, Any], answer: Any) -> None:
-        theirs = self._of_one(engine, method, args, named)
+    def _compare(self, backend: int, method: str, args: Sequence[Any], named: dict[str, Any], answer: Any) -> None:
+        theirs = self._of_one(backend, method, args, named)
         if method in OVER_ALL_SESSIONS and isinstance(theirs, Unsupported):
             return
         if isinstance(answer, Compaction) and not args:
-            return  # of all sessions: how much was left of those that expired is for each engine to say
+            return  # of all sessions: how much was left of those that expired is for each backend to say
         if method == "find" and "session_id" not in named:
             answer, theirs = (sorted(found, key=lambda match: match.session_id) for found in (answer, theirs))
-        self.circle.agree(answer, theirs, engine)
+        self.circle.agree(answer, theirs, backend)
 
-    def _counting(self, engine: int, count: Callable[[Any], int]) -> Callable[[Any], int]:
-        """Others may work while a trim counts. What they do then to the first engine is done to each in its turn."""
+    def _counting(self, backend: int, count: Callable[[Any], int]) -> Callable[[Any], int]:
+        """Others may work while a trim counts. What they do then to the first backend is done to each in its turn."""
 
         def count_alone(message: Any) -> int:
             self.circle.solo = True
@@ -143,7 +143,7 @@ class Chorus:
 
         def count_after_them(message: Any) -> int:
             for said in done_to_the_first:
-                said.chorus._compare(engine, said.method, said.args, said.named, said.answer)
+                said.chorus._compare(backend, said.method, said.args, said.named, said.answer)
             return count(message)
 
-        return count_after_them if engine else count_alone
+        return count_after_them if backend else count_alone

@@ -1,4 +1,4 @@
-"""The walks of tests/unit, over all engines side by side: whatever is done, they answer alike, and as the model says.
+"""The walks of tests/unit, over all backends side by side: whatever is done, they answer alike, and as the model says.
 
 EVERTURN_DEEP=1 walks on and on, as there; EVERTURN_SHRINK=1 looks for the shortest walk that fails.
 """
@@ -18,7 +18,7 @@ import everturn
 from everturn import CorruptEntry, MemoryStore, Summary, Unsupported
 from everturn.backend import drive
 from everturn.backends.postgres import backend as postgres
-from everturn.backends.redis import reads, staging, upkeep
+from everturn.backends.redis import maintenance, reads, staged_rows
 from tests.model.chorus import Chorus, Circle
 from tests.model.test_state_machine import (
     DEEP,
@@ -35,11 +35,11 @@ from tests.store.places import ALL, Place, Servers
 from tests.store.places.sqlite import FileDoor
 from tests.tiers import first
 
-ENGINES = ("sqlite", "valkey", "cluster", "postgres")
+BACKENDS = ("sqlite", "valkey", "cluster", "postgres")
 
 
 class Flaky:
-    """Lets every engine of a chorus lose a reply."""
+    """Lets every backend of a chorus lose a reply."""
 
     def __init__(self, backends: list[FlakyBackend]) -> None:
         self._backends = backends
@@ -52,17 +52,17 @@ class Flaky:
 
 
 class Agreement(Walk):
-    """One walk. What it looks up in a SQLite file it looks up in that of the first engine."""
+    """One walk. What it looks up in a SQLite file it looks up in that of the first backend."""
 
     servers: Servers
 
     def __init__(self) -> None:
-        self.circle = Circle(ENGINES)
-        self.others: list[Place] = [ALL[name](Path(), None, self.servers) for name in ENGINES[1:]]
+        self.circle = Circle(BACKENDS)
+        self.others: list[Place] = [ALL[name](Path(), None, self.servers) for name in BACKENDS[1:]]
         super().__init__()
         # Small steps and pages, so that short walks see more than one of each.
         for module, name, size in (
-            *((upkeep, "STEP", 3), (staging, "STEP", 2)),
+            *((maintenance, "STEP", 3), (staged_rows, "STEP", 2)),
             *((reads, "BATCH", 3), (reads, "PAGE", 5), (reads, "MORE_THAN_LIMIT", 1)),
             *((postgres, "STEP", 3), (postgres, "REAP_EVERY", 5), (postgres, "FOUND_AT_ONCE", 3)),
         ):
@@ -84,19 +84,19 @@ class Agreement(Walk):
             place.close()
 
     def each(self, namespace: str, number: int) -> list[MemoryStore]:
-        """The stores of all engines, one by one."""
+        """The stores of all backends, one by one."""
         chorus: Any = self.stores[namespace, number]
         return list(chorus.stores)
 
-    # --- where engines go their own ways ---------------------------------------------------------------------------
+    # --- where backends go their own ways ---------------------------------------------------------------------------
 
     @rule(place=places)
     def compact_one_step(self, place: tuple[str, str]) -> None:
-        """As if the process had died after it. How long a step is, each engine says; so all go on to the end."""
+        """As if the process had died after it. How long a step is, each backend says; so all go on to the end."""
         self.touched.add(place)
         namespace, name = place
         for store in self.each(namespace, 0):
-            drive(store._engine.backend.compact(name, time.monotonic() + 60))
+            drive(store._operations.backend.compact(name, time.monotonic() + 60))
         self.agree_on_the_state(self.stores[namespace, 1], name, self.models[namespace].live(name))
         for store in self.each(namespace, 1):
             assert store.verify(name).ok
@@ -106,7 +106,7 @@ class Agreement(Walk):
 
     @rule(namespace=st.sampled_from(NAMESPACES), limit=st.integers(1, 3), order=st.sampled_from([None, "recent"]))
     def page_through_sessions(self, namespace: str, limit: int, order: Any) -> None:
-        """A session may come twice, and that is for each engine to say, too."""
+        """A session may come twice, and that is for each backend to say, too."""
         able = [True, *(place.orders_by_change or order is None for place in self.others)]
         for store, is_able in zip(self.each(namespace, 0), able, strict=True):
             if is_able:
@@ -115,18 +115,18 @@ class Agreement(Walk):
                 with pytest.raises(Unsupported):
                     store.sessions(order=order)
 
-    @rule(which=numbers, engine=st.integers(0, len(ENGINES) - 1))
-    def a_lost_entry_is_noticed(self, which: int, engine: int) -> None:
+    @rule(which=numbers, backend=st.integers(0, len(BACKENDS) - 1))
+    def a_lost_entry_is_noticed(self, which: int, backend: int) -> None:
         """Promise 11, on each of them."""
         session = self.models[""].live("a")
         shown = session.state.visible if session else []
         lost = shown[which % len(shown)] if shown else None
         if lost is None or isinstance(lost.entry, Summary):
             return  # compact cannot tell a summary below a trim from other entries that went, so nor can a read
-        door = self.others[engine - 1].door if engine else FileDoor(self.file, self.servers.beside_sqlite)
+        door = self.others[backend - 1].door if backend else FileDoor(self.file, self.servers.beside_sqlite)
         stored = door.entry("a", lost.seq)
         door.drop_entry("a", lost.seq)
-        store = self.each("", which % 2)[engine]
+        store = self.each("", which % 2)[backend]
         assert not store.verify("a").ok
         for read in (store.state, store.get_history):
             with pytest.raises(CorruptEntry):
@@ -139,5 +139,5 @@ WALKED = WALKS if DEEP else settings(WALKS, max_examples=5)
 
 
 @pytest.mark.parametrize("number", SEEDS if DEEP else first(1, range(3)))
-def test_all_engines_and_the_model_agree_after_every_step(servers: Servers, number: int) -> None:
+def test_all_backends_and_the_model_agree_after_every_step(servers: Servers, number: int) -> None:
     run_state_machine_as_test(seed(number)(type("Agreement", (Agreement,), {"servers": servers})), settings=WALKED)

@@ -44,15 +44,15 @@ from everturn import (
     ToolCall,
 )
 from everturn.backend import drive
-from everturn.backends import soundness as soundness_module
+from everturn.backends._shared import verification as soundness_module
+from everturn.backends.sqlite import apply_change as changes_module
 from everturn.backends.sqlite import backend as backend_module
-from everturn.backends.sqlite import changes as changes_module
 from everturn.backends.sqlite import compaction as compaction_module
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import maintenance as upkeep_module
+from everturn.backends.sqlite import page_checksums
 from everturn.backends.sqlite import reads as reads_module
-from everturn.backends.sqlite import upkeep as upkeep_module
+from everturn.core.tool_calls import HEALED
 from everturn.errors import MemoryStoreBackendError
-from everturn.rules import HEALED
 from tests.model.model_store import Done, ModelStore, Refused, Session, State, Stored, calls_of, results_of, trimmed
 from tests.tiers import first
 
@@ -76,7 +76,7 @@ if DEEP:
     start = int(os.environ.get("EVERTURN_SEED", random.randrange(10**9)))
     SEEDS = range(start, start + int(os.environ.get("EVERTURN_SEEDS", "500")))
 
-# Ids that a careless engine would mix up. The other namespace has sessions of the same names.
+# Ids that a careless backend would mix up. The other namespace has sessions of the same names.
 NAMES = ("a", "A", "a%", "ä")
 NAMESPACES = ("", "other")
 EVERYWHERE = [(namespace, name) for namespace in NAMESPACES for name in NAMES]
@@ -126,11 +126,11 @@ class FlakyBackend:
 
     def __init__(self, store: MemoryStore, clock: Any) -> None:
         self.lose = False
-        engine = store._engine
-        engine.backend._clock = clock
-        self._change, self._fork = engine.backend.change, engine.backend.fork
-        engine.backend.change, engine.backend.fork = self.change, self.fork
-        engine.face.sleep = self._sleep
+        backend = store._operations
+        backend.backend._clock = clock
+        self._change, self._fork = backend.backend.change, backend.backend.fork
+        backend.backend.change, backend.backend.fork = self.change, self.fork
+        backend.face.sleep = self._sleep
 
     async def change(self, request: Any, deadline: float) -> Any:
         return self._answer(await self._change(request, deadline))
@@ -176,7 +176,7 @@ class Walk(RuleBasedStateMachine):
         for namespace in NAMESPACES:
             for number in (0, 1):
                 self.open(namespace, number)
-        self.sql = pages.connect(str(self.file))
+        self.sql = page_checksums.connect(str(self.file))
         self.lives: dict[int, str] = {0: ""}
         self.snapshots: dict[int, Snapshot] = {}
         self.receipts: list[Receipt] = []
@@ -309,7 +309,7 @@ class Walk(RuleBasedStateMachine):
         return ChatMessage(kind, text)
 
     def one_length(self, pieces: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """No two lengths of embeddings in one call: that is refused before anything is asked of the engine."""
+        """No two lengths of embeddings in one call: that is refused before anything is asked of the backend."""
         summaries = [number for kind, number in pieces if kind == "summary"]
         if not summaries or (6 in summaries) == all(number == 6 for number in summaries):
             return pieces
@@ -592,7 +592,7 @@ class Walk(RuleBasedStateMachine):
         """As if the process had died after it."""
         self.touched.add(place)
         namespace, name = place
-        backend: Any = self.stores[namespace, 0]._engine.backend
+        backend: Any = self.stores[namespace, 0]._operations.backend
         plan = drive(backend._read(lambda db: compaction_module.plan(db, name, self.now), float("inf")))
         if plan is None:
             return
@@ -786,7 +786,7 @@ class Walk(RuleBasedStateMachine):
             return  # compact cannot tell a summary below a trim from other entries that went, so nor can a read
         copy = self.folder / "copy.db"
         self.sql.execute("VACUUM INTO ?", (str(copy),))
-        damaged = pages.connect(str(copy))
+        damaged = page_checksums.connect(str(copy))
         damaged.execute(
             "DELETE FROM entries WHERE ?3 BETWEEN seq AND seq + count - 1 AND session ="
             " (SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 0)",

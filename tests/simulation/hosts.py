@@ -47,7 +47,7 @@ class Clock:
 
 
 class Host:
-    """A process with a monotonic clock and a wall clock. It is also a face of the store (engine.Face)."""
+    """A process with a monotonic clock and a wall clock. It is also a face of the store (backend.Runtime)."""
 
     def __init__(self, scheduler: Scheduler, name: str, monotonic: Clock, wall: Clock) -> None:
         self.scheduler = scheduler

@@ -13,10 +13,10 @@ from typing import Any, Self
 import psycopg
 
 from everturn.backend import Backend, drive
-from everturn.backends.postgres import faults
+from everturn.backends.postgres import errors
 from everturn.backends.postgres.backend import PostgresBackend
 from everturn.backends.postgres.connections import cursor_on, prepare
-from everturn.backends.postgres.ports import BlockingPort, Call, Given, Rows
+from everturn.backends.postgres.executor import BlockingPort, Call, Given, Rows
 from everturn.errors import MemoryStoreBackendError
 from everturn.testing.servers import postgres_server
 from tests.simulation.hosts import EPOCH, Clock, Host
@@ -64,7 +64,7 @@ class Database:
 
     def run(self, call: Call) -> Rows:
         """Carry out one request. Raises MemoryStoreBackendError."""
-        with faults.translated(WHERE) as fault:
+        with errors.translated(WHERE) as fault:
             fault.sent = call.writes
             cursor = cursor_on(self.connection)
             cursor.execute(call.statement, call.parameters, prepare=True)
@@ -184,15 +184,15 @@ class PostgresWorld(World):
 
 def _gone(exc: BaseException, *, change: bool) -> MemoryStoreBackendError:
     if isinstance(exc, TimeoutError):
-        outcome = faults.translated(WHERE)
+        outcome = errors.translated(WHERE)
         outcome.sent = change
         try:
             with outcome:
-                raise faults.TimeUp
+                raise errors.TimeUp
         except MemoryStoreBackendError as error:
             return error
-    return faults.from_driver(psycopg.OperationalError(str(exc)), WHERE, sent=change)
+    return errors.from_driver(psycopg.OperationalError(str(exc)), WHERE, sent=change)
 
 
 def _unsent(exc: BaseException) -> MemoryStoreBackendError:
-    return faults.from_driver(psycopg.OperationalError(str(exc)), WHERE, sent=False)
+    return errors.from_driver(psycopg.OperationalError(str(exc)), WHERE, sent=False)

@@ -8,8 +8,8 @@ from typing import Any
 
 from lupa import lua51
 
-from everturn.backends.redis.faults import Refusal, refusal_in
-from everturn.backends.redis.wire import Command, packed
+from everturn.backends.redis.errors import Refusal, refusal_in
+from everturn.backends.redis.transport.resp import Command, packed
 from tests.simulation.keyspace import Keyspace, ServerError
 
 _INFO = b"role:%b\r\naof_enabled:1\r\nmaxmemory_policy:noeviction\r\nconnected_slaves:0\r\n"

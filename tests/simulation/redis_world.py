@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from everturn.backend import Backend
-from everturn.backends.redis import faults, scripts
-from everturn.backends.redis.address import Node
+from everturn.backends.redis import errors, scripts
 from everturn.backends.redis.backend import RedisBackend
-from everturn.backends.redis.names import Names
-from everturn.backends.redis.sending import Sender
+from everturn.backends.redis.client import Sender
+from everturn.backends.redis.keys import Names
 from everturn.backends.redis.topology import Single, Watched
-from everturn.backends.redis.wire import Call, Command
+from everturn.backends.redis.transport.resp import Call, Command
+from everturn.backends.redis.url import Node
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.network import Attempt, Network
 from tests.simulation.redis_server import RedisServer
@@ -99,8 +99,8 @@ class RedisWorld(World):
             self.scheduler,
             self.fates,
             self._deliver,
-            lambda exc, **_: faults.unanswered(WHERE, exc),
-            lambda exc: faults.unsent(WHERE, exc),
+            lambda exc, **_: errors.unanswered(WHERE, exc),
+            lambda exc: errors.unsent(WHERE, exc),
             self.tell,
         )
         loses = any(fault.kind in ("restart", "failover") and fault.lose for fault in schedule.faults)

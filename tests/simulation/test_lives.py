@@ -13,12 +13,12 @@ import pytest
 
 from everturn import CorruptEntry, Record, SessionNotFound, Summary, ToolCall
 from everturn.backend import drive
-from everturn.backends.redis.address import Node
 from everturn.backends.redis.backend import RedisBackend
-from everturn.backends.redis.sending import Sender
+from everturn.backends.redis.client import Sender
 from everturn.backends.redis.topology import Single
-from everturn.backends.redis.wire import Command
-from everturn.engine import Engine, Settings
+from everturn.backends.redis.transport.resp import Command
+from everturn.backends.redis.url import Node
+from everturn.store.operations import Operations, Settings
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.records import message
 from tests.simulation.redis_server import RedisServer
@@ -46,27 +46,27 @@ class Steps:
     async def close(self) -> None: ...
 
 
-def opened(lines: Steps) -> tuple[RedisBackend, Engine]:
+def opened(lines: Steps) -> tuple[RedisBackend, Operations]:
     backend = RedisBackend(Sender(lines, Single(("h", 1))), "")
     face = Host(Scheduler(), "test", Clock(0.0), Clock(EPOCH))
     face.clock = time.monotonic  # type: ignore[method-assign]
-    return backend, Engine(backend, Settings(timeout=MINUTE), face)
+    return backend, Operations(backend, Settings(timeout=MINUTE), face)
 
 
-def begin(engine: Engine, word: str) -> None:
+def begin(operations: Operations, word: str) -> None:
     """Begin a life that has every part: several ranges, snapshots, entries that are no messages."""
-    drive(engine.add_messages("a", [message(f"{word} 1")]))
-    drive(engine.append("a", [ToolCall("f", {"x": word}), Summary(word, [1.0], (1, 1)), Record("r", word)]))
-    drive(engine.save_snapshot("a", word))
+    drive(operations.add_messages("a", [message(f"{word} 1")]))
+    drive(operations.append("a", [ToolCall("f", {"x": word}), Summary(word, [1.0], (1, 1)), Record("r", word)]))
+    drive(operations.save_snapshot("a", word))
     for number in range(3):
-        drive(engine.replace("a", [message(f"{word} {number}")], after=1))
+        drive(operations.replace("a", [message(f"{word} {number}")], after=1))
 
 
-CALLS: dict[str, Callable[[RedisBackend, Engine], Any]] = {
-    "compact": lambda _, engine: engine.compact("a"),
-    "verify": lambda _, engine: engine.verify("a"),
-    "read": lambda _, engine: engine.get_history("a"),
-    "fork": lambda _, engine: engine.fork("a", "b"),
+CALLS: dict[str, Callable[[RedisBackend, Operations], Any]] = {
+    "compact": lambda _, operations: operations.compact("a"),
+    "verify": lambda _, operations: operations.verify("a"),
+    "read": lambda _, operations: operations.get_history("a"),
+    "fork": lambda _, operations: operations.fork("a", "b"),
     "changes": lambda backend, _: backend.changes("a", 100, time.monotonic() + MINUTE),
     "outline": lambda backend, _: backend.outline("a", time.monotonic() + MINUTE),
 }
@@ -82,7 +82,7 @@ def test_a_life_that_ends_while_it_is_looked_at_is_not_damaged(name: str, ends: 
         _, other = opened(Steps(server))
         begin(other, "old")
 
-        def happens(count: int, moment: int = moment, other: Engine = other) -> None:
+        def happens(count: int, moment: int = moment, other: Operations = other) -> None:
             nonlocal has_happened
             if count == moment:
                 has_happened = True
@@ -102,15 +102,15 @@ def test_a_life_that_ends_while_it_is_looked_at_is_not_damaged(name: str, ends: 
 @pytest.mark.parametrize("name", ["compact", "changes", "verify"])
 def test_changes_of_another_life_are_damage_when_no_life_has_ended(name: str) -> None:
     server = RedisServer(lambda: EPOCH + time.monotonic())
-    backend, engine = opened(Steps(server))
-    begin(engine, "old")
+    backend, operations = opened(Steps(server))
+    begin(operations, "old")
     (key,) = (key for key in server.space.values if key.endswith(b"changes"))
     foreign = server.space.values[key].copy()
-    drive(engine.erase("a"))
-    begin(engine, "new")
+    drive(operations.erase("a"))
+    begin(operations, "new")
     server.space.values[key] = foreign
     if name == "verify":
-        assert drive(engine.verify("a")).problems
+        assert drive(operations.verify("a")).problems
     else:
         with pytest.raises(CorruptEntry, match="changes"):
-            drive(CALLS[name](backend, engine))
+            drive(CALLS[name](backend, operations))

@@ -14,9 +14,9 @@ from random import Random
 from typing import Any
 
 from everturn.backend import Backend, Query, Status, drive
-from everturn.engine import Engine, Settings
-from everturn.engine.rows import EntryReader
 from everturn.errors import CorruptEntry
+from everturn.store.entry_reader import EntryReader
+from everturn.store.operations import Operations, Settings
 from tests.simulation import histories
 from tests.simulation.hosts import EPOCH, Clock, Host, lent
 from tests.simulation.judge import Judge
@@ -102,8 +102,8 @@ class World(ABC):
             try:
                 for host, client in zip(self.hosts, self.schedule.clients, strict=True):
                     settings = Settings(ttl=self.schedule.ttl, timeout=self.schedule.timeout)
-                    engine = Engine(self.backend_for(host), settings, host)
-                    tasks += [host.start(self._work(host, engine, lane)) for lane in client.lanes]
+                    operations = Operations(self.backend_for(host), settings, host)
+                    tasks += [host.start(self._work(host, operations, lane)) for lane in client.lanes]
                 for fault in self.schedule.faults:
                     self.scheduler.at(fault.at, partial(self._befall, fault))
                 try:
@@ -158,12 +158,12 @@ class World(ABC):
         self.tell(who, f"clock is set by {-seconds:+.1f} s")
         clock.step(self.scheduler.now, -seconds)
 
-    async def _work(self, host: Host, engine: Engine, ops: tuple[Op, ...]) -> None:
+    async def _work(self, host: Host, operations: Operations, ops: tuple[Op, ...]) -> None:
         for op in ops:
             await host.sleep(op.pause)
             task = self.scheduler.task
             assert task is not None
-            call = self._call(engine, op)
+            call = self._call(operations, op)
             if call is None:
                 continue
             now = self.scheduler.now
@@ -191,60 +191,60 @@ class World(ABC):
             self.tell(task.host.name, f"call {op.id} is cancelled")
             task.cancel()
 
-    def _call(self, engine: Engine, op: Op) -> Callable[[], Any] | None:
+    def _call(self, operations: Operations, op: Op) -> Callable[[], Any] | None:
         """The call of an operation; None if what it is about is not there yet."""
         if op.kind in ("rollback", "delete_snapshot", "read_at") and op.of not in self._snapshots:
             return None
-        return lambda: getattr(self, f"_{op.kind}")(engine, op)
+        return lambda: getattr(self, f"_{op.kind}")(operations, op)
 
-    async def _append(self, engine: Engine, op: Op) -> bool:
+    async def _append(self, operations: Operations, op: Op) -> bool:
         turn = [message(value) for value in op.values]
-        receipt = await engine.add_messages(op.session, turn, key=op.key)
+        receipt = await operations.add_messages(op.session, turn, key=op.key)
         self._turns.setdefault(op.session, []).append(receipt.seqs[-1])
         return receipt.replayed
 
-    async def _replace(self, engine: Engine, op: Op) -> None:
+    async def _replace(self, operations: Operations, op: Op) -> None:
         known = self._turns.get(op.session, [])
         after = known[-op.limit] if 0 < op.limit <= len(known) else 0
         self.judge.replaces(op, after)
-        receipt = await engine.replace(op.session, [message(value) for value in op.values], after=after)
+        receipt = await operations.replace(op.session, [message(value) for value in op.values], after=after)
         self._turns.setdefault(op.session, []).append(receipt.seqs[-1])
 
-    async def _read(self, engine: Engine, op: Op) -> tuple[Any, ...]:
-        return tuple(one.content for one in await engine.get_history(op.session))
+    async def _read(self, operations: Operations, op: Op) -> tuple[Any, ...]:
+        return tuple(one.content for one in await operations.get_history(op.session))
 
-    async def _read_at(self, engine: Engine, op: Op) -> tuple[Any, ...]:
-        return tuple(one.content for one in await engine.get_history(op.session, at=self._snapshots[op.of]))
+    async def _read_at(self, operations: Operations, op: Op) -> tuple[Any, ...]:
+        return tuple(one.content for one in await operations.get_history(op.session, at=self._snapshots[op.of]))
 
-    async def _snapshot(self, engine: Engine, op: Op) -> None:
-        self._snapshots[op.id] = (await engine.save_snapshot(op.session)).id
+    async def _snapshot(self, operations: Operations, op: Op) -> None:
+        self._snapshots[op.id] = (await operations.save_snapshot(op.session)).id
 
-    async def _delete_snapshot(self, engine: Engine, op: Op) -> None:
-        await engine.delete_snapshot(op.session, self._snapshots[op.of])
+    async def _delete_snapshot(self, operations: Operations, op: Op) -> None:
+        await operations.delete_snapshot(op.session, self._snapshots[op.of])
 
-    async def _rollback(self, engine: Engine, op: Op) -> None:
-        await engine.rollback_to_snapshot(op.session, self._snapshots[op.of])
+    async def _rollback(self, operations: Operations, op: Op) -> None:
+        await operations.rollback_to_snapshot(op.session, self._snapshots[op.of])
 
-    async def _undo(self, engine: Engine, op: Op) -> None:
-        await engine.undo(op.session)
+    async def _undo(self, operations: Operations, op: Op) -> None:
+        await operations.undo(op.session)
 
-    async def _trim(self, engine: Engine, op: Op) -> None:
-        await engine.trim(op.session, max_messages=op.limit)
+    async def _trim(self, operations: Operations, op: Op) -> None:
+        await operations.trim(op.session, max_messages=op.limit)
 
-    async def _clear(self, engine: Engine, op: Op) -> None:
-        await engine.clear(op.session)
+    async def _clear(self, operations: Operations, op: Op) -> None:
+        await operations.clear(op.session)
 
-    async def _erase(self, engine: Engine, op: Op) -> None:
-        await engine.erase(op.session)
+    async def _erase(self, operations: Operations, op: Op) -> None:
+        await operations.erase(op.session)
 
-    async def _set_ttl(self, engine: Engine, op: Op) -> None:
-        await engine.set_ttl(op.session, op.seconds)
+    async def _set_ttl(self, operations: Operations, op: Op) -> None:
+        await operations.set_ttl(op.session, op.seconds)
 
-    async def _fork(self, engine: Engine, op: Op) -> None:
-        await engine.fork(op.session, op.target)
+    async def _fork(self, operations: Operations, op: Op) -> None:
+        await operations.fork(op.session, op.target)
 
-    async def _compact(self, engine: Engine, op: Op) -> None:
-        await engine.compact(op.session)
+    async def _compact(self, operations: Operations, op: Op) -> None:
+        await operations.compact(op.session)
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
@@ -263,8 +263,8 @@ class World(ABC):
 
     def _verify(self) -> None:
         """Ask the store itself whether all is well."""
-        engine = Engine(self.observe(), Settings(timeout=OBSERVED), self.observer)
+        operations = Operations(self.observe(), Settings(timeout=OBSERVED), self.observer)
         for name in sorted(self.judge.model.sessions):
-            report = drive(engine.verify(name))
+            report = drive(operations.verify(name))
             for problem in report.problems:
                 self.judge.find("damaged", f"verify of {name!r}: {problem}")

@@ -1,4 +1,4 @@
-"""The contract's fixtures: a test that takes `place` or `store` runs for every engine and face.
+"""The contract's fixtures: a test that takes `place` or `store` runs for every backend and face.
 
 `@where(shared=True, ...)` keeps it to the places of which that is so. What those that are left out do instead is for
 another test to say.
@@ -74,7 +74,7 @@ def clock(place: Place, store: Any) -> Clock:
 
 @pytest.fixture
 def one_store() -> Iterator[Any]:
-    """A store on one engine, for input that is refused above all of them."""
+    """A store on one backend, for input that is refused above all of them."""
     with everturn.open("sqlite://") as store:
         yield store
 

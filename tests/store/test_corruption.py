@@ -279,7 +279,7 @@ def test_verify_finds_entries_of_no_session(lasting: Place) -> None:
     store.close()
     lasting.door.drop_session("a")
     (problem,) = lasting.open().verify().problems
-    assert problem.session_id in (None, "a")  # some engines can still tell whose they are
+    assert problem.session_id in (None, "a")  # some backends can still tell whose they are
 
 
 def test_verify_finds_what_only_a_snapshot_can_reach(lasting: Place) -> None:

@@ -87,7 +87,7 @@ class Sent:
 
     def __init__(self, store: Any, error: MemoryStoreBackendError) -> None:
         self._store = store
-        self._backend = store._engine.backend
+        self._backend = store._operations.backend
         self._real = self._backend.erase
         self._error = error
         self.attempts: list[tuple[str, str | None]] = []
@@ -107,7 +107,7 @@ class Sent:
             del self._backend.erase
 
     def arrive(self) -> ErasureReceipt:
-        """The latest attempt reaches the engine after all."""
+        """The latest attempt reaches the backend after all."""
 
         async def late(_session_id: str, _life: str | None, deadline: float) -> Erasure:
             erasure: Erasure = await self._real(*self.attempts[-1], deadline)
@@ -154,7 +154,7 @@ def test_an_attempt_that_comes_late_erases_the_life_it_was_meant_for(store: Any)
 
 def told(store: Any, *readings: Reading | CorruptEntry) -> Any:
     """A store whose backend tells these of the session first, or raises them; then the truth."""
-    backend = store._engine.backend
+    backend = store._operations.backend
     real, left = backend.read, list(readings)
 
     async def read(query: Any, take: Any, deadline: float) -> Reading:
@@ -210,7 +210,7 @@ def test_after_an_attempt_in_doubt_a_life_that_began_since_is_left_alone(store: 
             raise unanswered(transient=True)
         return Erasure(nothing, spared=True)
 
-    store._engine.backend.erase = erase
+    store._operations.backend.erase = erase
     assert store.erase("a") == nothing
     assert len(attempts) == 2
 
@@ -223,7 +223,7 @@ def test_a_session_that_always_begins_anew_is_an_error_and_no_receipt(place: Pla
     async def erase(_session_id: str, _life: str | None, _deadline: float) -> Erasure:
         return Erasure(ErasureReceipt("a", 0, 0, 0, complete=True), spared=True)  # at once: no time-out is in doubt
 
-    store._engine.backend.erase = erase
+    store._operations.backend.erase = erase
     with pytest.raises(MemoryStoreBackendError) as raised:
         told(store, *[Reading(Status.NO_SESSION)] * 1000).erase("a")
     assert raised.value.outcome == "not_written"

@@ -85,7 +85,7 @@ def test_errors_cross_process_borders(file: File) -> None:
     assert invalid.value.path == "messages[0].content"
 
 
-def test_an_error_of_the_engine_keeps_its_cause(file: File) -> None:
+def test_an_error_of_the_backend_keeps_its_cause(file: File) -> None:
     file.path.write_bytes(b"this is no database, whatever its name says" * 100)
     with pytest.raises(InvalidInput, match="not a SQLite database") as caught:
         file.open()

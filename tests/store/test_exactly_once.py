@@ -11,9 +11,10 @@ from typing import Any, Self
 import msgspec
 import pytest
 
-from everturn import InvalidInput, MemoryStoreBackendError, Record, Snapshot, Summary, ToolCall, VersionConflict, codec
+from everturn import InvalidInput, MemoryStoreBackendError, Record, Snapshot, Summary, ToolCall, VersionConflict
 from everturn.backend import Append, ChangeRequest, drive
-from everturn.backends.server_clock import ServerClock
+from everturn.backends._shared.server_clock import ServerClock
+from everturn.core import codec
 from tests.store.places import Place
 from tests.store.speech import in_another_process, say, say_each, user, words
 
@@ -302,7 +303,7 @@ def test_a_key_that_is_no_key_is_refused(one_store: Any, key: object) -> None:
 def test_a_lost_reply_does_not_make_the_change_happen_twice(store: Any, kind: str) -> None:
     """The first reply is lost after the commit; the store's own retry must find what it did."""
     change = CHANGES[kind](store, _prepared(store))
-    backend = store._engine.backend
+    backend = store._operations.backend
     name = "fork" if kind == "fork" else "change"
     real = getattr(backend, name)
     lost = []
@@ -346,7 +347,7 @@ class Kept:
 
     def __init__(self, store: Any, name: str = "change", *, gives_up: bool = False) -> None:
         self._store = store
-        self._backend = store._engine.backend
+        self._backend = store._operations.backend
         self._name = name
         self._real = getattr(self._backend, name)
         self._kept: list[tuple[Any, float]] = []
@@ -543,7 +544,7 @@ def test_a_trim_that_had_to_be_planned_again_is_done(store: Any) -> None:
     """Its first attempt is lost, someone edits, so the retry is refused: another plan is another call."""
     for number in range(6):
         say(store, "a", str(number))
-    backend = store._engine.backend
+    backend = store._operations.backend
     real = backend.change
     edit = ChangeRequest("a", Append([codec.encode(user("6"), "m", 1000)], 1, after=4), urandom(16), None)
     lost: list[Any] = []

@@ -208,14 +208,14 @@ def test_a_diff_with_an_unknown_state_is_refused(store: Any) -> None:
 
 def test_both_reads_of_a_diff_have_one_time_out(one_store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     say(one_store, "a", "1")
-    read = one_store._engine.backend.read
+    read = one_store._operations.backend.read
     deadlines: list[float] = []
 
     async def watched(query: Any, take: Any, deadline: float) -> Any:
         deadlines.append(deadline)
         return await read(query, take, deadline)
 
-    monkeypatch.setattr(one_store._engine.backend, "read", watched)
+    monkeypatch.setattr(one_store._operations.backend, "read", watched)
     one_store.diff("a", 1)
     assert len(deadlines) == 2
     assert len(set(deadlines)) == 1

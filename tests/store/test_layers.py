@@ -1,4 +1,4 @@
-"""Imports go one way: pure modules know no engine, drivers stay in their backends, `import everturn` stays light."""
+"""Imports go one way: pure modules know no backend, drivers stay in their backends, `import everturn` stays light."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import everturn
-from everturn import opening
+from everturn import connect
 from tests.store.speech import in_another_process
 
 ROOT = Path(everturn.__file__).parent
@@ -18,38 +18,32 @@ MODULES = {
     for path in ROOT.rglob("*.py")
 }
 DRIVERS = {"apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "fakeredis"}
-# What each part may know of the package; a name stands for all that is below it.
-PURE = [
-    *("everturn.errors", "everturn.model", "everturn.door", "everturn.codec", "everturn.rules", "everturn.vectors"),
-    *("everturn.batches", "everturn.branches", "everturn.dossier", "everturn.words", "everturn.trimming"),
-    *("everturn.masking", "everturn.interrupts"),
-]
+# The parts that each part may import; a name stands for all that is below it.
+CORE = ["everturn.errors", "everturn.model", "everturn.core"]
+PROTOCOLS = ["everturn.backend", "everturn.transfer.protocol", "everturn.transfer.session_lines"]
 # Whose subject is a bare driver, or a file that is not ours: to be measured, shown losing turns, brought in.
-BARE = ("everturn.bench", "everturn.cli.demo.stores", "everturn.cli.foreign.reading")
+BARE = ("everturn.bench", "everturn.cli.demo.stores", "everturn.cli.foreign.read_sqlite")
 WORDS = ("JSON", "MESSAGE", "Entry")
 MAY_IMPORT = {
     "everturn.errors": [],
     "everturn.model": ["everturn.errors", "everturn._pydantic"],
     "everturn._pydantic": ["everturn.model"],
-    "everturn.door": ["everturn.errors", "everturn.model"],
-    "everturn.interrupts": [],
-    "everturn.codec": ["everturn.errors", "everturn.model", "everturn.door", "everturn.interrupts"],
-    "everturn.batches": ["everturn.errors", "everturn.model", "everturn.codec", "everturn.interrupts"],
-    "everturn.branches": [],
-    "everturn.rules": ["everturn.errors", "everturn.model", "everturn.branches"],
-    "everturn.trimming": ["everturn.errors", "everturn.model", "everturn.rules"],
-    "everturn.vectors": ["everturn.errors"],
-    "everturn.words": [],
-    "everturn.masking": [],
-    "everturn.markup": [],
-    "everturn.dossier": ["everturn.codec", "everturn.rules"],
-    "everturn.backend": PURE,
-    "everturn.portable": [*PURE, "everturn.backend"],
-    "everturn.engine": [*PURE, "everturn.backend", "everturn.portable", "everturn.engine"],
-    "everturn.store": [*PURE, "everturn.backend", "everturn.engine"],
-    "everturn.aio": [*PURE, "everturn.backend", "everturn.engine"],
-    "everturn.private": ["everturn.errors"],
-    "everturn.backends": [*PURE, "everturn.backend", "everturn.portable", "everturn.private", "everturn.backends"],
+    "everturn.core": CORE,
+    "everturn.private_files": ["everturn.errors"],
+    "everturn.backend": CORE,
+    "everturn.transfer.protocol": [*CORE, *PROTOCOLS],
+    "everturn.transfer.session_lines": CORE,
+    "everturn.backends": [*CORE, *PROTOCOLS, "everturn.private_files", "everturn.backends"],
+    "everturn.store": [*CORE, *PROTOCOLS, "everturn.store"],
+    "everturn.ui": [*CORE, "everturn.ui"],
+    "everturn.transfer": [
+        *CORE,
+        *PROTOCOLS,
+        "everturn.store",
+        "everturn.connect",
+        "everturn.private_files",
+        "everturn.transfer",
+    ],
 }
 
 
@@ -116,11 +110,11 @@ def test_drivers_are_imported_in_backends_only(module: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["errors", "model", "door", "codec", "batches", "rules", "trimming", "masking", "dossier"]
+    "module", [module for module in MODULES if within(module, *CORE, "everturn.transfer.session_lines")]
 )
 def test_the_pure_modules_know_no_clock_no_chance_and_no_disk(module: str) -> None:
     impure = {"time", "random", "secrets", "uuid", "os", "io", "pathlib", "socket", "threading", "asyncio", "datetime"}
-    assert imports(MODULES[f"everturn.{module}"]) & impure == set()
+    assert imports(MODULES[module]) & impure == set()
 
 
 def test_importing_everturn_imports_no_driver_no_numpy_and_no_event_loop() -> None:
@@ -140,9 +134,9 @@ def test_opening_a_sqlite_store_imports_no_other_driver() -> None:
     assert in_another_process(script, "redis", "psycopg", "numpy", "pydantic").split() == []
 
 
-def test_our_engines_are_those_that_are_registered() -> None:
-    registered = entry_points(group=opening.GROUP)
-    assert {found.name: found.value for found in registered if within(found.value, "everturn")} == opening.OURS
+def test_our_backends_are_those_that_are_registered() -> None:
+    registered = entry_points(group=connect.GROUP)
+    assert {found.name: found.value for found in registered if within(found.value, "everturn")} == connect.OURS
 
 
 def test_opening_a_file_looks_through_nothing_that_is_installed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import everturn
 from everturn import AsyncMemoryStore, MemoryStore
-from everturn.engine import Engine
+from everturn.store.operations import Operations
 
 ROOT = Path(__file__).parents[2]
 
@@ -140,7 +140,7 @@ def test_tools_that_do_not_run_the_package_find_its_names(module: str) -> None:
 @pytest.mark.parametrize("face", [MemoryStore, AsyncMemoryStore])
 @pytest.mark.parametrize("name", list(METHODS))
 def test_a_method_has_the_signature_of_its_implementation(face: type, name: str) -> None:
-    written, implemented = (inspect.signature(getattr(each, name), eval_str=True) for each in (face, Engine))
+    written, implemented = (inspect.signature(getattr(each, name), eval_str=True) for each in (face, Operations))
     assert written == implemented
 
 

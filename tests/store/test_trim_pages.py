@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from everturn import ChatMessage, MemoryStoreBackendError, Record, Summary, ToolCall
 from everturn.backend import Query
-from everturn.engine import trims
+from everturn.store import trim
 from tests.store.places import Place
 from tests.store.speech import calling, made_up, result, say, say_each, system, user, words
 
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trims, "FIRST_PAGE", 3)
-    monkeypatch.setattr(trims, "LARGEST_PAGE", 4)
+    monkeypatch.setattr(trim, "FIRST_PAGE", 3)
+    monkeypatch.setattr(trim, "LARGEST_PAGE", 4)
 
 
 def long_talk(store: Any, session_id: str) -> None:
@@ -45,8 +45,8 @@ def test_pages_change_nothing(store: Any, monkeypatch: pytest.MonkeyPatch, most:
     for name in ("at once", "by pages"):
         long_talk(store, name)
     store.trim("at once", max_messages=most, keep_system=keep_system)
-    monkeypatch.setattr(trims, "FIRST_PAGE", 3)
-    monkeypatch.setattr(trims, "LARGEST_PAGE", 4)
+    monkeypatch.setattr(trim, "FIRST_PAGE", 3)
+    monkeypatch.setattr(trim, "LARGEST_PAGE", 4)
     store.trim("by pages", max_messages=most, keep_system=keep_system)
     assert words(store, "by pages") == words(store, "at once")
     assert store.info("by pages").messages == store.info("at once").messages == len(words(store, "at once"))
@@ -148,8 +148,8 @@ def test_any_conversation_by_pages(place: Place, store: Any, monkeypatch: pytest
                 store.add_messages(half + name, messages)
         with monkeypatch.context() as patched:
             store.trim("at once " + name, max_messages=most, keep_system=keep_system)
-            patched.setattr(trims, "FIRST_PAGE", first)
-            patched.setattr(trims, "LARGEST_PAGE", first + 1)
+            patched.setattr(trim, "FIRST_PAGE", first)
+            patched.setattr(trim, "LARGEST_PAGE", first + 1)
             store.trim("by pages " + name, max_messages=most, keep_system=keep_system)
         assert words(store, "by pages " + name) == words(store, "at once " + name)
 
@@ -160,15 +160,15 @@ def test_any_conversation_by_pages(place: Place, store: Any, monkeypatch: pytest
 def test_a_trim_reads_only_what_it_needs(one_store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(50):
         say(one_store, "a", *("x" for _ in range(100)))
-    read = one_store._engine.backend.read
+    read = one_store._operations.backend.read
     seen: list[int] = []
 
     async def watched(query: Query, take: Any, deadline: float) -> Any:
         return await read(query, lambda rows: (seen.append(len(rows)), take(rows)), deadline)
 
-    monkeypatch.setattr(one_store._engine.backend, "read", watched)
+    monkeypatch.setattr(one_store._operations.backend, "read", watched)
     one_store.trim("a", max_messages=100, keep_system=False)
-    assert sum(seen) == trims.FIRST_PAGE
+    assert sum(seen) == trim.FIRST_PAGE
 
 
 def test_a_trim_keeps_a_page_in_memory_and_not_the_history(one_store: Any) -> None:
@@ -186,11 +186,11 @@ def test_a_trim_keeps_a_page_in_memory_and_not_the_history(one_store: Any) -> No
 def test_a_trim_that_has_no_time_for_all_says_so_and_changes_nothing(
     one_store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trims, "FIRST_PAGE", 10)
-    monkeypatch.setattr(trims, "LARGEST_PAGE", 10)
+    monkeypatch.setattr(trim, "FIRST_PAGE", 10)
+    monkeypatch.setattr(trim, "LARGEST_PAGE", 10)
     say_each(one_store, "a", *map(str, range(100)))
-    engine = one_store._engine
-    read, clock = engine.backend.read, engine.face.clock
+    backend = one_store._operations
+    read, clock = backend.backend.read, backend.face.clock
     passed = 0.0
 
     async def slow(query: Query, take: Any, deadline: float) -> Any:
@@ -198,8 +198,8 @@ def test_a_trim_that_has_no_time_for_all_says_so_and_changes_nothing(
         passed += 2.0
         return await read(query, take, deadline)
 
-    monkeypatch.setattr(engine.backend, "read", slow)
-    monkeypatch.setattr(type(engine.face), "clock", staticmethod(lambda: clock() + passed))
+    monkeypatch.setattr(backend.backend, "read", slow)
+    monkeypatch.setattr(type(backend.face), "clock", staticmethod(lambda: clock() + passed))
     with pytest.raises(MemoryStoreBackendError, match=r"of its 100 messages 30 .* 5 s.* larger timeout.*keep_system"):
         one_store.trim("a", max_messages=5)
     assert one_store.info("a").messages == 100

@@ -11,7 +11,7 @@ import pytest
 
 import everturn
 from everturn import MemoryStoreBackendError
-from everturn.backends.sqlite import compaction, upkeep
+from everturn.backends.sqlite import compaction, maintenance
 from everturn.backends.sqlite.backend import SqliteBackend
 from tests.store.places import Servers
 from tests.store.places.sqlite import FileDoor
@@ -48,8 +48,8 @@ def door(path: Path, servers: Servers) -> FileDoor:
 @pytest.fixture
 def tiny_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """One statement a transaction, of three rows."""
-    monkeypatch.setattr(upkeep, "LONGEST", 0.0)
-    monkeypatch.setattr(upkeep, "STEP", 3)
+    monkeypatch.setattr(maintenance, "LONGEST", 0.0)
+    monkeypatch.setattr(maintenance, "STEP", 3)
     monkeypatch.setattr(compaction, "CHUNK", 2)
 
 
@@ -164,7 +164,7 @@ def test_an_erasure_that_cannot_finish_says_so_and_the_next_one_goes_on(
 ) -> None:
     store = open_store()
     say_each(store, "a", *([MARKER] * 20))
-    remove, calls = upkeep.remove, 0
+    remove, calls = maintenance.remove, 0
 
     def removes_a_little(db: Any, lives: Any) -> Any:
         nonlocal calls
@@ -174,7 +174,7 @@ def test_an_erasure_that_cannot_finish_says_so_and_the_next_one_goes_on(
         return remove(db, lives)
 
     with monkeypatch.context() as patch:
-        patch.setattr(upkeep, "remove", removes_a_little)
+        patch.setattr(maintenance, "remove", removes_a_little)
         first = store.erase("a")
     assert not first.complete
     assert 0 < first.entries < 20
@@ -192,14 +192,14 @@ def test_rows_are_deleted_by_bytes_too(open_store: Callable[[], Any], monkeypatc
     for _ in range(6):
         store.replace("a", [user("x" * 500_000)])
     sizes: list[int] = []
-    delete_some = upkeep.delete_some
+    delete_some = maintenance.delete_some
 
     def deletes(*args: Any, **options: Any) -> Any:
         gone, has_more = delete_some(*args, **options)
         sizes.append(sum(size for size, _ in gone))
         return gone, has_more
 
-    monkeypatch.setattr(upkeep, "delete_some", deletes)
+    monkeypatch.setattr(maintenance, "delete_some", deletes)
     assert store.erase("a").entries == 6
-    assert max(sizes) < 2 * upkeep.BYTES
+    assert max(sizes) < 2 * maintenance.BYTES
     assert len([size for size in sizes if size]) > 1

@@ -8,10 +8,10 @@ import pytest
 
 from everturn import MemoryStoreBackendError
 from everturn.backend import drive
-from everturn.engine.calls import Caller, Settings
+from everturn.store.retries import Caller, Settings
 
 
-class Face:
+class Runtime:
     """A busy machine: whoever sleeps wakes up a second late."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Face:
         return think()
 
 
-def failing(face: Face, late: MemoryStoreBackendError) -> MemoryStoreBackendError:
+def failing(face: Runtime, late: MemoryStoreBackendError) -> MemoryStoreBackendError:
     """How a call ends whose first attempt is refused, and whose second comes too late."""
 
     async def send(_retry: bool, deadline: float) -> None:
@@ -43,14 +43,14 @@ def failing(face: Face, late: MemoryStoreBackendError) -> MemoryStoreBackendErro
 
 def test_an_attempt_without_time_does_not_hide_why_there_was_a_second_one() -> None:
     late = MemoryStoreBackendError("the time is up", outcome="not_written", transient=True)
-    error = failing(Face(), late)
+    error = failing(Runtime(), late)
     assert "too few replicas" in str(error)
     assert error.outcome == "not_written"
 
 
 def test_an_attempt_that_was_sent_is_told() -> None:
     late = MemoryStoreBackendError("no answer in time", outcome="unknown", transient=True)
-    error = failing(Face(), late)
+    error = failing(Runtime(), late)
     assert "no answer in time" in str(error)
     assert error.outcome == "unknown"
 
@@ -62,7 +62,7 @@ def test_an_attempt_is_not_the_cause_of_the_next_ones_fault() -> None:
         number = next(numbers)
         raise MemoryStoreBackendError(f"attempt {number}", outcome="unknown", transient=number < 2)
 
-    caller = Caller(None, Settings(timeout=60), Face())  # type: ignore[arg-type]  # nothing is asked of a backend
+    caller = Caller(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError, match="attempt 2") as caught:
         drive(caller.call(send))
     assert caught.value.__context__ is None

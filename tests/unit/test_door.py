@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from everturn import InvalidInput, door
+from everturn import InvalidInput
+from everturn.core import validation
 
 
 class Number(IntEnum):
@@ -53,7 +54,7 @@ values = st.recursive(
 
 def is_refused(value: Any) -> bool:
     try:
-        door._look(value, "value", 0)
+        validation._look(value, "value", 0)
     except InvalidInput:
         return True
     return False
@@ -61,18 +62,20 @@ def is_refused(value: Any) -> bool:
 
 @given(values)
 def test_nothing_that_is_plain_would_be_refused(value: Any) -> None:
-    assert not (door._are_plain((value,)) and is_refused(value))
+    assert not (validation._are_plain((value,)) and is_refused(value))
 
 
-@pytest.mark.parametrize("deep", [door.MAX_NESTING - 1, door.MAX_NESTING, door.MAX_NESTING + 1, 100_000])
+@pytest.mark.parametrize(
+    "deep", [validation.MAX_NESTING - 1, validation.MAX_NESTING, validation.MAX_NESTING + 1, 100_000]
+)
 @pytest.mark.parametrize("wrap", [lambda inner: [inner], lambda inner: {"a": inner}])
 def test_what_is_too_deep_is_refused_and_not_followed(deep: int, wrap: Any) -> None:
     value: Any = wrap(None)
     for _ in range(deep - 1):
         value = wrap(value)
-    assert door._are_plain((value,)) == (deep <= door.MAX_NESTING)
-    assert is_refused(value) == (deep > door.MAX_NESTING)
+    assert validation._are_plain((value,)) == (deep <= validation.MAX_NESTING)
+    assert is_refused(value) == (deep > validation.MAX_NESTING)
 
 
 def test_what_is_usual_is_plain() -> None:
-    assert door._are_plain(({"a": [1, 2.5, None, True, "\u00e9", {"b": []}]},))
+    assert validation._are_plain(({"a": [1, 2.5, None, True, "\u00e9", {"b": []}]},))

@@ -11,20 +11,22 @@ import msgspec
 import pytest
 
 import everturn
-from everturn import CorruptEntry, codec, dossier
+from everturn import CorruptEntry
 from everturn.backend import Status, drive
-from everturn.dossier import ChangePart, EntryPart, Outline, Portion
-from everturn.engine.dossiers import Incomplete, Kinship, OtherPast, Scrutiny, judge
-from everturn.portable import Arrival, PortionRequest, Staging
-from everturn.rules import State
+from everturn.core import codec
+from everturn.core.paths import State
+from everturn.transfer import session_lines
+from everturn.transfer.lineage import Incomplete, Kinship, OtherPast, Scrutiny, judge
+from everturn.transfer.protocol import Arrival, PortionRequest, Staging
+from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion
 from tests.integration.copying.talks import HOSTILE, assert_alike, fill
 
 SOON = time.monotonic() + 3600
 
 
-def parts_of(store: Any, name: str) -> list[dossier.Part]:
+def parts_of(store: Any, name: str) -> list[session_lines.Part]:
     """The whole dossier of a session."""
-    backend = store._engine.backend
+    backend = store._operations.backend
     outline = drive(backend.outline(name, SOON))
     request = PortionRequest(name, outline.life, 0, outline.last_seq, 0, outline.version)
     portion = drive(backend.portion(request, SOON))
@@ -39,20 +41,20 @@ def test_every_part_of_a_session_is_a_line_of_json_and_back() -> None:
     with everturn.open("sqlite://") as store:
         for name in fill(store):
             for part in parts_of(store, name):
-                line = dossier.encode(part)
+                line = session_lines.encode(part)
                 assert b"\n" not in line
-                assert dossier.decode(line) == part
+                assert session_lines.decode(line) == part
 
 
 def test_a_session_that_went_through_lines_is_the_same_session() -> None:
     with everturn.open("sqlite://") as here, everturn.open("sqlite://") as there:
         for name in fill(here):
-            lines = b"\n".join(map(dossier.encode, parts_of(here, name)))
-            outline, *rows = map(dossier.decode, lines.split(b"\n"))
+            lines = b"\n".join(map(session_lines.encode, parts_of(here, name)))
+            outline, *rows = map(session_lines.decode, lines.split(b"\n"))
             entries = tuple(row for row in rows if isinstance(row, EntryPart))
             changes = tuple(row for row in rows if isinstance(row, ChangePart))
             arrival = Arrival(outline, outline.ttl, Portion(entries, changes))
-            assert drive(there._engine.backend.restore(arrival, SOON)).status is Status.APPLIED
+            assert drive(there._operations.backend.restore(arrival, SOON)).status is Status.APPLIED
             assert_alike(here, there, name)
 
 
@@ -61,10 +63,10 @@ def test_a_body_stands_in_its_line_as_it_is_stored() -> None:
         store.add_messages("a", [everturn.ChatMessage("user", HOSTILE)])
         _, entry, _ = parts_of(store, "a")
     assert isinstance(entry, EntryPart)
-    line = dossier.encode(entry)
+    line = session_lines.encode(entry)
     assert bytes(entry.body) in line
     assert json.loads(line)["body"] == {"role": "user", "content": HOSTILE}
-    again = dossier.decode(line)
+    again = session_lines.decode(line)
     assert isinstance(again, EntryPart)
     assert codec.checksum("message", bytes(again.body)) == again.checksum
 
@@ -73,9 +75,9 @@ def test_the_exported_form_is_as_documented() -> None:
     """It may gain fields, and lose or change none."""
     page = (Path(everturn.__file__).parents[2] / "docs" / "storage.md").read_text("utf-8")
     lines = page.partition("```jsonl\n")[2].partition("```")[0].encode().splitlines()
-    parts = list(map(dossier.decode, lines))
+    parts = list(map(session_lines.decode, lines))
     assert [type(part) for part in parts] == [Outline, EntryPart, ChangePart]
-    assert list(map(dossier.encode, parts)) == lines
+    assert list(map(session_lines.encode, parts)) == lines
     _, entry, _ = parts
     assert isinstance(entry, EntryPart)
     assert codec.checksum(entry.kind, bytes(entry.body)) == entry.checksum
@@ -84,13 +86,13 @@ def test_the_exported_form_is_as_documented() -> None:
 @pytest.mark.parametrize("line", [b"{}", b"[]", b'{"part":"else"}', b'{"part":"entry","seq":1}', b"", b"nonsense"])
 def test_what_is_no_part_is_refused(line: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
-        dossier.decode(line)
+        session_lines.decode(line)
 
 
 def test_a_form_of_a_later_everturn_is_refused() -> None:
-    line = dossier.encode(outline_at(1)).replace(b'"form":1', b'"form":2')
+    line = session_lines.encode(outline_at(1)).replace(b'"form":1', b'"form":2')
     with pytest.raises(msgspec.ValidationError, match="form"):
-        dossier.decode(line)
+        session_lines.decode(line)
 
 
 def test_what_is_too_long_for_a_file_is_refused_before_a_row_of_it_is_written() -> None:
@@ -98,7 +100,7 @@ def test_what_is_too_long_for_a_file_is_refused_before_a_row_of_it_is_written() 
     entry = EntryPart(2**32, 2**32, "message", 0.0, 1, msgspec.Raw(b"{}"))
     change = ChangePart(2**32, "clear", 0, 0, 0.0, b"", State())
     with everturn.open("sqlite://") as store:
-        backend = store._engine.backend
+        backend = store._operations.backend
         for portion in (Portion((entry,)), Portion((), (change,))):
             with pytest.raises(everturn.MemoryStoreBackendError, match="at most"):
                 drive(backend.stage(Staging("a", 1, portion), SOON))

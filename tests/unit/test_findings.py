@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from everturn.backends.findings import Finding, HostileSetting, say, together
-from everturn.backends.postgres import checks as postgres
-from everturn.backends.redis import checks as redis
+from everturn.backends._shared.server_warnings import Finding, HostileSetting, say, together
+from everturn.backends.postgres import open_checks as postgres
+from everturn.backends.redis import open_checks as redis
 
 SOUND = {"role": "master", "aof_enabled": "1", "maxmemory": "0", "maxmemory_policy": "noeviction"}
 REPLICA = "ip=10.0.0.2,port=6379,state={state},offset=1,lag={lag}"

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from everturn import ChatMessage, Summary, batches, codec
-from everturn.interrupts import is_interruption, raised_by_handler
+from everturn import ChatMessage, Summary
+from everturn.core import codec, message_batches
+from everturn.core.signal_exceptions import is_interruption, raised_by_handler
 
 
 class Raised(TypeError, ValueError):
@@ -99,13 +100,13 @@ def row_of(entry: ChatMessage | Summary) -> tuple[int, float, int, bytes]:
 
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
 def test_an_interruption_while_an_entry_is_decoded_is_no_damage(
-    monkeypatch: pytest.MonkeyPatch, on_corrupt: batches.OnCorrupt
+    monkeypatch: pytest.MonkeyPatch, on_corrupt: message_batches.OnCorrupt
 ) -> None:
     row = row_of(ChatMessage("user", "x"))
-    monkeypatch.setattr(batches, "_decode_lines", lambda _: [])  # so that each is looked at
+    monkeypatch.setattr(message_batches, "_decode_lines", lambda _: [])  # so that each is looked at
     monkeypatch.setattr(codec, "_decode_message", interrupting)
     with pytest.raises(Raised):
-        batches.MessageReader("a", on_corrupt).take([row])
+        message_batches.MessageReader("a", on_corrupt).take([row])
 
 
 def test_nor_is_one_while_an_embedding_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +122,7 @@ def test_an_interruption_while_a_batch_is_decoded_is_not_passed_over(
     is_unbroken: bool,
 ) -> None:
     row = row_of(ChatMessage("user", "x"))
-    monkeypatch.setattr(batches, "_decode_lines", interrupting)
-    rows = batches.Unbroken(1, 1, iter([(1, *row[1:])])) if is_unbroken else [row]
+    monkeypatch.setattr(message_batches, "_decode_lines", interrupting)
+    rows = message_batches.Unbroken(1, 1, iter([(1, *row[1:])])) if is_unbroken else [row]
     with pytest.raises(Raised):
-        batches.MessageReader("a").take(rows)
+        message_batches.MessageReader("a").take(rows)

@@ -1,4 +1,4 @@
-"""Tokens of pages, bounds of prefixes, patterns of texts: pure, and the same for every engine."""
+"""Tokens of pages, bounds of prefixes, patterns of texts: pure, and the same for every backend."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn import InvalidInput
-from everturn.backends import listings
-from everturn.backends.listings import Token, beyond, token_of
+from everturn.backends._shared import paging
+from everturn.backends._shared.paging import Token, beyond, token_of
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
@@ -32,32 +32,32 @@ def rows(*changes: tuple[str, float]) -> list[tuple[object, ...]]:
 
 def test_pages_by_name_go_on_after_the_last() -> None:
     token = token_of(None, None)
-    page = listings.page_of(rows(("a", 3.0), ("b", 1.0)), token, 2)
+    page = paging.page_of(rows(("a", 3.0), ("b", 1.0)), token, 2)
     assert page.next
     token = token_of(page.next, None)
     assert (token.session_id, token.bound) == ("b", 0.0)
-    assert listings.page_of([], token, 2).next is None
+    assert paging.page_of([], token, 2).next is None
 
 
 def test_pages_by_change_end_with_what_changed_meanwhile() -> None:
-    token = listings.begun(token_of(None, "recent"), 10.0)
-    assert token.bound == listings.AFTER_ALL
-    page = listings.page_of(rows(("a", 9.0), ("b", 8.0)), token, 2)
+    token = paging.begun(token_of(None, "recent"), 10.0)
+    assert token.bound == paging.AFTER_ALL
+    page = paging.page_of(rows(("a", 9.0), ("b", 8.0)), token, 2)
     assert page.next
     token = token_of(page.next, "recent")
     assert (token.by_change, token.bound, token.session_id) == (True, 8.0, "b")
-    page = listings.page_of(rows(("c", 7.0)), token, 2)
+    page = paging.page_of(rows(("c", 7.0)), token, 2)
     assert page.next
     token = token_of(page.next, "recent")
     assert (token.by_change, token.bound, token.session_id) == (False, 10.0, "")
-    assert listings.page_of(rows(("a", 11.0)), token, 2).next is None
+    assert paging.page_of(rows(("a", 11.0)), token, 2).next is None
 
 
 def test_one_page_of_all_needs_no_second_look() -> None:
-    assert listings.page_of(rows(("a", 9.0)), listings.begun(token_of(None, "recent"), 10.0), 2).next is None
+    assert paging.page_of(rows(("a", 9.0)), paging.begun(token_of(None, "recent"), 10.0), 2).next is None
 
 
-@pytest.mark.parametrize("page", ["", "x", "e30=", "W10=", "é", "WyJyZWNlbnQiLDFd", listings.write(Token("recent"))])
+@pytest.mark.parametrize("page", ["", "x", "e30=", "W10=", "é", "WyJyZWNlbnQiLDFd", paging.write(Token("recent"))])
 def test_what_is_no_page_of_this_order_is_refused(page: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         token_of(page, None)
@@ -65,5 +65,5 @@ def test_what_is_no_page_of_this_order_is_refused(page: str) -> None:
 
 
 def test_a_text_is_looked_for_as_json_spells_it() -> None:
-    assert listings.spelled('a"b\n\u2028\\') == 'a\\"b\\n\u2028\\\\'
-    assert listings.pattern_for("50%_") == "%50\\%\\_%"
+    assert paging.spelled('a"b\n\u2028\\') == 'a\\"b\\n\u2028\\\\'
+    assert paging.pattern_for("50%_") == "%50\\%\\_%"

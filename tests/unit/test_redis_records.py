@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as some
 
-from everturn.backends.redis.records import entry_value, message_columns, message_row, seq_of, seqs_of
+from everturn.backends.redis.stored_form import entry_value, message_columns, message_row, seq_of, seqs_of
 
 PARTS = [b"", b"1", b"-1", b"01", b"1.5", b"1e3", b"1,2", b"[1", b"1]", b"null", b"\xff", b"\n", b"1_0", b"9" * 30]
 parts = some.sampled_from(PARTS) | some.integers(0, 2**60).map(lambda number: b"%d" % number)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.backends.redis import scripts
-from everturn.backends.redis.wire import Call, Part, packed
+from everturn.backends.redis.transport.resp import Call, Part, packed
 
 
 class Word(str, Enum):  # noqa: UP042 - the way it was written before StrEnum, which shows its text

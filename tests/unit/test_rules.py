@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall, batches, codec, rules, trimming
-from everturn.branches import Branches
-from everturn.trimming import Header
+from everturn import ChatMessage, CorruptEntry, InvalidInput, Record, Summary, ToolCall
+from everturn.core import codec, message_batches, paths, text_search, trimming
+from everturn.core import tool_calls as tool_calls_rules
+from everturn.core.branches import Branches
+from everturn.core.trimming import Header
 from tests.model.model_store import Stored, calls_of, results_of, trimmed
 
 settings.register_profile("rules", max_examples=150, derandomize=True, deadline=None, database=None)
@@ -41,7 +43,7 @@ def walk(parents: list[int], head: int) -> list[int]:
     return seqs[::-1]
 
 
-def seqs_in(ranges: list[rules.Range]) -> list[int]:
+def seqs_in(ranges: list[paths.Range]) -> list[int]:
     return [seq for first, last in ranges for seq in range(first, last + 1)]
 
 
@@ -50,33 +52,33 @@ def seqs_in(ranges: list[rules.Range]) -> list[int]:
 def test_a_path_is_what_a_walk_from_parent_to_parent_finds(parents: list[int], data: st.DataObject) -> None:
     head = data.draw(st.integers(0, len(parents)))
     jumps = [(seq, after) for seq, after in enumerate(parents, 1) if after != seq - 1][::-1]
-    found = rules.path(head, jumps)
+    found = paths.path(head, jumps)
     assert seqs_in(found) == walk(parents, head)
     assert all(first <= last for first, last in found)
-    assert rules.path(head, [jump for jump in jumps if jump[0] <= head]) == found
+    assert paths.path(head, [jump for jump in jumps if jump[0] <= head]) == found
     # A jump that only says what is so anyway changes nothing but how the path is cut into ranges.
     every = [(seq, after) for seq, after in enumerate(parents, 1)][::-1]
-    assert seqs_in(rules.path(head, every)) == walk(parents, head)
+    assert seqs_in(paths.path(head, every)) == walk(parents, head)
 
 
 @st.composite
-def states_of(draw: st.DrawFn, parents: list[int]) -> rules.State:
+def states_of(draw: st.DrawFn, parents: list[int]) -> paths.State:
     """A state of such a log: some of what leads to its head is hidden, but for what a trim kept."""
     head = draw(st.integers(0, len(parents)))
     floor = draw(st.one_of(st.integers(0, head), st.just(head)))
     hidden = [seq for seq in walk(parents, head) if seq <= floor]
     kept = draw(st.lists(st.sampled_from(hidden), unique=True)) if hidden else []
-    return rules.State(head, draw(st.one_of(st.integers(0, floor), st.just(floor))), floor, tuple(sorted(kept)))
+    return paths.State(head, draw(st.one_of(st.integers(0, floor), st.just(floor))), floor, tuple(sorted(kept)))
 
 
-def shown_by(parents: list[int], state: rules.State) -> tuple[set[int], set[int]]:
+def shown_by(parents: list[int], state: paths.State) -> tuple[set[int], set[int]]:
     """The seqs that a state shows, and those that it shows if they are summaries."""
     path = walk(parents, state.head)
     whole = {seq for seq in path if seq > state.floor} | set(state.kept)
     return whole, {seq for seq in path if state.cleared < seq <= state.floor} - whole
 
 
-def jumps_of(parents: list[int]) -> list[rules.Jump]:
+def jumps_of(parents: list[int]) -> list[paths.Jump]:
     return [(seq, after) for seq, after in enumerate(parents, 1) if after != seq - 1][::-1]
 
 
@@ -84,7 +86,7 @@ def jumps_of(parents: list[int]) -> list[rules.Jump]:
 @given(parents=logs(), data=st.data())
 def test_the_reach_of_states_is_what_each_of_them_shows(parents: list[int], data: st.DataObject) -> None:
     states = data.draw(st.lists(states_of(parents), max_size=6))
-    found = rules.reach(states, jumps_of(parents))
+    found = paths.reach(states, jumps_of(parents))
     shown = [shown_by(parents, state) for state in states]
     whole = set().union(*(seqs for seqs, _ in shown))
     assert seqs_in(found.whole) == sorted(whole)
@@ -99,13 +101,13 @@ def test_a_state_is_out_of_reach_if_it_shows_what_others_do_not(parents: list[in
     roots = data.draw(st.lists(states_of(parents), max_size=4))
     states = data.draw(st.lists(states_of(parents), max_size=4))
     jumps = jumps_of(parents)
-    needed = rules.reach(roots, jumps)
+    needed = paths.reach(roots, jumps)
     whole, summaries = set(seqs_in(needed.whole)), set(seqs_in(needed.summaries))
-    for state, is_out in zip(states, rules.out_of(needed, states, jumps), strict=True):
+    for state, is_out in zip(states, paths.out_of(needed, states, jumps), strict=True):
         shows, shows_summaries = shown_by(parents, state)
         assert is_out == bool(shows - whole or shows_summaries - whole - summaries)
         # The jumps on the way to a state are all that is needed to walk there.
-        assert rules.path(state.head, rules.reach([state], jumps).jumps) == rules.path(state.head, jumps)
+        assert paths.path(state.head, paths.reach([state], jumps).jumps) == paths.path(state.head, jumps)
 
 
 @many
@@ -117,7 +119,7 @@ def test_questions_about_a_path_need_no_walk(parents: list[int], data: st.DataOb
     path = walk(parents, head)
     assert log.nearest(head, seq) == max((one for one in path if one <= seq), default=0)
     assert log.tally(some)(head) == len(set(some).intersection(path))
-    gaps = log.gaps(rules.merge([(one, one) for one in some]))
+    gaps = log.gaps(paths.merge([(one, one) for one in some]))
     assert gaps(head) == max((one for one in path if one not in some), default=0)
 
 
@@ -141,8 +143,8 @@ def test_the_way_to_a_far_ancestor_is_short() -> None:
 def test_the_reach_of_many_states_over_many_jumps_takes_no_product() -> None:
     """10,000 branches, each with a state of its own, and all of them once more: a product would take minutes."""
     jumps = [(seq, 1) for seq in range(10_001, 1, -1)]
-    states = [rules.State(seq) for seq in range(1, 10_002)]
-    assert rules.reach(states + states, jumps).whole == [(1, 10_001)]
+    states = [paths.State(seq) for seq in range(1, 10_002)]
+    assert paths.reach(states + states, jumps).whole == [(1, 10_001)]
 
 
 ranges_of_any_kind = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)).map(lambda r: (r[0], r[0] + r[1])))
@@ -151,37 +153,37 @@ bounds = st.integers(0, 15)
 
 @many
 @given(ranges=ranges_of_any_kind, low=bounds, high=bounds)
-def test_clip_keeps_what_lies_between(ranges: list[rules.Range], low: int, high: int) -> None:
-    assert seqs_in(rules.clip(ranges, low, high)) == [seq for seq in seqs_in(ranges) if low <= seq <= high]
+def test_clip_keeps_what_lies_between(ranges: list[paths.Range], low: int, high: int) -> None:
+    assert seqs_in(paths.clip(ranges, low, high)) == [seq for seq in seqs_in(ranges) if low <= seq <= high]
 
 
 @many
 @given(ranges=ranges_of_any_kind, low=bounds, high=bounds)
-def test_a_clip_has_no_empty_or_inverted_ranges(ranges: list[rules.Range], low: int, high: int) -> None:
-    assert all(first <= last for first, last in rules.clip(ranges, low, high))
+def test_a_clip_has_no_empty_or_inverted_ranges(ranges: list[paths.Range], low: int, high: int) -> None:
+    assert all(first <= last for first, last in paths.clip(ranges, low, high))
 
 
 @many
 @given(ranges=ranges_of_any_kind)
-def test_merge_is_the_same_set_in_the_fewest_ranges(ranges: list[rules.Range]) -> None:
-    merged = rules.merge(ranges)
+def test_merge_is_the_same_set_in_the_fewest_ranges(ranges: list[paths.Range]) -> None:
+    merged = paths.merge(ranges)
     assert seqs_in(merged) == sorted(set(seqs_in(ranges)))
     assert all(b[0] > a[1] + 1 for a, b in pairwise(merged))
 
 
 @many
 @given(ranges=ranges_of_any_kind, others=ranges_of_any_kind)
-def test_minus_is_the_difference_of_sets(ranges: list[rules.Range], others: list[rules.Range]) -> None:
-    left = rules.minus(ranges, others)
+def test_minus_is_the_difference_of_sets(ranges: list[paths.Range], others: list[paths.Range]) -> None:
+    left = paths.minus(ranges, others)
     assert seqs_in(left) == sorted(set(seqs_in(ranges)) - set(seqs_in(others)))
     assert all(first <= last for first, last in left)
 
 
 @few
 @given(ranges=ranges_of_any_kind, seq=bounds)
-def test_size_and_contains_count_and_find(ranges: list[rules.Range], seq: int) -> None:
-    assert rules.size(ranges) == len(seqs_in(ranges))
-    assert rules.contains(ranges, seq) == (seq in seqs_in(ranges))
+def test_size_and_contains_count_and_find(ranges: list[paths.Range], seq: int) -> None:
+    assert paths.size(ranges) == len(seqs_in(ranges))
+    assert paths.contains(ranges, seq) == (seq in seqs_in(ranges))
 
 
 # --- trimming: promise 14 --------------------------------------------------------------------------------------------
@@ -304,26 +306,31 @@ messages_only = conversations().map(
 @few
 @given(messages=messages_only)
 def test_calls_and_results_are_found_in_both_dialects(messages: list[ChatMessage]) -> None:
-    assert [rules.calls_in(message) for message in messages] == [calls_of(message) for message in messages]
-    assert [rules.results_in(message) for message in messages] == [results_of(message) for message in messages]
+    assert [tool_calls_rules.calls_in(message) for message in messages] == [calls_of(message) for message in messages]
+    assert [tool_calls_rules.results_in(message) for message in messages] == [
+        results_of(message) for message in messages
+    ]
 
 
 def test_shapes_that_are_no_tool_calls_are_passed_over() -> None:
     odd = ChatMessage(
         "assistant", ["text", {"type": "tool_use"}, {"type": "tool_use", "id": 5}, {"type": "x", "id": "c"}]
     )
-    assert rules.calls_in(odd) == set()
-    assert rules.calls_in(ChatMessage("assistant", None, tool_calls=["x", {"id": None}, {}])) == set()
+    assert tool_calls_rules.calls_in(odd) == set()
+    assert tool_calls_rules.calls_in(ChatMessage("assistant", None, tool_calls=["x", {"id": None}, {}])) == set()
     assert (
-        rules.results_in(ChatMessage("user", [{"type": "tool_result"}, {"type": "text", "tool_use_id": "c"}])) == set()
+        tool_calls_rules.results_in(
+            ChatMessage("user", [{"type": "tool_result"}, {"type": "text", "tool_use_id": "c"}])
+        )
+        == set()
     )
 
 
 @many
 @given(messages=messages_only)
 def test_heal_answers_every_unanswered_call_once_and_leaves_the_rest_as_it_is(messages: list[ChatMessage]) -> None:
-    healed = rules.heal(messages)
-    assert [message for message in healed if message.content != rules.HEALED] == messages
+    healed = tool_calls_rules.heal(messages)
+    assert [message for message in healed if message.content != tool_calls_rules.HEALED] == messages
     owed = []
     for index, message in enumerate(messages):
         for call_id in calls_of(message):
@@ -332,18 +339,18 @@ def test_heal_answers_every_unanswered_call_once_and_leaves_the_rest_as_it_is(me
             again = next((i for i, m in enumerate(later) if call_id in calls_of(m)), len(later))
             if answered == len(later) or again < answered:
                 owed.append(call_id)
-    added = [message for message in healed if message.content == rules.HEALED]
+    added = [message for message in healed if message.content == tool_calls_rules.HEALED]
     assert sorted(message.tool_call_id or "" for message in added) == sorted(owed)
     assert all(message.role == "tool" and message.metadata == {"healed": True} for message in added)
-    assert rules.heal(healed) == healed
+    assert tool_calls_rules.heal(healed) == healed
 
 
 @many
 @given(messages=messages_only)
 def test_a_healed_result_stands_behind_its_call_with_only_results_between(messages: list[ChatMessage]) -> None:
-    healed = rules.heal(messages)
+    healed = tool_calls_rules.heal(messages)
     for index, message in enumerate(healed):
-        if message.content != rules.HEALED:
+        if message.content != tool_calls_rules.HEALED:
             continue
         before = index - 1
         while message.tool_call_id not in calls_of(healed[before]):
@@ -351,13 +358,15 @@ def test_a_healed_result_stands_behind_its_call_with_only_results_between(messag
             before -= 1
             assert before >= 0
         following = healed[index + 1 : index + 2]
-        assert all(m.content == rules.HEALED or not results_of(m) for m in following), "it stands before real results"
+        assert all(m.content == tool_calls_rules.HEALED or not results_of(m) for m in following), (
+            "it stands before real results"
+        )
 
 
 @few
 @given(messages=messages_only)
 def test_without_orphans_begins_with_something_else_than_a_result(messages: list[ChatMessage]) -> None:
-    rest = rules.without_orphans(messages)
+    rest = tool_calls_rules.without_orphans(messages)
     assert messages[len(messages) - len(rest) :] == rest
     assert all(m.role == "tool" or results_of(m) for m in messages[: len(messages) - len(rest)])
     assert not rest or not (rest[0].role == "tool" or results_of(rest[0]))
@@ -365,7 +374,7 @@ def test_without_orphans_begins_with_something_else_than_a_result(messages: list
 
 def test_a_result_message_without_an_id_is_an_orphan_too() -> None:
     user = ChatMessage("user", "q")
-    assert rules.without_orphans([ChatMessage("tool", "r"), user]) == [user]
+    assert tool_calls_rules.without_orphans([ChatMessage("tool", "r"), user]) == [user]
 
 
 @pytest.mark.parametrize(
@@ -385,7 +394,7 @@ def test_a_result_message_without_an_id_is_an_orphan_too() -> None:
 def test_pairs_of_what_was_asked_and_answered(roles: str, expected: list[tuple[str, str]]) -> None:
     names = {"u": "user", "a": "assistant", "s": "system", "t": "tool"}
     messages = [ChatMessage(names[role], f"{role}{index}") for index, role in enumerate(roles)]
-    assert [(pair["human"], pair["ai"]) for pair in rules.pairs(messages)] == expected
+    assert [(pair["human"], pair["ai"]) for pair in tool_calls_rules.pairs(messages)] == expected
 
 
 def test_an_answer_without_words_does_not_replace_one_with_words() -> None:
@@ -394,13 +403,13 @@ def test_an_answer_without_words_does_not_replace_one_with_words() -> None:
         ChatMessage("assistant", "so"),
         ChatMessage("assistant", None, tool_calls=[{"id": "c"}]),
     ]
-    assert rules.pairs(messages) == [{"human": "q", "ai": "so"}]
+    assert tool_calls_rules.pairs(messages) == [{"human": "q", "ai": "so"}]
 
 
 @few
 @given(text=st.text(max_size=8), part=st.text(min_size=1, max_size=3))
 def test_mentions_looks_into_every_string_and_folds_ascii_only(text: str, part: str) -> None:
-    found = rules.fold(part) in rules.fold(text)
+    found = text_search.fold(part) in text_search.fold(text)
     for entry in (
         ChatMessage("\x00", text),
         ChatMessage("\x00", [{"text": [text]}]),
@@ -411,9 +420,9 @@ def test_mentions_looks_into_every_string_and_folds_ascii_only(text: str, part: 
         Summary(text, (1.0,), (0, 0)),
     ):
         if "\x00" not in part:
-            assert rules.mentions(entry, part) == found
-    assert rules.fold("AZaz") == "azaz"
-    assert rules.fold("ÄÖÜÅ\u212a") == "ÄÖÜÅ\u212a"
+            assert text_search.mentions(entry, part) == found
+    assert text_search.fold("AZaz") == "azaz"
+    assert text_search.fold("ÄÖÜÅ\u212a") == "ÄÖÜÅ\u212a"
 
 
 # --- codec: what goes in comes out -----------------------------------------------------------------------------------
@@ -514,7 +523,7 @@ def test_a_batch_decodes_as_each_would(messages: list[ChatMessage], data: st.Dat
     for seq, message in enumerate(messages, 1):
         draft = codec.encode(message, "m", LIMIT)
         rows.append((seq, float(seq), draft.checksum, draft.body))
-    reader = batches.MessageReader("s")
+    reader = message_batches.MessageReader("s")
     reader.take(rows)
     assert reader.messages == messages
     assert [message.seq for message in reader.messages] == list(range(1, len(messages) + 1))
@@ -523,9 +532,9 @@ def test_a_batch_decodes_as_each_would(messages: list[ChatMessage], data: st.Dat
     position = data.draw(st.integers(0, len(body) - 1))
     rows[bad] = (seq, created_at, check, body[:position] + bytes([body[position] ^ 1]) + body[position + 1 :])
     with pytest.raises(CorruptEntry) as caught:
-        batches.MessageReader("s").take(rows)
+        message_batches.MessageReader("s").take(rows)
     assert (caught.value.session_id, caught.value.seq) == ("s", seq)
-    skipping = batches.MessageReader("s", "skip")
+    skipping = message_batches.MessageReader("s", "skip")
     skipping.take(rows)
     assert [message.seq for message in skipping.messages] == [row[0] for row in rows if row[0] != seq]
 

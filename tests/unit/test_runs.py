@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStore, Record
-from everturn.backends.sqlite import pages
-from everturn.backends.sqlite.runs import MOST, ROOM, Run, look_from, packed, parts, unpacked
-from everturn.codec import Draft, checksum, encode
+from everturn.backends.sqlite import page_checksums
+from everturn.backends.sqlite.packed_rows import MOST, ROOM, Run, look_from, packed, parts, unpacked
+from everturn.core.codec import Draft, checksum, encode
 
 AT = 1_700_000_000.0
 
@@ -136,7 +136,7 @@ def opened(path: Path) -> MemoryStore:
 
 
 def sql(path: Path, statement: str) -> list[Any]:
-    db = pages.connect(str(path))
+    db = page_checksums.connect(str(path))
     try:
         return db.execute(statement).fetchall()
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from everturn.backends.server_clock import DRIFT, REQUEST_LIFE, ServerClock
+from everturn.backends._shared.server_clock import DRIFT, REQUEST_LIFE, ServerClock
 
 
 def test_nothing_is_known_before_the_first_reply() -> None:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from everturn.backends.shelf import Shelf
+from everturn.backends._shared.thread_pool import Shelf
 from everturn.testing.servers import wait_until
 
 

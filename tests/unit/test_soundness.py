@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from everturn import ChatMessage, ToolCall, codec
-from everturn.backends.soundness import Stored, examine
-from everturn.rules import State
+from everturn import ChatMessage, ToolCall
+from everturn.backends._shared.verification import Stored, examine
+from everturn.core import codec
+from everturn.core.paths import State
 
 HEAD = State(head=3, messages=2)
 SOUND = Stored("a", 2, 3, (), ((HEAD, "the head"),), (State(head=1, messages=1), HEAD), (1, 2))

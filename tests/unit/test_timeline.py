@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import everturn
-from everturn import ChatMessage, MemoryStore, timeline
+from everturn import ChatMessage, MemoryStore
 from everturn.errors import MemoryStoreError
 from everturn.model import Change
-from everturn.timeline import Moment
+from everturn.ui import change_graph
+from everturn.ui.change_graph import Moment
 
 STEPS = st.lists(st.tuples(st.sampled_from("aaasrruutcx"), st.integers(0, 9)), max_size=25)
 
@@ -43,7 +44,7 @@ def told_by(store: MemoryStore) -> list[Moment]:
         return before[-1] if before else 0
 
     taken = {change.snapshot: change.version for change in store.changes("s", limit=1000) if change.kind == "snapshot"}
-    return timeline.moments(store.changes("s", limit=1000), {name: at for name, at in taken.items() if name}, after)
+    return change_graph.moments(store.changes("s", limit=1000), {name: at for name, at in taken.items() if name}, after)
 
 
 @settings(max_examples=150, deadline=None)
@@ -69,7 +70,7 @@ def test_every_moment_stands_where_the_store_says(steps: list[tuple[str, int]]) 
             assert [seq for seq in path if seq in shown] == shown
             if shown and not hides(told, moment):
                 assert path[-1] == shown[-1]
-        drawn = [row.moment.version for row in timeline.graph(told) if row.moment]
+        drawn = [row.moment.version for row in change_graph.graph(told) if row.moment]
         assert drawn == [moment.version for moment in reversed(told)]
 
 
@@ -82,14 +83,14 @@ def change(version: int, kind: str, *seqs: int, snapshot: str | None = None) -> 
 
 
 def test_a_log_that_begins_late_says_what_it_cannot_know() -> None:
-    told = timeline.moments([change(9, "rollback", snapshot="old"), change(8, "append", 20)], {"old": 3})
+    told = change_graph.moments([change(9, "rollback", snapshot="old"), change(8, "append", 20)], {"old": 3})
     assert [(moment.version, moment.head, moment.parent) for moment in told] == [(8, 8, None), (9, None, None)]
-    assert timeline.on_path(told) == frozenset()
+    assert change_graph.on_path(told) == frozenset()
 
 
 def test_an_empty_log_draws_nothing() -> None:
-    assert timeline.moments([], {}) == []
-    assert timeline.graph([]) == []
+    assert change_graph.moments([], {}) == []
+    assert change_graph.graph([]) == []
 
 
 def test_lanes_cross_where_branches_join() -> None:
@@ -103,8 +104,8 @@ def test_lanes_cross_where_branches_join() -> None:
         change(2, "append", 2),
         change(1, "append", 1),
     ]
-    told = timeline.moments(log, {"a": 1, "b": 3})
-    assert [row.drawn for row in timeline.graph(told)] == [
+    told = change_graph.moments(log, {"a": 1, "b": 3})
+    assert [row.drawn for row in change_graph.graph(told)] == [
         "*",
         "o",
         "| *",
@@ -116,5 +117,5 @@ def test_lanes_cross_where_branches_join() -> None:
         "|/",
         "*",
     ]
-    assert timeline.on_path(told) == {8, 2, 1}
-    assert timeline.tips(told) == [4, 6, 8]
+    assert change_graph.on_path(told) == {8, 2, 1}
+    assert change_graph.tips(told) == [4, 6, 8]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn import ChatMessage, InvalidInput
+from everturn.core.trimming import Cut, Header, Planner, counted, plan_trim
 from everturn.model import MESSAGE
-from everturn.trimming import Cut, Header, Planner, counted, plan_trim
 
 settings.register_profile("trimming", max_examples=800, derandomize=True, deadline=None, database=None)
 many = settings(settings.get_profile("trimming"))

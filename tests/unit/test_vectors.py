@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everturn import vectors
+from everturn.core import vectors
 
 numbers = st.floats(-1e6, 1e6, width=32)
 

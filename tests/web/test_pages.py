@@ -11,10 +11,10 @@ import pytest
 
 import everturn
 from everturn import ChatMessage
-from everturn.markup import named, shown, tag
-from everturn.masking import masked_url
+from everturn.core.masking import masked_url
 from everturn.testing.report.files import write_json
 from everturn.testing.results import ClauseResult, Event, RunReport, Violation, count_statuses
+from everturn.ui.html import named, shown, tag
 from tests.web.conftest import CUSTOMER, HOST, Client
 
 ORIGIN = {"origin": f"http://{HOST}"}
@@ -45,7 +45,7 @@ def test_sessions_are_listed_latest_first_and_by_name(client: Client) -> None:
     assert re.findall(r'href="/session\?id=([\w-]+)"', found) == ["other-0", "other-1", "other-2"]
 
 
-def test_an_engine_that_cannot_order_says_so(client: Client) -> None:
+def test_a_backend_that_cannot_order_says_so(client: Client) -> None:
     page = client(can_order=False).get("/").text
     assert "by name" in page
     assert "latest first" not in page

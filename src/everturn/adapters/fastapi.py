@@ -22,7 +22,7 @@ from everturn import (
     VersionConflict,
     open_async,
 )
-from everturn.adapters._faces import require
+from everturn.adapters._shared.sync_async import require
 
 __all__ = ["STORE_ERRORS", "get_store", "store_lifespan"]
 

@@ -59,11 +59,11 @@ class Chart(msgspec.Struct, frozen=True):
     curves: tuple[Curve, ...]
 
 
-def contenders(engine: str) -> tuple[Entrant, ...]:
+def contenders(backend: str) -> tuple[Entrant, ...]:
     """Who competes: on a server, whose data is the user's, only we and the bare driver."""
-    if engine == "sqlite":
+    if backend == "sqlite":
         return EVERTURN, BARE, *PEERS
-    store, title, bare = SERVERS[engine]
+    store, title, bare = SERVERS[backend]
     return Entrant("everturn", store, ("everturn",)), Entrant(title, bare, ())
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 
 from everturn.bench.measuring import Chart
-from everturn.words import size
+from everturn.core.numbers import size
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 80, 250, 48, 56

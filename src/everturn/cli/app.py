@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from everturn.cli import act, backup, bench, check, doctor, golden, log, look, move, serve, trust
+from everturn.cli import backup, bench, change, check, doctor, golden, inspect, log, serve, transfer, verify
 from everturn.cli.demo import demo
 
 GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
@@ -64,7 +64,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        from everturn.backends.sqlite.checks import library
+        from everturn.backends.sqlite.doctor import library
 
         typer.echo(f"everturn {version('everturn')} (SQLite {library()})")
         raise typer.Exit
@@ -91,27 +91,27 @@ def _register(group: str, **commands: Callable[..., Any]) -> None:
 _register("Try", demo=demo)
 _register(
     "Look",
-    sessions=look.sessions,
-    show=look.show,
+    sessions=inspect.sessions,
+    show=inspect.show,
     log=log.log,
-    snapshots=look.snapshots,
-    diff=look.diff,
-    tail=look.tail,
+    snapshots=inspect.snapshots,
+    diff=inspect.diff,
+    tail=inspect.tail,
     serve=serve.serve,
 )
 _register(
     "Act",
-    snapshot=act.snapshot,
-    rollback=act.rollback,
-    undo=act.undo,
-    fork=act.fork,
-    trim=act.trim,
-    clear=act.clear,
-    erase=act.erase,
-    set_ttl=act.set_ttl,
-    compact=act.compact,
+    snapshot=change.snapshot,
+    rollback=change.rollback,
+    undo=change.undo,
+    fork=change.fork,
+    trim=change.trim,
+    clear=change.clear,
+    erase=change.erase,
+    set_ttl=change.set_ttl,
+    compact=change.compact,
 )
-_register("Move", export=move.export, import_=move.import_, copy=move.copy, backup=backup.backup)
-_register("Trust", verify=trust.verify, doctor=doctor.doctor, bench=bench.bench, check=check.check)
+_register("Move", export=transfer.export, import_=transfer.import_, copy=transfer.copy, backup=backup.backup)
+_register("Trust", verify=verify.verify, doctor=doctor.doctor, bench=bench.bench, check=check.check)
 app.add_typer(golden.app, name="golden")
 GROUPS["Trust"]["golden"] = golden.app

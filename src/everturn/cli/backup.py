@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from everturn import private
-from everturn.cli.opening import URL, as_url, file_of, opened
+from everturn import private_files
+from everturn.cli.arguments import URL, as_url, file_of, opened
 from everturn.cli.output import console
+from everturn.core.numbers import count, size
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
-from everturn.words import count, size
 
 
 def backup(
@@ -51,7 +51,7 @@ def backup(
         raise InvalidInput("exists; name another file, or --force to replace it", path=str(file))
     with opened(url):
         pass  # says what is wrong with it, and brings its schema up to date
-    part = private.beside(file)
+    part = private_files.beside(file)
     try:
         with Progress(transient=True, disable=not os.isatty(1)) as bar:
             task = bar.add_task("copying", total=None)

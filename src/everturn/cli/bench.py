@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from everturn.cli.opening import as_url, file_of
+from everturn.cli.arguments import as_url, file_of
 from everturn.cli.output import console, print_json
 from everturn.errors import Unsupported
 
@@ -45,11 +45,11 @@ def bench(
     from everturn.bench.plots import drawn
 
     url = as_url(url or "everturn-bench.db")
-    engine = "sqlite" if url.startswith("sqlite") else "redis" if url.startswith("redis") else "postgres"
+    backend = "sqlite" if url.startswith("sqlite") else "redis" if url.startswith("redis") else "postgres"
     if not url.startswith(("sqlite:///", "redis://", "postgres")):
         raise Unsupported("bench measures sqlite:///, redis:// and postgresql://")
     with _places(url) as place:
-        charts = measuring.measure(measuring.contenders(engine), place, quick=quick, tell=_tell)
+        charts = measuring.measure(measuring.contenders(backend), place, quick=quick, tell=_tell)
         for chart in charts:
             if plots is not None and (picture := drawn(chart)):
                 plots.mkdir(parents=True, exist_ok=True)

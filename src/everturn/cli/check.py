@@ -1,6 +1,6 @@
 """The command `check`: the contract, run on any memory store.
 
-It parses and prints. What is run is testing/runner.py's business, how it looks testing/report's.
+It parses and prints. What is run is testing/kit/runner.py's business, how it looks testing/report's.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import typer
 from everturn.cli.output import clean, console
 
 if TYPE_CHECKING:
+    from everturn.testing.kit.runner import Chosen
+    from everturn.testing.kit.target import Target
     from everturn.testing.results import RunReport
-    from everturn.testing.runner import Chosen
-    from everturn.testing.targets import Target
 
 HISTORIES = Path(".everturn")
 
@@ -56,7 +56,7 @@ def check(
 ) -> None:
     """Run the contract on any memory store, ours or yours.
 
-    A URL names an engine and its options, never data to touch: files go to a private directory, servers are private
+    A URL names a backend and its options, never data to touch: files go to a private directory, servers are private
     ones. A factory is called with a directory to work in; its signature says what may be tested.
 
     Exit code 0: every clause that is offered holds. 1: something is broken or untested. 2: it could not be run.
@@ -68,10 +68,10 @@ def check(
       everturn check myapp.memory:factory --clause append-append@3 --seed 7
       everturn check --judge history.jsonl
     """
-    from everturn.testing.choosing import BadChoice
     from everturn.testing.history import BadHistory
+    from everturn.testing.kit.selection import BadChoice
+    from everturn.testing.kit.target import TargetError
     from everturn.testing.servers import ServerError
-    from everturn.testing.targets import TargetError
 
     try:
         if init:
@@ -107,14 +107,14 @@ def _refuse(why: str) -> NoReturn:
 
 
 def _parsed(target: str, *, use_server: bool) -> Target:
-    from everturn.testing.targets import parse
+    from everturn.testing.kit.target import parse
 
     return parse(target, use_server=use_server)
 
 
 def _chosen(names: list[str], layers: list[str]) -> list[Chosen]:
-    from everturn.testing.choosing import chosen
     from everturn.testing.contract import CLAUSES
+    from everturn.testing.kit.selection import chosen
 
     return chosen(CLAUSES, names, layers)
 
@@ -123,7 +123,7 @@ def _chosen(names: list[str], layers: list[str]) -> list[Chosen]:
 
 
 def _init() -> None:
-    from everturn.testing.starting import write_start
+    from everturn.testing.kit.scaffold import write_start
 
     for path in write_start(Path()):
         typer.echo(f"wrote {path}")
@@ -131,8 +131,8 @@ def _init() -> None:
 
 
 def _tell(explain: str | None, layers: list[str]) -> None:
-    from everturn.testing.choosing import chosen, find
     from everturn.testing.contract import CLAUSES
+    from everturn.testing.kit.selection import chosen, find
 
     screen = console()
     if explain:
@@ -167,10 +167,10 @@ def _checked(
     ledger: Path | None,
     soak: float | None,
 ) -> RunReport:
-    from everturn.testing.choosing import read_ledger
+    from everturn.testing.kit.environment import Run
+    from everturn.testing.kit.runner import DEFAULT_SECONDS, QUICK_SECONDS, Runner, run_all
+    from everturn.testing.kit.selection import read_ledger
     from everturn.testing.report import Progress
-    from everturn.testing.run import Run
-    from everturn.testing.runner import DEFAULT_SECONDS, QUICK_SECONDS, Runner, run_all
 
     known = read_ledger(ledger) if ledger is not None else {}
     seconds = budget if budget is not None else QUICK_SECONDS if quick else DEFAULT_SECONDS

@@ -10,13 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from everturn.backend import drive
-from everturn.backends.findings import Examination
-from everturn.cli.opening import URL, opened
+from everturn.backends._shared.server_warnings import Examination
+from everturn.cli.arguments import URL, opened
 from everturn.cli.output import clean, console, print_json
+from everturn.core.masking import masked_url
+from everturn.core.numbers import count
 from everturn.errors import Unsupported
-from everturn.masking import masked_url
-from everturn.store import engine_of
-from everturn.words import count
+from everturn.store.sync import operations_of
 
 
 def doctor(
@@ -36,10 +36,10 @@ def doctor(
     """
     quiet: dict[str, Any] = {} if url.startswith("sqlite") or "://" not in url else {"warnings": False}
     with opened(url, **quiet) as store:
-        backend: Any = engine_of(store).backend
+        backend: Any = operations_of(store).backend
         if not hasattr(backend, "examine"):
-            raise Unsupported(f"the engine of {masked_url(url)!r} does not tell about itself")
-        found: Examination = drive(backend.examine(time.monotonic() + engine_of(store).settings.timeout))
+            raise Unsupported(f"the backend of {masked_url(url)!r} does not tell about itself")
+        found: Examination = drive(backend.examine(time.monotonic() + operations_of(store).settings.timeout))
     if json:
         print_json([found])
     else:

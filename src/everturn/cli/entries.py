@@ -13,8 +13,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from everturn.cli.adapter_records import in_words
 from everturn.cli.output import clean, clean_lines
-from everturn.cli.records import in_words
 from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
 
 ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "bold magenta", "tool": "yellow"}

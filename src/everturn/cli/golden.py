@@ -35,7 +35,8 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="A SQLite fil
       everturn golden show tests/snapshots/memory_test.sqlite
       git config diff.sqlite.textconv "everturn golden show"   # and in .gitattributes: *.sqlite diff=sqlite
     """
-    from everturn.testing.golden import reading, rendering
+    from everturn.testing.golden import read_database as reading
+    from everturn.testing.golden import render as rendering
 
     with _one_line_for_a_mistake():
         _print(rendering.show(reading.read(file)))
@@ -65,11 +66,13 @@ def diff(
       everturn golden diff tests/snapshots/test_memory/test_rollback.sqlite /tmp/what-the-test-made.sqlite
       everturn golden diff a.sqlite b.sqlite --mask snapshots.created_at --type uuid
     """
-    from everturn.testing.golden import comparing, reading, rendering
+    from everturn.testing.golden import compare
+    from everturn.testing.golden import read_database as reading
+    from everturn.testing.golden import render as rendering
 
     with _one_line_for_a_mistake():
         masks = tuple(_masks(mask or [], pattern or [], type_ or []))
-        difference = comparing.compare(reading.read(expected), reading.read(actual), masks)
+        difference = compare.compare(reading.read(expected), reading.read(actual), masks)
         for idle in difference.idle:
             sys.stderr.write(f"everturn: {idle}\n")
         if difference.is_none:

@@ -9,15 +9,15 @@ import msgspec
 import typer
 from rich.text import Text
 
-from everturn import timeline
+from everturn.cli.arguments import JSON, SESSION, URL, opened, session_in
 from everturn.cli.entries import one_line
-from everturn.cli.opening import JSON, SESSION, URL, opened, session_in
 from everturn.cli.output import console, print_json, print_paged
 from everturn.errors import InvalidInput
 from everturn.model import Change, Entry, Snapshot
-from everturn.store import MemoryStore
-from everturn.timeline import Moment
-from everturn.words import at_time
+from everturn.store.sync import MemoryStore
+from everturn.ui import change_graph
+from everturn.ui.change_graph import Moment
+from everturn.ui.times import at_time
 
 ALL = 1024 * 1024
 BEFORE_WORDS = len("  1234 2026-11-16 02:14:09  ")
@@ -45,12 +45,14 @@ def log(
         session_in(store, session)
         changes = store.changes(session, limit=ALL)
         snapshots = {snapshot.id: snapshot for snapshot in store.list_snapshots(session)}
-        told = timeline.moments(changes, _taken_at(changes, snapshots), lambda change: _after(store, session, change))
+        told = change_graph.moments(
+            changes, _taken_at(changes, snapshots), lambda change: _after(store, session, change)
+        )
         latest = told[-limit:]
         if json:
             print_json(_as_json(moment) for moment in reversed(latest))
             return
-        entries = _entries(store, session, timeline.tips(latest))
+        entries = _entries(store, session, change_graph.tips(latest))
     print_paged(_drawn(told, limit, snapshots, entries, console().width))
 
 
@@ -92,9 +94,9 @@ def _as_json(moment: Moment) -> dict[str, Any]:
 def _drawn(
     told: list[Moment], limit: int, snapshots: dict[str, Snapshot], entries: dict[int, Entry], width: int
 ) -> Iterator[Text]:
-    rows = timeline.graph(told[-limit:])
+    rows = change_graph.graph(told[-limit:])
     lanes = max((len(row.drawn) for row in rows), default=0)
-    path = timeline.on_path(told)
+    path = change_graph.on_path(told)
     newest = told[-1] if told else None
     for row in rows:
         line = Text(f"{row.drawn:<{lanes}}  ", style="cyan")

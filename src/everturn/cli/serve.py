@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from everturn.cli.opening import URL, as_url, file_of, refuse_absent_file, warnings_told
+from everturn.cli.arguments import URL, as_url, file_of, refuse_absent_file, warnings_told
 from everturn.errors import Unsupported
 
 

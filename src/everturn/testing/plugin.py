@@ -10,15 +10,15 @@ from collections.abc import Generator
 
 import pytest
 
-from everturn.testing import pytest_items
 from everturn.testing.golden import hooks as golden_hooks
 from everturn.testing.golden import options as golden_options
 from everturn.testing.golden.fixture import SnapshotDb
+from everturn.testing.pytest import items
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     golden_options.add(parser, pluginmanager)
-    pytest_items.add_options(golden_options.group(parser))
+    items.add_options(golden_options.group(parser))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -29,7 +29,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 def pytest_configure(config: pytest.Config) -> None:
     golden_hooks.register(config)
-    pytest_items.register(config)
+    items.register(config)
 
 
 @pytest.fixture

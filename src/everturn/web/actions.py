@@ -11,13 +11,13 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
+from everturn.core.numbers import count, size
 from everturn.errors import InvalidInput
-from everturn.markup import Html, Node, shown, tag
 from everturn.model import Receipt, SessionInfo, Snapshot
+from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.compare import changed
 from everturn.web.links import link, number_in, url
 from everturn.web.page import Inspector, ago, inspector_of, page
-from everturn.words import count, size
 
 DONE = {
     "snapshot": "A snapshot was saved.",

@@ -14,9 +14,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from everturn.errors import MemoryStoreError
-from everturn.web import actions, compare, live, reports, search, session, sessions
-from everturn.web.guard import Guard
+from everturn.web import actions, compare, reports, search, server_sent_events, session, sessions
 from everturn.web.page import Inspector, on_error
+from everturn.web.security import Guard
 
 STATIC = Path(__file__).with_name("static")
 Opening = Callable[[], AbstractAsyncContextManager[Inspector]]
@@ -28,7 +28,7 @@ ROUTES = [
     Route("/raw", session.raw),
     Route("/compare", compare.compare),
     Route("/search", search.search),
-    Route("/live", live.live),
+    Route("/live", server_sent_events.live),
     Route("/reports", reports.reports),
     Route("/static/violation.css", reports.style),
     Route("/rollback", actions.rollback_page),

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from everturn.errors import InvalidInput
-from everturn.markup import Html, Node, shown, tag
 from everturn.model import Diff, Entry
+from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.entries import LONGEST, entry, plain
 from everturn.web.links import link, number_in
 from everturn.web.page import inspector_of, page

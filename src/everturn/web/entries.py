@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from everturn.markup import Html, Node, shown, tag
 from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
+from everturn.ui.html import Html, Node, shown, tag
+from everturn.ui.times import at_time
 from everturn.web.links import link
-from everturn.words import at_time
 
 LONGEST = 20_000  # characters of one text on a page; the rest is one click away
 

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from urllib.parse import urlencode
 
 from everturn.errors import InvalidInput
-from everturn.markup import Html, Node, tag
+from everturn.ui.html import Html, Node, tag
 
 DIGITS = 18  # Python refuses to read some 4,300, and no number here is that large
 ROOT: ContextVar[str] = ContextVar("root", default="")

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from everturn.aio import AsyncMemoryStore
+from everturn.core.numbers import lasting
 from everturn.errors import (
     InvalidInput,
     MemoryStoreBackendError,
@@ -21,10 +21,11 @@ from everturn.errors import (
     Unsupported,
     VersionConflict,
 )
-from everturn.markup import Html, Node, join, named, shown, tag
 from everturn.model import SessionInfo
+from everturn.store.aio import AsyncMemoryStore
+from everturn.ui.html import Html, Node, join, named, shown, tag
+from everturn.ui.times import at_time
 from everturn.web.links import link, url
-from everturn.words import at_time, lasting
 
 CODES = {
     SessionNotFound: 404,
@@ -42,7 +43,7 @@ class Inspector(msgspec.Struct, frozen=True):
     store: AsyncMemoryStore
     name: str  # of the store, without a password
     can_change: bool = False
-    can_order: bool = False  # whether the engine lists the latest changed first
+    can_order: bool = False  # whether the backend lists the latest changed first
     reports: tuple[Path, ...] = ()
 
 

@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from everturn.errors import InvalidInput
-from everturn.markup import Html, Node, shown, tag
-from everturn.testing.report import timeline
+from everturn.testing.report import svg
 from everturn.testing.report.files import BadReport, read_json
 from everturn.testing.results import ClauseResult, RunReport
+from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.links import link, number_in
 from everturn.web.page import inspector_of, page
 
@@ -37,7 +37,7 @@ async def reports(request: Request) -> Response:
 
 async def style(_request: Request) -> Response:
     """The style sheet of the drawings, which belongs to the kit."""
-    return Response(timeline.style(), media_type="text/css")
+    return Response(svg.style(), media_type="text/css")
 
 
 def _report(report: RunReport) -> list[Node]:
@@ -71,7 +71,7 @@ def _clause(clause: ClauseResult) -> Html:
             tag(
                 "figure",
                 tag("figcaption", tag("strong", one.kind), ": ", tag("span", shown(one.story), class_="said")),
-                tag("div", timeline.drawn(one), class_="wide"),
+                tag("div", svg.drawn(one), class_="wide"),
             )
             for one in clause.violations
         ),

@@ -1,4 +1,4 @@
-"""Text, in one session or in all of them where the engine can."""
+"""Text, in one session or in all of them where the backend can."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from everturn.errors import Unsupported
-from everturn.markup import Node, shown, tag
+from everturn.ui.html import Node, shown, tag
 from everturn.web.entries import entry
 from everturn.web.links import link
 from everturn.web.page import inspector_of, page

@@ -14,11 +14,11 @@ from typing import Any
 import uvicorn
 
 import everturn
+from everturn.core.masking import masked_url
 from everturn.errors import MemoryStoreBackendError, Unsupported
-from everturn.masking import masked_url
 from everturn.web.app import make_app
+from everturn.web.connection_limits import Strangers
 from everturn.web.page import Inspector
-from everturn.web.strangers import Strangers
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10.0

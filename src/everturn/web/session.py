@@ -8,18 +8,18 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from everturn import timeline
-from everturn.aio import AsyncMemoryStore
+from everturn.core.numbers import count, lasting, size
 from everturn.errors import InvalidInput, SnapshotNotFound
-from everturn.markup import Html, Node, shown, tag
 from everturn.model import Change, ChatMessage, Entry, SessionInfo, Snapshot, Summary, ToolCall
-from everturn.timeline import Moment
+from everturn.store.aio import AsyncMemoryStore
+from everturn.ui import change_graph
+from everturn.ui.change_graph import Moment
+from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.actions import buttons, snapshot_list, toast
-from everturn.web.drawing import drawn
 from everturn.web.entries import entries, plain
 from everturn.web.links import link, number_in, url
 from everturn.web.page import Inspector, ago, fragment, inspector_of, page, stamp
-from everturn.words import count, lasting, size
+from everturn.web.timeline_svg import drawn
 
 WINDOW = 100  # messages at a time
 CHANGES = 150  # of the timeline
@@ -179,7 +179,7 @@ async def _told(
     taken = {one.id: one.version for one in snapshots}
     taken |= {one.snapshot: one.version for one in changes if one.kind == "snapshot" and one.snapshot}
     after = {one.version: await _after(store, facts, one) for one in changes if one.kind == "replace"}
-    told = timeline.moments(changes, taken, lambda change: after.get(change.version))
+    told = change_graph.moments(changes, taken, lambda change: after.get(change.version))
     known = {entry.seq or 0: entry for entry in shown_entries}
     known |= await _branches(store, facts, told)
     labels = {one.id: one.label or one.id for one in snapshots}
@@ -201,10 +201,10 @@ async def _after(store: AsyncMemoryStore, facts: SessionInfo, change: Change) ->
 
 async def _branches(store: AsyncMemoryStore, facts: SessionInfo, told: list[Moment]) -> dict[int, Entry]:
     """The entries of the latest branches that the head has left."""
-    path = timeline.on_path(told)
+    path = change_graph.on_path(told)
     turns = {moment.version: moment for moment in told if moment.is_turn}
     known: dict[int, Entry] = {}
-    left = [tip for tip in timeline.tips(told) if tip not in path]
+    left = [tip for tip in change_graph.tips(told) if tip not in path]
     for tip in sorted(left, reverse=True)[:MOST_BRANCHES]:
         first, turn = turns[tip].change.seqs[:1], turns.get(tip)
         while turn is not None and turn.version not in path:
@@ -218,7 +218,7 @@ async def _branches(store: AsyncMemoryStore, facts: SessionInfo, told: list[Mome
 
 
 def _words(change: Change, known: dict[int, Entry], labels: dict[str, str]) -> str:
-    if change.kind in timeline.TURNS:
+    if change.kind in change_graph.TURNS:
         seen = [known[seq] for seq in change.seqs if seq in known]
         kind = "" if change.kind == "append" else f"{change.kind}: "
         if not seen:

@@ -7,11 +7,11 @@ import time
 from starlette.requests import Request
 from starlette.responses import Response
 
-from everturn.markup import Html, Node, shown, tag
+from everturn.core.numbers import lasting, size
 from everturn.model import Page, SessionInfo
+from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.links import link, url
 from everturn.web.page import Inspector, ago, fragment, inspector_of, page, stamp
-from everturn.words import lasting, size
 
 PER_PAGE = 50
 
@@ -63,7 +63,7 @@ async def sessions(request: Request) -> Response:
 
 def _order(inspector: Inspector, query: str, order: str | None) -> Node:
     if not inspector.can_order:
-        return tag("span", "by name (this engine cannot list by last change)", class_="facts")
+        return tag("span", "by name (this backend cannot list by last change)", class_="facts")
     by_name = order == "name"
     return tag(
         "span",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ENGINES, hold
+from tests.adapters.checking import BACKENDS, hold
 from tests.tiers import first
 
 LACKS = {"checkpoints", "tasks", "twins", "pop", "trim_keeps_prompts", "tool_calls", "summaries"}
 
 
-@pytest.mark.parametrize("engine", first(1, ENGINES))
-def test_the_contract_holds(tmp_path: Path, engine: str) -> None:
-    hold(f"fastapi.target:on_{engine}", tmp_path, lacks=LACKS | ENGINES[engine])
+@pytest.mark.parametrize("backend", first(1, BACKENDS))
+def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
+    hold(f"fastapi.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, ENGINES, SNAPSHOTS, hold
+from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
 from tests.tiers import first
 
 LACKS = (
@@ -17,6 +17,6 @@ LACKS = (
 SLOW = "long-history"  # the session is read before each event, as ADK's documentation asks
 
 
-@pytest.mark.parametrize("engine", first(1, ENGINES))
-def test_the_contract_holds(tmp_path: Path, engine: str) -> None:
-    hold(f"google_adk.target:on_{engine}", tmp_path, lacks=LACKS | ENGINES[engine], slow=SLOW)
+@pytest.mark.parametrize("backend", first(1, BACKENDS))
+def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
+    hold(f"google_adk.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], slow=SLOW)

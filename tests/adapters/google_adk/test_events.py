@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn import ChatMessage, InvalidInput, Record
-from everturn.adapters._adk_events import to_entries, to_events
+from everturn.adapters.google_adk.events import to_entries, to_events
 from tests.adapters.google_adk.stories import CONVERSATION, say
 
 JSON = st.recursive(

@@ -11,8 +11,7 @@ from google.adk.events import Event, EventActions
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.state import State
 
-from everturn.adapters import _adk_state
-from everturn.adapters.google_adk import EverturnSessionService
+from everturn.adapters.google_adk import EverturnSessionService, shared_state
 from tests.adapters.checking import refusal
 
 # What ADK's base class has and we need not override. `flush`: nothing is held back.
@@ -39,7 +38,7 @@ def test_a_method_takes_what_the_interface_says(name: str) -> None:
 
 
 def test_the_prefixes_of_state_are_adks() -> None:
-    assert (_adk_state.APP, _adk_state.USER, _adk_state.TEMP) == (
+    assert (shared_state.APP, shared_state.USER, shared_state.TEMP) == (
         State.APP_PREFIX,
         State.USER_PREFIX,
         State.TEMP_PREFIX,

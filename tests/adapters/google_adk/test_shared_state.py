@@ -1,4 +1,4 @@
-"""State that sessions share: merged once, in whatever order writers die, on every engine."""
+"""State that sessions share: merged once, in whatever order writers die, on every backend."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from google.adk.sessions import Session
 
 import everturn
 from everturn import InvalidInput, MemoryStore
-from everturn.adapters import _adk_state
-from everturn.adapters._adk_names import names_of, session_of, state_of
-from everturn.adapters.google_adk import EverturnSessionService
+from everturn.adapters.google_adk import EverturnSessionService, shared_state
+from everturn.adapters.google_adk.session_ids import names_of, session_of, state_of
 from tests.adapters.google_adk.stories import OF, loaded, say
 from tests.store.places import Servers
 
@@ -115,8 +114,8 @@ def test_a_change_that_was_merged_is_not_merged_again() -> None:
 
 
 def test_a_log_is_folded_and_still_knows_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_adk_state, "FOLD", 8)
-    monkeypatch.setattr(_adk_state, "KNOWN", 4)
+    monkeypatch.setattr(shared_state, "FOLD", 8)
+    monkeypatch.setattr(shared_state, "KNOWN", 4)
 
     async def story(store: MemoryStore) -> None:
         service = EverturnSessionService(store)

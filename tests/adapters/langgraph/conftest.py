@@ -1,4 +1,4 @@
-"""Stores for the tests here: one on each engine, blocking or async, empty and alone in its namespace."""
+"""Stores for the tests here: one on each backend, blocking or async, empty and alone in its namespace."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import everturn
 from everturn import AsyncMemoryStore, MemoryStore
 from tests.store.places import Servers
 
-ENGINES = ("sqlite", "valkey", "postgres")
+BACKENDS = ("sqlite", "valkey", "postgres")
 
 
-class Engine:
-    """A place on one engine. Every store opened here is on the same data."""
+class StoreUnderTest:
+    """A place on one backend. Every store opened here is on the same data."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -40,26 +40,26 @@ class Engine:
 
 
 @pytest.fixture
-def make_engine(tmp_path: Path, servers: Servers) -> Callable[[str], Engine]:
-    def make(name: str) -> Engine:
+def make_backend(tmp_path: Path, servers: Servers) -> Callable[[str], StoreUnderTest]:
+    def make(name: str) -> StoreUnderTest:
         urls = {
             "sqlite": lambda: f"sqlite:///{tmp_path}/memory.db",
             "valkey": lambda: servers.valkey.url,
             "postgres": lambda: servers.postgres.url,
         }
-        return Engine(urls[name]())
+        return StoreUnderTest(urls[name]())
 
     return make
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, make_engine: Callable[[str], Engine]) -> Engine:
-    """Every engine in turn."""
-    return make_engine(request.param)
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest, make_backend: Callable[[str], StoreUnderTest]) -> StoreUnderTest:
+    """Every backend in turn."""
+    return make_backend(request.param)
 
 
 @pytest.fixture
 def store() -> Iterator[MemoryStore]:
-    """One engine, for what is the same on all."""
+    """One backend, for what is the same on all."""
     with everturn.open("sqlite://") as store:
         yield store

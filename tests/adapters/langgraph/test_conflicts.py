@@ -20,7 +20,7 @@ from langgraph.types import Command, interrupt
 import everturn
 from everturn import MemoryStore, VersionConflict
 from everturn.adapters.langgraph import EverturnSaver
-from tests.adapters.langgraph.conftest import Engine
+from tests.adapters.langgraph.conftest import StoreUnderTest
 from tests.adapters.langgraph.scenarios import CONFIG, chat, say
 from tests.tiers import deep
 
@@ -157,8 +157,10 @@ def test_a_run_in_a_thread_that_was_deleted_is_told(store: MemoryStore) -> None:
 @pytest.mark.parametrize(
     ("name", "durability"), [("sqlite", "async"), deep(("sqlite", "exit")), ("valkey", "async"), ("postgres", "exit")]
 )
-def test_processes_in_one_thread_lose_nothing(make_engine: Callable[[str], Engine], name: str, durability: str) -> None:
-    url = make_engine(name).own_url
+def test_processes_in_one_thread_lose_nothing(
+    make_backend: Callable[[str], StoreUnderTest], name: str, durability: str
+) -> None:
+    url = make_backend(name).own_url
     told = talk(url, ["a", "b", "c"], turns=3, durability=durability)
     acknowledged = [text for each in told for text in each["acknowledged"]]
     assert len(acknowledged) == 9

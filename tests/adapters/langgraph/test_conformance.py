@@ -1,4 +1,4 @@
-"""LangGraph's own conformance suite: all of its checks, on every engine and face."""
+"""LangGraph's own conformance suite: all of its checks, on every backend and face."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 
 from everturn.adapters.langgraph import EverturnSaver
-from tests.adapters.langgraph.conftest import Engine
+from tests.adapters.langgraph.conftest import StoreUnderTest
 
 CHECKS = {
     "put": 17,
@@ -26,14 +26,14 @@ CHECKS = {
 
 @pytest.mark.parametrize("face", ["blocking", "async"])
 @pytest.mark.parametrize("on_conflict", ["raise", "last_wins"])
-def test_all_checks_of_all_capabilities_pass(engine: Engine, face: str, on_conflict: Any) -> None:
+def test_all_checks_of_all_capabilities_pass(backend: StoreUnderTest, face: str, on_conflict: Any) -> None:
     @checkpointer_test(name="EverturnSaver")
     async def ours() -> AsyncIterator[EverturnSaver]:
         if face == "blocking":
-            with engine.open() as store:
+            with backend.open() as store:
                 yield EverturnSaver(store, on_conflict=on_conflict)
         else:
-            async with engine.open_async() as store:
+            async with backend.open_async() as store:
                 yield EverturnSaver(store, on_conflict=on_conflict)
 
     report = asyncio.run(validate(ours))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, ENGINES, SNAPSHOTS, hold
+from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
 
 LACKS = ALL_LACK | SNAPSHOTS | {"appends", "tasks", "latest", "pop", "replace"}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_contract_holds(tmp_path: Path, engine: str) -> None:
-    hold(f"langgraph.target:on_{engine}", tmp_path, lacks=LACKS | ENGINES[engine])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
+    hold(f"langgraph.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend])

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 import everturn
 from everturn import InvalidInput, MemoryStore
 from everturn.adapters.langgraph import EverturnSaver
-from tests.adapters.langgraph.conftest import Engine
+from tests.adapters.langgraph.conftest import StoreUnderTest
 from tests.adapters.langgraph.scenarios import CONFIG, _appended, _with_subgraph, chat, say
 
 
@@ -99,8 +99,8 @@ def test_a_pruned_thread_keeps_no_calls_of_subgraphs_that_are_over(store: Memory
     assert found.parent_config is None
 
 
-def test_what_a_run_said_goes_with_it(engine: Engine) -> None:
-    with engine.open() as store:
+def test_what_a_run_said_goes_with_it(backend: StoreUnderTest) -> None:
+    with backend.open() as store:
         saver = EverturnSaver(store)
         graph = chat(saver)
         graph.invoke(say("kept"), in_run("first"))
@@ -135,8 +135,8 @@ def test_the_bytes_of_what_was_deleted_are_given_back(tmp_path: Path) -> None:
     assert b"xyzzy" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
 
 
-def test_pruning_keeps_the_latest_checkpoint_whole(engine: Engine) -> None:
-    with engine.open() as store:
+def test_pruning_keeps_the_latest_checkpoint_whole(backend: StoreUnderTest) -> None:
+    with backend.open() as store:
         saver = EverturnSaver(store)
         graph = chat(saver)
         for number in range(6):
@@ -186,8 +186,8 @@ def test_a_run_that_a_delta_channel_needs_is_not_deleted_in_silence(store: Memor
     assert graph.get_state(CONFIG).values == {"items": ["first", 1, "second", 3]}
 
 
-def test_a_copy_goes_its_own_way(engine: Engine) -> None:
-    with engine.open() as store:
+def test_a_copy_goes_its_own_way(backend: StoreUnderTest) -> None:
+    with backend.open() as store:
         saver = EverturnSaver(store)
         graph = _with_subgraph(saver, checkpointer=True)
         graph.invoke({"steps": [], "last": 1}, CONFIG)

@@ -8,14 +8,14 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from everturn.adapters.langgraph import EverturnSaver
-from tests.adapters.langgraph.conftest import Engine
+from tests.adapters.langgraph.conftest import StoreUnderTest
 from tests.adapters.langgraph.scenarios import SCENES
 
 
 @pytest.mark.parametrize("name", list(SCENES))
-def test_a_graph_sees_what_it_would_see_in_memory(engine: Engine, name: str) -> None:
+def test_a_graph_sees_what_it_would_see_in_memory(backend: StoreUnderTest, name: str) -> None:
     expected = SCENES[name](InMemorySaver())
-    with engine.open() as store:
+    with backend.open() as store:
         assert SCENES[name](EverturnSaver(store)) == expected
         assert store.verify().ok
 

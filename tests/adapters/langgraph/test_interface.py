@@ -18,7 +18,7 @@ import everturn
 from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Unsupported
 from everturn.adapters.langgraph import EverturnSaver
 from tests.adapters.checking import refusal
-from tests.adapters.langgraph.conftest import Engine
+from tests.adapters.langgraph.conftest import StoreUnderTest
 from tests.adapters.langgraph.scenarios import CONFIG, chat, say
 
 # What LangGraph's base class has and we need not override: they are made of the rest.
@@ -59,7 +59,7 @@ def test_the_forms_that_langgraph_serializes_to_are_those_we_read() -> None:
 # --- faces -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_graph_can_be_awaited_on_either_face(engine: Engine) -> None:
+def test_a_graph_can_be_awaited_on_either_face(backend: StoreUnderTest) -> None:
     async def talk(store: MemoryStore | AsyncMemoryStore, thread: str) -> list[str]:
         graph = chat(EverturnSaver(store))
         config: Any = {"configurable": {"thread_id": thread}}
@@ -70,9 +70,9 @@ def test_a_graph_can_be_awaited_on_either_face(engine: Engine) -> None:
         return [message.text for message in (await graph.aget_state(config)).values["messages"]]
 
     async def on_both() -> list[list[str]]:
-        with engine.open() as blocking:
+        with backend.open() as blocking:
             said = [await talk(blocking, "blocking")]
-        async with engine.open_async() as awaited:
+        async with backend.open_async() as awaited:
             return [*said, await talk(awaited, "awaited")]
 
     assert asyncio.run(on_both()) == [["one", "answer to one", "instead", "answer to instead"]] * 2

@@ -15,11 +15,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, StateGraph
 
 from everturn import MemoryStore, Record, VersionConflict
-from everturn.adapters import _langgraph_queue
-from everturn.adapters._langgraph_log import EARLIEST
-from everturn.adapters._langgraph_queue import Queue
-from everturn.adapters.langgraph import EverturnSaver
-from tests.adapters.langgraph.conftest import Engine
+from everturn.adapters.langgraph import EverturnSaver, thread_lock
+from everturn.adapters.langgraph.checkpoint_log import EARLIEST
+from everturn.adapters.langgraph.thread_lock import Queue
+from tests.adapters.langgraph.conftest import StoreUnderTest
 from tests.adapters.langgraph.scenarios import CONFIG, chat, say
 from tests.adapters.langgraph.test_values import checkpoint
 
@@ -63,8 +62,8 @@ def fan(saver: EverturnSaver) -> Any:
 
 
 @pytest.mark.parametrize("durability", ["sync", "async"])
-def test_a_run_is_not_refused_because_of_itself(engine: Engine, durability: Any) -> None:
-    with engine.open() as store:
+def test_a_run_is_not_refused_because_of_itself(backend: StoreUnderTest, durability: Any) -> None:
+    with backend.open() as store:
         saver = Watched(store)
         for turn in range(15):
             fan(saver).invoke({"a": turn, "b": turn, "c": turn}, CONFIG, durability=durability)
@@ -73,9 +72,9 @@ def test_a_run_is_not_refused_because_of_itself(engine: Engine, durability: Any)
         assert fan(saver).get_state(CONFIG).values == {"a": 15, "b": 15, "c": 15}
 
 
-def test_nor_where_it_awaits(engine: Engine) -> None:
+def test_nor_where_it_awaits(backend: StoreUnderTest) -> None:
     async def main() -> None:
-        async with engine.open_async() as store:
+        async with backend.open_async() as store:
             saver = Watched(store)
             for turn in range(15):
                 await fan(saver).ainvoke({"a": turn, "b": turn, "c": turn}, CONFIG)
@@ -271,7 +270,7 @@ def test_tasks_go_one_after_the_other_and_other_sessions_go_on() -> None:
 
 @pytest.mark.parametrize("blocking", [True, False])
 def test_who_has_waited_long_enough_goes_ahead(monkeypatch: pytest.MonkeyPatch, blocking: bool) -> None:
-    monkeypatch.setattr(_langgraph_queue, "PATIENCE", 0.02)
+    monkeypatch.setattr(thread_lock, "PATIENCE", 0.02)
     queue = Queue(blocking=blocking)
 
     async def main() -> None:
@@ -307,7 +306,7 @@ def test_a_task_that_is_cancelled_while_it_waits_leaves_the_queue() -> None:
 
 def test_a_lock_that_nobody_lets_go_of_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt may come when it is taken, and before whoever took it knows."""
-    monkeypatch.setattr(_langgraph_queue, "PATIENCE", 0.02)
+    monkeypatch.setattr(thread_lock, "PATIENCE", 0.02)
     queue = Queue(blocking=True)
 
     async def once() -> None:
@@ -331,9 +330,9 @@ def test_the_locks_of_many_sessions_are_not_kept_for_ever() -> None:
         async with queue.in_front(session):
             pass
 
-    for number in range(3 * _langgraph_queue.MOST):
+    for number in range(3 * thread_lock.MOST):
         driven(once(f"session-{number}"))
-    assert 0 < len(queue.locks) <= _langgraph_queue.MOST
+    assert 0 < len(queue.locks) <= thread_lock.MOST
 
 
 def test_an_error_in_front_lets_the_next_one_in() -> None:
@@ -361,6 +360,6 @@ def test_in_a_forked_process_nobody_stands_in_front(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(os, "getpid", lambda: here + 1)
         began = time.monotonic()
         driven(once())
-        assert time.monotonic() - began < _langgraph_queue.PATIENCE / 2
+        assert time.monotonic() - began < thread_lock.PATIENCE / 2
 
     driven(once(in_child))

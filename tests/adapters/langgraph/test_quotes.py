@@ -9,8 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, Remove
 from langgraph.types import Send
 
 from everturn import ChatMessage, InvalidInput, MemoryStore, Record
-from everturn.adapters._langgraph_quotes import quotes_in
 from everturn.adapters.langgraph import EverturnSaver
+from everturn.adapters.langgraph.message_refs import quotes_in
 from tests.adapters.langgraph.test_values import checkpoint
 
 NEW: Any = {"configurable": {"thread_id": "a", "checkpoint_ns": ""}}

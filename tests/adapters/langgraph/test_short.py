@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from everturn.adapters._langgraph_short import full, shortened
+from everturn.adapters.langgraph.short_ids import full, shortened
 
 ZONES = st.sampled_from([UTC, timezone(timedelta(hours=2)), None])
 TIMES = st.builds(lambda time, zone: time.replace(tzinfo=zone).isoformat(), st.datetimes(), ZONES)

@@ -26,9 +26,9 @@ from pydantic import BaseModel
 
 import everturn
 from everturn import ChatMessage, InvalidInput, MemoryStore, Unsupported
-from everturn.adapters._langgraph_values import Values
-from everturn.adapters._values import Unfaithful
+from everturn.adapters._shared.values import Unfaithful
 from everturn.adapters.langgraph import EverturnSaver
+from everturn.adapters.langgraph.values import Values
 from tests.adapters.langgraph.scenarios import chat, say
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from everturn import MemoryStore
-from everturn.adapters import _langgraph_log
-from tests.adapters.langgraph.conftest import Engine
+from everturn.adapters.langgraph import checkpoint_log
+from tests.adapters.langgraph.conftest import StoreUnderTest
 from tests.adapters.langgraph.walks import THREAD, Walk
 from tests.tiers import first
 
@@ -20,7 +20,7 @@ def test_a_walk_ends_where_the_model_does(store: MemoryStore, seed: int) -> None
 
 @pytest.mark.parametrize("seed", first(2, range(8, 12)))
 def test_a_walk_over_many_keys(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    monkeypatch.setattr(_langgraph_log, "FARTHEST", 10)
+    monkeypatch.setattr(checkpoint_log, "FARTHEST", 10)
     Walk(store, seed).go(80)
 
 
@@ -36,6 +36,6 @@ def test_a_walk_of_a_subgraph(store: MemoryStore, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["valkey", "postgres"])
-def test_a_walk_on_a_server(make_engine: Callable[[str], Engine], name: str) -> None:
-    with make_engine(name).open() as store:
+def test_a_walk_on_a_server(make_backend: Callable[[str], StoreUnderTest], name: str) -> None:
+    with make_backend(name).open() as store:
         Walk(store, 100).go(50)

@@ -32,8 +32,8 @@ from pydantic import BaseModel
 
 import everturn
 from everturn import InvalidInput, MemoryStore, ToolCall, Unsupported
-from everturn.adapters import _llama_messages as mapping
 from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
+from everturn.adapters.llama_index import messages as mapping
 from tests.adapters.checking import shows
 from tests.adapters.stores import on_both_faces
 

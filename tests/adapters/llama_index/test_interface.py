@@ -12,8 +12,7 @@ from llama_index.core.base.llms import types as llama
 from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
-from everturn.adapters import _llama_messages as messages
-from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
+from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore, messages
 from tests.adapters.checking import ROOT, refusal
 
 PAIRS = [(BaseChatStore, EverturnChatStore), (AsyncDBChatStore, EverturnDBChatStore)]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, ENGINES, hold
+from tests.adapters.checking import ALL_LACK, BACKENDS, hold
 from tests.tiers import first
 
 LACKS = ALL_LACK | {"checkpoints", "threads", "replace", "twins", "delete_snapshot"}
 
 
-@pytest.mark.parametrize("engine", first(1, ENGINES))
-def test_the_contract_holds(tmp_path: Path, engine: str) -> None:
-    hold(f"openai_agents.target:on_{engine}", tmp_path, lacks=LACKS | ENGINES[engine])
+@pytest.mark.parametrize("backend", first(1, BACKENDS))
+def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
+    hold(f"openai_agents.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend])

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import everturn
 from everturn import ChatMessage, InvalidInput, Record, Summary, ToolCall, Unsupported
-from everturn.adapters import _openai_items as items
-from everturn.adapters.openai_agents import EverturnSession
+from everturn.adapters.openai_agents import EverturnSession, items
 from tests.adapters.checking import shows
 from tests.adapters.stores import on_both_faces
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, ENGINES, SNAPSHOTS, hold
+from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
 from tests.tiers import first
 
 LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "threads", "latest", "pop", "replace", "twins"}
@@ -14,6 +14,6 @@ UNTRIED = {"odd-json": "returned messages carry no metadata"}
 SLOW = "long-history"  # the application loads all that was said before each turn
 
 
-@pytest.mark.parametrize("engine", first(1, ENGINES))
-def test_the_contract_holds(tmp_path: Path, engine: str) -> None:
-    hold(f"pydantic_ai.target:on_{engine}", tmp_path, lacks=LACKS | ENGINES[engine], untried=UNTRIED, slow=SLOW)
+@pytest.mark.parametrize("backend", first(1, BACKENDS))
+def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
+    hold(f"pydantic_ai.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], untried=UNTRIED, slow=SLOW)

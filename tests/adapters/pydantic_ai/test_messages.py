@@ -27,7 +27,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RequestUsage
 
 from everturn import ChatMessage, Record
-from everturn.adapters._pydantic_messages import to_entries, to_stored
+from everturn.adapters.pydantic_ai.messages import to_entries, to_stored
 
 CONVERSATION: list[ModelMessage] = [
     ModelRequest(

@@ -1,4 +1,4 @@
-"""Each engine once as the source, and once as the target: for what does not hang on which two they are."""
+"""Each backend once as the source, and once as the target: for what does not hang on which two they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two places to copy between: `source` and `target` are of any two engines, each empty."""
+"""Two places to copy between: `source` and `target` are of any two backends, each empty."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import everturn
 from tests.integration.copying.small import take_small_steps
 from tests.store.places import ALL, Place, Servers
 
-ENGINES = ("sqlite-file", "valkey", "cluster", "postgres")
-PAIRS = [(one, other) for one in ENGINES for other in ENGINES if one != other]
+BACKENDS = ("sqlite-file", "valkey", "cluster", "postgres")
+PAIRS = [(one, other) for one in BACKENDS for other in BACKENDS if one != other]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with both runs for all ordered pairs; with one of them, for all engines; or for those it names itself."""
+    """A test with both runs for all ordered pairs; with one of them, for all backends; or for those it names itself."""
     marks = metafunc.definition.iter_markers("parametrize")
     named = {name for mark in marks for name in ([mark.args[0]] if isinstance(mark.args[0], str) else mark.args[0])}
     wanted = [name for name in ("source", "target") if name in metafunc.fixturenames and name not in named]
     if len(wanted) == 2:
         metafunc.parametrize("source, target", PAIRS, indirect=True, ids=["-to-".join(pair) for pair in PAIRS])
     elif wanted:
-        metafunc.parametrize(wanted[0], ENGINES, indirect=True)
+        metafunc.parametrize(wanted[0], BACKENDS, indirect=True)
 
 
 def _place(request: pytest.FixtureRequest, folder: Path, servers: Servers) -> Iterator[Place]:

@@ -7,20 +7,20 @@ from functools import partial
 from typing import Any
 
 import everturn
-from everturn.engine import comparing, copies, ends
-from everturn.portable import PortionRequest
+from everturn.transfer import compare, copy, endpoint
+from everturn.transfer.protocol import PortionRequest
 
 
 def take_small_steps(put: Callable[[Any, str, Any], None]) -> None:
     """Let a few turns be many portions, and a portion many scripts. `put` is setattr, or one that takes it back."""
-    from everturn.backends.redis import moves, staging
+    from everturn.backends.redis import staged_rows, transfer
 
-    put(ends, "PortionRequest", partial(PortionRequest, entries=5, changes=7, bytes=700))
-    put(copies, "AT_ONCE", 3)
-    put(comparing, "WINDOW", 4)
-    put(moves, "MOST", 4)
-    put(moves, "STEP", 3)
-    put(staging, "STEP", 2)
+    put(endpoint, "PortionRequest", partial(PortionRequest, entries=5, changes=7, bytes=700))
+    put(copy, "AT_ONCE", 3)
+    put(compare, "WINDOW", 4)
+    put(transfer, "MOST", 4)
+    put(transfer, "STEP", 3)
+    put(staged_rows, "STEP", 2)
 
 
 def copy_aloud(source: str, target: str) -> None:

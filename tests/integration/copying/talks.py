@@ -115,7 +115,7 @@ def times(store: Any, name: str) -> list[float]:
 
 
 def assert_alike(one: Any, other: Any, *names: str) -> None:
-    """Two stores tell the same of these sessions; an engine may keep times to the microsecond."""
+    """Two stores tell the same of these sessions; a backend may keep times to the microsecond."""
     for name in names:
         first, second = facts(one, name), facts(other, name)
         for what, value in first.items():

@@ -84,7 +84,7 @@ def test_damage_in_the_target_is_named_when_the_copy_is_compared(target: Place, 
 
 
 def test_a_target_that_shows_something_else_is_a_conflict(target: Place, beside: Any) -> None:
-    from everturn import codec
+    from everturn.core import codec
     from tests.store.places import Stored
 
     there = target.open()

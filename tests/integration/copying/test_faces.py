@@ -143,7 +143,7 @@ def test_the_faces_are_not_mixed(beside: Any) -> None:
     asyncio.run(main())
 
 
-def test_an_engine_that_cannot_says_so(beside: Any) -> None:
+def test_a_backend_that_cannot_says_so(beside: Any) -> None:
     class Toy:
         """A third party's backend, with the operations of Backend and no others."""
 
@@ -162,7 +162,7 @@ def test_an_engine_that_cannot_says_so(beside: Any) -> None:
             ):
                 setattr(self, name, getattr(backend, name))
 
-    toy = everturn.MemoryStore(Toy(beside._engine.backend), beside._engine.settings)  # type: ignore[arg-type]
+    toy = everturn.MemoryStore(Toy(beside._operations.backend), beside._operations.settings)  # type: ignore[arg-type]
     say(toy, "a", "1")
     with pytest.raises(Unsupported, match=r"the source .* everturn\.portable"):
         everturn.copy(toy, "sqlite://")

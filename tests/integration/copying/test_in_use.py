@@ -10,8 +10,8 @@ from typing import Any, Self
 import pytest
 
 import everturn
-from everturn.engine import copies, ends
-from everturn.portable import PortionRequest
+from everturn.transfer import copy, endpoint
+from everturn.transfer.protocol import PortionRequest
 from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import assert_alike, say
 from tests.store.places import Clock, Place
@@ -81,8 +81,8 @@ class Writers:
 def test_a_session_that_is_changed_meanwhile_arrives_as_it_was_at_one_moment(
     source: Place, target: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ends, "PortionRequest", partial(PortionRequest, entries=40, changes=50))
-    monkeypatch.setattr(copies, "AT_ONCE", 10)
+    monkeypatch.setattr(endpoint, "PortionRequest", partial(PortionRequest, entries=40, changes=50))
+    monkeypatch.setattr(copy, "AT_ONCE", 10)
     here, there = source.open(timeout=30), target.open(timeout=30)
     for name in SESSIONS:
         say(here, name, *map(str, range(20)))
@@ -114,14 +114,14 @@ def test_a_session_that_is_changed_in_the_target_once_it_is_there_is_verified_al
         """A target's backend, whose users go on with a session as soon as it is there."""
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(there._engine.backend, name)
+            return getattr(there._operations.backend, name)
 
         async def restore(self, arrival: Any, deadline: float) -> Any:
-            outcome = await there._engine.backend.restore(arrival, deadline)
+            outcome = await there._operations.backend.restore(arrival, deadline)
             say(there, "a", "goes on")
             return outcome
 
-    eager = everturn.MemoryStore(Eager(), there._engine.settings)  # type: ignore[arg-type]
+    eager = everturn.MemoryStore(Eager(), there._operations.settings)  # type: ignore[arg-type]
     report = everturn.copy(beside, eager)
     assert (report.imported, report.verified, report.behind, report.ok) == (1, 1, 0, True)
 
@@ -143,16 +143,16 @@ def test_what_is_reclaimed_under_the_copy_is_not_damage(source: Place, beside: A
         done = False
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(here._engine.backend, name)
+            return getattr(here._operations.backend, name)
 
         async def portion(self, request: Any, deadline: float) -> Any:
             if not self.done:
                 self.done = True
                 here.delete_snapshot("a", doomed)
                 assert here.compact("a").entries == 20
-            return await here._engine.backend.portion(request, deadline)
+            return await here._operations.backend.portion(request, deadline)
 
-    tidied = everturn.MemoryStore(Tidied(), here._engine.settings)  # type: ignore[arg-type]
+    tidied = everturn.MemoryStore(Tidied(), here._operations.settings)  # type: ignore[arg-type]
     assert everturn.copy(tidied, beside).imported == 1
     assert_alike(here, beside, "a")
 
@@ -183,7 +183,7 @@ def test_what_is_left_of_a_ttl_is_kept(source: Place, target: Place) -> None:
 def test_a_copy_does_not_refresh_a_ttl_but_an_extension_brings_the_new_one(target: Place, beside: Any) -> None:
     there = target.open()
     clock = Clock()
-    beside._engine.backend._clock = clock
+    beside._operations.backend._clock = clock
     target.set_clock(there, clock)
     say(beside, "a", "1")
     beside.set_ttl("a", 100)

@@ -8,7 +8,8 @@ import pytest
 
 import everturn
 from everturn.backend import Status
-from everturn.engine import Engine, copies
+from everturn.store.operations import Operations
+from everturn.transfer import copy
 from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import assert_alike, facts, fill, go_on, say
 from tests.store.places import Place
@@ -114,7 +115,7 @@ def test_a_session_far_behind_is_extended_too(target: Place, beside: Any) -> Non
     there = target.open()
     say(beside, "a", "1")
     everturn.copy(beside, there)
-    for number in range(copies.AT_ONCE):
+    for number in range(copy.AT_ONCE):
         say(beside, "a", f"turn {number}", f"and {number}")
     report = everturn.copy(beside, there)
     assert (report.extended, report.verified) == (1, 1)
@@ -122,7 +123,7 @@ def test_a_session_far_behind_is_extended_too(target: Place, beside: Any) -> Non
     assert there.info("a").bytes == beside.info("a").bytes
     assert there.verify().ok
     there.compact()
-    assert target.door.entries() == 1 + 2 * copies.AT_ONCE  # what was replaced is gone
+    assert target.door.entries() == 1 + 2 * copy.AT_ONCE  # what was replaced is gone
 
 
 # --- conflicts -------------------------------------------------------------------------------------------------------
@@ -235,8 +236,8 @@ class Between:
 
 def meddled(store: Any, meddle: Any) -> Any:
     """Another face of the same store."""
-    engine: Engine = store._engine
-    return everturn.MemoryStore(Between(engine.backend, meddle), engine.settings)  # type: ignore[arg-type]
+    operations: Operations = store._operations
+    return everturn.MemoryStore(Between(operations.backend, meddle), operations.settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", [1, 2], ids=["absent", "ancestor"])
@@ -299,7 +300,7 @@ def test_an_answer_that_is_lost_is_found_again(target: Place, beside: Any, steps
     from everturn import MemoryStoreBackendError
 
     there = target.open()
-    engine: Engine = there._engine
+    operations: Operations = there._operations
     lost = []
 
     class Lossy(Between):
@@ -315,7 +316,7 @@ def test_an_answer_that_is_lost_is_found_again(target: Place, beside: Any, steps
             return await self._backend.stage(request, deadline)
 
     names = fill(beside)
-    lossy = everturn.MemoryStore(Lossy(engine.backend, None), engine.settings)  # type: ignore[arg-type]
+    lossy = everturn.MemoryStore(Lossy(operations.backend, None), operations.settings)  # type: ignore[arg-type]
     report = everturn.copy(beside, lossy)
     assert lost == [Status.APPLIED]
     assert (report.imported, report.skipped, report.verified) == (len(names), 0, len(names))

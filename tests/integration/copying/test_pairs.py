@@ -1,4 +1,4 @@
-"""Everything of a session arrives, from any engine in any other, and goes on there as it would have here."""
+"""Everything of a session arrives, from any backend in any other, and goes on there as it would have here."""
 
 from __future__ import annotations
 

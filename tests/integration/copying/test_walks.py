@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import everturn
 from everturn import ChatMessage, Record, Summary, ToolCall
-from everturn.engine import copies, ends
-from everturn.portable import PortionRequest
+from everturn.transfer import copy, endpoint
+from everturn.transfer.protocol import PortionRequest
 from tests.integration.copying.talks import facts, readable, seen
 from tests.store.places import Servers
 
@@ -97,27 +97,29 @@ def walk(here: Any, there: Any, way: list[tuple[Any, ...]]) -> None:
 @given(way=st.lists(steps, max_size=25), portion=st.integers(1, 9), at_once=st.integers(0, 6))
 def test_any_walk_survives_copies_in_portions_of_any_size(way: Any, portion: int, at_once: int) -> None:
     with pytest.MonkeyPatch.context() as patch, everturn.open("sqlite://") as here, everturn.open("sqlite://") as there:
-        patch.setattr(ends, "PortionRequest", partial(PortionRequest, entries=portion, changes=portion, bytes=500))
-        patch.setattr(copies, "AT_ONCE", at_once)
+        patch.setattr(endpoint, "PortionRequest", partial(PortionRequest, entries=portion, changes=portion, bytes=500))
+        patch.setattr(copy, "AT_ONCE", at_once)
         walk(here, there, way)
 
 
-@pytest.mark.parametrize("engine", ["valkey", "postgres"])
-def test_any_walk_survives_a_copy_to_a_server_and_back(servers: Servers, engine: str) -> None:
+@pytest.mark.parametrize("backend", ["valkey", "postgres"])
+def test_any_walk_survives_a_copy_to_a_server_and_back(servers: Servers, backend: str) -> None:
     numbers = iter(range(10**6))
 
     @settings(max_examples=15, deadline=None)
     @given(way=st.lists(steps, min_size=5, max_size=25), portion=st.integers(2, 9))
     def check(way: Any, portion: int) -> None:
-        url = getattr(servers, engine).url
+        url = getattr(servers, backend).url
         with (
             pytest.MonkeyPatch.context() as patch,
             everturn.open("sqlite://") as here,
             everturn.open(url, namespace=f"walk {next(numbers)}") as there,
             everturn.open("sqlite://") as back,
         ):
-            patch.setattr(ends, "PortionRequest", partial(PortionRequest, entries=portion, changes=portion, bytes=500))
-            patch.setattr(copies, "AT_ONCE", 4)
+            patch.setattr(
+                endpoint, "PortionRequest", partial(PortionRequest, entries=portion, changes=portion, bytes=500)
+            )
+            patch.setattr(copy, "AT_ONCE", 4)
             walk(here, there, way)
             assert everturn.copy(there, back).ok
             for session in there.sessions().sessions:

@@ -17,7 +17,7 @@ from tests.store.speech import say, words
 
 def own_connection(store: Any) -> Any:
     """The one connection of a store with `pool_size=1`, which stays where it is."""
-    (connection,) = store._engine.backend._port._lender._shelf._idle
+    (connection,) = store._operations.backend._port._lender._shelf._idle
     return connection
 
 

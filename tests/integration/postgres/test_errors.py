@@ -9,7 +9,7 @@ import pytest
 from psycopg import errors
 
 from everturn import MemoryStoreBackendError
-from everturn.backends.postgres.faults import TimeUp, translated
+from everturn.backends.postgres.errors import TimeUp, translated
 
 
 def told(exc: Exception, *, sent: bool = True) -> MemoryStoreBackendError:

@@ -13,7 +13,7 @@ import pytest
 
 import everturn
 from everturn import MemoryStoreBackendError
-from everturn.testing.proxy import FaultProxy
+from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import PostgresServer, postgres_server, wait_until
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
 

@@ -18,8 +18,8 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError
-from everturn.backends.postgres import connections, direct
-from everturn.backends.server_clock import ServerClock
+from everturn.backends._shared.server_clock import ServerClock
+from everturn.backends.postgres import connections, libpq_append
 from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.postgres.holding import HoldingProxy
 from tests.integration.writers import turn
@@ -181,7 +181,7 @@ def test_an_attempt_that_waited_for_a_lock_beyond_its_callers_time_is_not_applie
 ) -> None:
     """Even if nothing else ends its wait: its caller is dead, and can cancel nothing."""
     monkeypatch.setattr("everturn.backends.postgres.backend._lock_timeout", lambda _: 60_000)
-    for module in (connections, direct):
+    for module in (connections, libpq_append):
         monkeypatch.setattr(module, "abandon", lambda pgconn: pgconn.finish(), raising=False)
     url = f"{server.url}?schema={schema}"
     with (
@@ -274,7 +274,7 @@ def test_whoever_saw_a_rollback_writes_behind_it_at_once(url: str) -> None:
         snapshot = store.save_snapshot("a")
         store.add_messages("a", turn("2"))
         attempts = []
-        port: Any = store._engine.backend._port  # type: ignore[attr-defined]
+        port: Any = store._operations.backend._port  # type: ignore[attr-defined]
         run = port.run
 
         async def counted(call: Any, deadline: float) -> Any:
@@ -297,7 +297,7 @@ def test_a_trim_that_is_planned_again_is_done(url: str) -> None:
     with everturn.open(url) as store, everturn.open(url) as other:
         for number in range(6):
             store.add_messages("a", turn(str(number)))
-        backend: Any = store._engine.backend  # type: ignore[attr-defined]
+        backend: Any = store._operations.backend  # type: ignore[attr-defined]
         change, lost = backend.change, []
 
         async def lossy(request: Any, deadline: float) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStoreBackendError, Summary
-from everturn.backends.postgres import backend, forks
+from everturn.backends.postgres import backend, fork_session
 from tests.integration.writers import turn
 
 STEP = 2
@@ -19,7 +19,7 @@ TURNS = 12
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "STEP", STEP)
+    monkeypatch.setattr(fork_session, "STEP", STEP)
     monkeypatch.setattr(backend, "STEP", STEP)
 
 
@@ -51,8 +51,8 @@ def told(store: Any, name: str) -> Any:
 
 def watched(store: Any, act: Callable[[str, int], None]) -> list[str]:
     """Have `act` done after each request, with its name and how many there were; returns the names, as they come."""
-    engine = store._engine.backend
-    ask, names = engine._ask, []
+    backend = store._operations.backend
+    ask, names = backend._ask, []
 
     async def asked(name: str, *args: Any, **options: Any) -> Any:
         rows = await ask(name, *args, **options)
@@ -61,7 +61,7 @@ def watched(store: Any, act: Callable[[str, int], None]) -> list[str]:
             act(name, len(names))
         return rows
 
-    engine._ask = asked
+    backend._ask = asked
     return names
 
 
@@ -102,7 +102,7 @@ def test_forks_that_run_out_of_time_get_done_in_the_end(
     store: Any, at: str | None, schema: str, beside: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state: Any = {"snapshot": store.list_snapshots("a")[0], "version": store.state("a").version}.get(at or "")
-    monkeypatch.setattr(forks, "SHARE", 1e9)  # no step leaves time for another
+    monkeypatch.setattr(fork_session, "SHARE", 1e9)  # no step leaves time for another
     errors = []
     for _ in range(100):
         try:
@@ -247,9 +247,9 @@ def test_what_nobody_goes_on_erasing_is_reaped(
 
     watched(store, at_step(2, fail))
     store.erase("a")
-    engine = store._engine.backend
+    backend = store._operations.backend
     at = beside.execute("SELECT date_part('epoch', clock_timestamp())").fetchone()[0]  # type: ignore[index]
-    monkeypatch.setattr(engine, "_clock", lambda: at + 61)
+    monkeypatch.setattr(backend, "_clock", lambda: at + 61)
     store.compact()
     assert rows_of(beside, schema) == 0
     assert rows_of(beside, schema, "sessions") == 0

@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 import everturn
 from everturn import InvalidInput, MemoryStoreBackendError, SchemaTooNew, Unsupported
-from everturn.backends.postgres.ports import BlockingPort
+from everturn.backends.postgres.executor import BlockingPort
 from everturn.backends.postgres.schema import CURRENT
 from everturn.testing.servers import PostgresServer
 from tests.integration.writers import turn

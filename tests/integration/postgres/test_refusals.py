@@ -17,10 +17,10 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStoreBackendError
-from everturn.backends.findings import HostileSetting
-from everturn.backends.postgres import batches
+from everturn.backends._shared.server_warnings import HostileSetting
+from everturn.backends.postgres import batching
 from everturn.testing.servers import PostgresServer, postgres_server, wait_until
-from everturn.testing.servers.machine import unprivileged_owner
+from everturn.testing.servers.binaries import unprivileged_owner
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
 
 # --- a standby -------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_a_deadlock_with_somebody_else_is_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A trigger of somebody else's wants a row that is locked by one who wants our session: one of us must yield."""
-    monkeypatch.setattr(batches, "PATIENCE", 20.0)  # else a batch gives way before it comes to a deadlock
+    monkeypatch.setattr(batching, "PATIENCE", 20.0)  # else a batch gives way before it comes to a deadlock
     everturn.open(url).close()
     beside.execute(f"CREATE TABLE public.{schema}_others AS SELECT 0 AS n")
     beside.execute(

@@ -13,7 +13,7 @@ from psycopg_pool import AsyncConnectionPool
 
 import everturn
 from everturn import MemoryStoreBackendError
-from everturn.backends.findings import HostileSetting
+from everturn.backends._shared.server_warnings import HostileSetting
 from everturn.testing.servers import PostgresServer, postgres_server
 from tests.integration.writers import turn
 

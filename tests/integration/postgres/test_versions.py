@@ -53,7 +53,7 @@ def test_it_agrees_with_sqlite_after_every_step(old: Any) -> None:
     with everturn.open("sqlite://") as sqlite, everturn.open(old.url, timeout=30, schema="walk") as postgres:
         stores: Any = Chorus(Circle(("sqlite", "postgres")), [sqlite, postgres])
         for store in (sqlite, postgres):
-            store._engine.backend._clock = lambda: 1e9  # the same, so that times agree
+            store._operations.backend._clock = lambda: 1e9  # the same, so that times agree
         chance = random.Random(7)
         for number in range(120):
             step(stores, chance, number)

@@ -10,7 +10,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage
-from everturn.backends.redis import wire
+from everturn.backends.redis.transport import resp
 from everturn.testing.servers import ValkeyServer
 from tests.store.speech import say, user, words
 
@@ -67,7 +67,7 @@ def test_threads_take_turns_where_connections_are_few(server: ValkeyServer) -> N
 
 
 def test_it_works_without_hiredis(server: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "reply_reader", None)
+    monkeypatch.setattr(resp, "reply_reader", None)
     server.command("SCRIPT", "FLUSH")
     with everturn.open(server.url) as store:
         for word in ("é", "2", "x" * 100_000):

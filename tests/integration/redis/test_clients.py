@@ -18,8 +18,8 @@ import valkey.asyncio
 
 import everturn
 from everturn import InvalidInput, MemoryStoreBackendError, Unsupported
-from everturn.backends.redis.address import Address, parse
-from everturn.testing.proxy import FaultProxy
+from everturn.backends.redis.url import Address, parse
+from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import (
     ValkeyCluster,
     ValkeyServer,

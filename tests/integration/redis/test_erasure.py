@@ -10,7 +10,7 @@ import pytest
 
 import everturn
 from everturn import ErasureReceipt
-from everturn.backends.redis.leftovers import SILENT
+from everturn.backends.redis.maintenance import SILENT
 from everturn.testing.servers import ValkeyServer, valkey_cluster, valkey_server, wait_until
 from tests.integration.writers import FACES
 from tests.store.speech import say, user

@@ -10,10 +10,10 @@ from redis import exceptions
 
 from everturn import MemoryStoreBackendError
 from everturn.backend import drive
-from everturn.backends.redis.faults import is_refusal, refusal, refused, unanswered, unsent
-from everturn.backends.redis.names import Names
+from everturn.backends.redis.client import Sender
+from everturn.backends.redis.errors import is_refusal, refusal, refused, unanswered, unsent
+from everturn.backends.redis.keys import Names
 from everturn.backends.redis.scripts import APPEND
-from everturn.backends.redis.sending import Sender
 from everturn.backends.redis.topology import Single, Unmet
 
 WRAPPED = "Error running script (call to f_0a): @user_script:12: @user_script: 12: -{} "

@@ -13,8 +13,8 @@ import redis
 
 import everturn
 from everturn import MemoryStoreBackendError
-from everturn.backends.findings import HostileSetting
-from everturn.testing.proxy import FaultProxy
+from everturn.backends._shared.server_warnings import HostileSetting
+from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import ValkeyServer, valkey_server, wait_until
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turn, turns, without_keys
 from tests.store.speech import say, user, words

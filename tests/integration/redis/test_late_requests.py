@@ -11,9 +11,9 @@ import pytest
 
 import everturn
 from everturn import MemoryStoreBackendError, Record, Summary, ToolCall
-from everturn.backends.redis import faults, scripts
-from everturn.backends.server_clock import REQUEST_LIFE
-from everturn.testing.proxy import FaultProxy
+from everturn.backends._shared.server_clock import REQUEST_LIFE
+from everturn.backends.redis import errors, scripts
+from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import ValkeyServer
 from tests.integration.children import children, eventually
 from tests.integration.writers import FACES
@@ -222,7 +222,7 @@ def test_a_clock_that_was_set_back_holds_nobody_up(store: Any, client: Any) -> N
 def test_a_clock_that_was_set_forward_holds_nobody_up(store: Any, client: Any) -> None:
     """The store takes the server's time from its last reply; a server an hour ahead of that answers `late`, once."""
     say(store, "a", "1")
-    (clock,) = store._engine.backend.sender._clocks.values()
+    (clock,) = store._operations.backend.sender._clocks.values()
     offset, since = clock._best
     clock._best = offset - 3600, since
     assert say(store, "a", "2").version == 2
@@ -234,15 +234,15 @@ def test_a_request_from_before_the_clock_was_set_back_is_not_applied(
 ) -> None:
     """It was issued later than now. How old it is cannot be told, nor whether its retry was applied: `late`, once."""
     heard: list[str] = []
-    late = faults.late
+    late = errors.late
 
     def listen(where: str) -> MemoryStoreBackendError:
         heard.append(where)
         return late(where)
 
-    monkeypatch.setattr(faults, "late", listen)
+    monkeypatch.setattr(errors, "late", listen)
     say(store, "a", "1")
-    (clock,) = store._engine.backend.sender._clocks.values()
+    (clock,) = store._operations.backend.sender._clocks.values()
     offset, since = clock._best
     clock._best = offset + 3600, since
     assert say(store, "a", "2").version == 2

@@ -16,11 +16,11 @@ import pytest
 import redis
 
 from everturn import MemoryStoreBackendError
-from everturn.backends.redis.address import blocking_maker, driver_options, parse
-from everturn.backends.redis.faults import OutOfStep
-from everturn.backends.redis.line import FEW, LONGEST, MANY, Limited, _is_on_this_machine
-from everturn.backends.redis.lines import Borrowed, Pool
-from everturn.backends.redis.wire import packed
+from everturn.backends.redis.errors import OutOfStep
+from everturn.backends.redis.transport.blocking_connection import FEW, LONGEST, MANY, Limited, _is_on_this_machine
+from everturn.backends.redis.transport.blocking_pool import Borrowed, Pool
+from everturn.backends.redis.transport.resp import packed
+from everturn.backends.redis.url import blocking_maker, driver_options, parse
 
 LARGE = 4 * 2**20  # more than the kernel takes at once
 
@@ -310,7 +310,7 @@ def test_a_server_on_another_machine_is_slept_for(
     ends: tuple[Line, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line, server = ends
-    monkeypatch.setattr("everturn.backends.redis.line._is_on_this_machine", lambda _: False)
+    monkeypatch.setattr("everturn.backends.redis.transport.blocking_connection._is_on_this_machine", lambda _: False)
     looks = Looks(line, server)
     assert talk(line, ("PING",), is_alone=True) == [b"PONG"]
     assert looks.awake == 0

@@ -12,11 +12,11 @@ import pytest
 import redis.asyncio
 
 from everturn import MemoryStoreBackendError
-from everturn.backends.redis import wire
-from everturn.backends.redis.address import Node, async_maker, driver_options, parse
-from everturn.backends.redis.faults import Refusal
-from everturn.backends.redis.loop_line import LentLine, OwnLine
-from everturn.backends.redis.loop_lines import LoopBorrowed, LoopLines, LoopPool
+from everturn.backends.redis.errors import Refusal
+from everturn.backends.redis.transport import resp
+from everturn.backends.redis.transport.async_connection import LentLine, OwnLine
+from everturn.backends.redis.transport.async_pool import LoopBorrowed, LoopLines, LoopPool
+from everturn.backends.redis.url import Node, async_maker, driver_options, parse
 from everturn.testing.servers import ValkeyServer
 
 
@@ -49,15 +49,15 @@ def test_replies_come_in_order_whatever_their_size(
     server: ValkeyServer, kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind is LentLine:
-        monkeypatch.setattr(wire, "reply_reader", None)  # as without hiredis
+        monkeypatch.setattr(resp, "reply_reader", None)  # as without hiredis
     large = b"x" * 3_000_000
 
     async def work(pool: LoopPool) -> None:
         line = await pool.take(soon())
         assert type(line) is kind
         commands = [("SET", "a", large), ("ECHO", "1"), ("GET", "a"), ("NONSENSE",), ("LRANGE", "none", 0, -1)]
-        await line.send(wire.packed(commands), len(commands))
-        await line.send(wire.packed([("ECHO", "2")]), 1)
+        await line.send(resp.packed(commands), len(commands))
+        await line.send(resp.packed([("ECHO", "2")]), 1)
         assert await line.receive(1) == [b"OK"]
         assert await line.receive(2) == [b"1", large]
         refusal, *rest = await line.receive(3)
@@ -78,7 +78,7 @@ def test_a_connection_that_was_lost_while_idle_is_not_lent_again(server: ValkeyS
         await until(lambda: line.is_lost)
         other = await pool.take(soon())
         assert other is not line
-        await other.send(wire.packed([("PING",)]), 1)
+        await other.send(resp.packed([("PING",)]), 1)
         assert await other.receive(1) == [b"PONG"]
         await pool.give_back(other)
 
@@ -120,7 +120,7 @@ def test_a_connection_that_ends_while_it_is_made_is_not_lent(server: ValkeyServe
 def test_who_waits_hears_that_the_connection_is_lost(server: ValkeyServer, client: Any) -> None:
     async def work(pool: LoopPool) -> None:
         line = await pool.take(soon())
-        await line.send(wire.packed([("BLPOP", "none", 0)]), 1)
+        await line.send(resp.packed([("BLPOP", "none", 0)]), 1)
         waiting = asyncio.create_task(line.receive(1))
         await until(lambda: client.info("clients")["blocked_clients"] == 1)
         client.client_kill_filter(_type="normal", skipme=True)

@@ -12,8 +12,8 @@ import pytest
 
 import everturn
 from everturn import InvalidInput, MemoryStoreBackendError, Record, Summary, ToolCall
-from everturn.backends.redis import forks, looks, staging, upkeep
-from everturn.backends.redis.sending import Sender
+from everturn.backends.redis import fork_session, maintenance, session_state, staged_rows
+from everturn.backends.redis.client import Sender
 from everturn.testing.servers import ValkeyServer
 from tests.integration.redis.test_scripts import monitored
 from tests.store.speech import say, user, words
@@ -71,8 +71,8 @@ def took(store: Any, after: int) -> bool:
 def test_a_path_of_many_jumps_is_the_same_as_on_another_backend(
     store: Any, client: Any, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(looks, "PAGE", 7)
-    monkeypatch.setattr(upkeep, "STEP", 13)
+    monkeypatch.setattr(session_state, "PAGE", 7)
+    monkeypatch.setattr(maintenance, "STEP", 13)
     with everturn.open("sqlite://") as other:
         for one in (store, other):
             say(one, "a", "start")
@@ -151,10 +151,10 @@ def test_a_fork_that_will_take_too_long_says_so_and_leaves_nothing(
     store: Any, client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(store, "a", *map(str, range(400)))
-    monkeypatch.setattr(forks, "STEP", 100)
-    start = forks.time.monotonic()
+    monkeypatch.setattr(fork_session, "STEP", 100)
+    start = fork_session.time.monotonic()
     seconds = count(start, 3.0)
-    monkeypatch.setattr(forks, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(fork_session, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
     with pytest.raises(MemoryStoreBackendError, match=r"copies 400 entries.*larger timeout") as caught:
         store.fork("a", "b")
     assert caught.value.outcome == "not_written"
@@ -162,8 +162,8 @@ def test_a_fork_that_will_take_too_long_says_so_and_leaves_nothing(
 
 
 def test_a_fork_in_many_steps_is_whole(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forks, "STEP", 10)
-    monkeypatch.setattr(staging, "STEP", 3)
+    monkeypatch.setattr(fork_session, "STEP", 10)
+    monkeypatch.setattr(staged_rows, "STEP", 3)
     for number in range(30):
         store.append("a", [user(str(number)), ToolCall("f", {"n": number})])
         store.replace("a", [user("instead")], after=store.info("a").last_seq - 1)
@@ -186,7 +186,7 @@ def with_snapshots(store: Any, number: int) -> list[Any]:
 def test_many_snapshots_are_fetched_in_bounded_steps(server: ValkeyServer) -> None:
     """One HGETALL of thousands would hold the server for all of them."""
     with everturn.open(server.url, timeout=60) as store, monitored(server) as told:
-        taken = with_snapshots(store, looks.PAGE + 200)
+        taken = with_snapshots(store, session_state.PAGE + 200)
         told()
         assert store.list_snapshots("a") == taken
         assert store.state("a").snapshots == tuple((one.label, one.version) for one in taken)
@@ -199,7 +199,7 @@ def test_many_snapshots_are_fetched_in_bounded_steps(server: ValkeyServer) -> No
 def test_snapshots_are_those_of_one_moment(
     store: Any, server: ValkeyServer, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
-    taken = with_snapshots(store, looks.PAGE + 200)
+    taken = with_snapshots(store, session_state.PAGE + 200)
     wanted = list(taken)
     with everturn.open(server.url) as other:
 
@@ -216,7 +216,7 @@ def test_snapshots_are_those_of_one_moment(
                     wanted.append(other.save_snapshot("a"))
 
         pending = [act]
-        page = looks.scripts.PAGE
+        page = session_state.scripts.PAGE
         send = Sender.look
 
         async def look(self: Sender, script: Any, *args: Any) -> Any:

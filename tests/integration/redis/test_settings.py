@@ -12,8 +12,8 @@ import redis
 import redis.asyncio
 
 import everturn
-from everturn.backends.findings import HostileSetting
-from everturn.backends.redis import checks
+from everturn.backends._shared.server_warnings import HostileSetting
+from everturn.backends.redis import open_checks
 from everturn.testing.servers import ValkeyServer, valkey_cluster, valkey_server, wait_until
 from tests.store.speech import user
 
@@ -138,7 +138,7 @@ def test_a_cluster_is_told_of_once_and_every_client_hears_it() -> None:
 
 
 def test_stale_replicas_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "STALE", 0)  # seconds; a test has no ten of them
+    monkeypatch.setattr(open_checks, "STALE", 0)  # seconds; a test has no ten of them
     with valkey_server(replicas=1, appendonly=True) as server:
         (replica,) = server.replicas
         assert said_by(lambda: everturn.open(server.url, wait_replicas=1).close()) == []

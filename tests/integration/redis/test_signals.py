@@ -22,7 +22,8 @@ import redis
 
 import everturn
 from everturn import MemoryStoreBackendError
-from everturn.backends.redis import line, records
+from everturn.backends.redis import stored_form
+from everturn.backends.redis.transport import blocking_connection
 from everturn.testing.servers import ValkeyServer, valkey_server
 from tests.integration.children import run
 from tests.integration.stepping import walk
@@ -139,9 +140,9 @@ def test_what_a_handler_raises_reaches_the_caller(kind: str, client: str) -> Non
 
 
 def every_step(kind: str) -> None:
-    line.AWAKE = 0  # else a call has as many steps as there is time
+    blocking_connection.AWAKE = 0  # else a call has as many steps as there is time
     with valkey_server() as server, opened(server.url, "own") as store:
-        lines = store._engine.backend.sender.lines
+        lines = store._operations.backend.sender.lines
 
         def work() -> None:
             store.add_messages("a", [user("x")])
@@ -165,11 +166,11 @@ def test_at_every_step_of_a_call(kind: str) -> None:
 
 def every_step_of_reading() -> None:
     """A ValueError is what rows that cannot be read raise, too."""
-    values = [records.entry_value(seq, 1, 10, 5, b"body") for seq in (1, 2)]
+    values = [stored_form.entry_value(seq, 1, 10, 5, b"body") for seq in (1, 2)]
     for call in (
-        lambda: records.message_columns([1, 2], values),
-        lambda: records.message_row(1, values[0]),
-        lambda: records.seqs_of([b"1-0", b"2-0"]),
+        lambda: stored_form.message_columns([1, 2], values),
+        lambda: stored_form.message_row(1, values[0]),
+        lambda: stored_form.seqs_of([b"1-0", b"2-0"]),
     ):
         walk(ValueError, call, call, 1)
 
@@ -199,7 +200,7 @@ def without_descriptors(url: str) -> None:
     async def awaited() -> None:
         store = await everturn.open_async(url, timeout=0.3, warnings=False)
         await store.sessions()  # connected, and then not any more
-        for lender in store._engine.backend.sender.lines._lenders.values():  # type: ignore[attr-defined]  # Redis's
+        for lender in store._operations.backend.sender.lines._lenders.values():  # type: ignore[attr-defined]  # Redis's
             await lender.close()
             lender._closed = False
         taken = fill_descriptors()
@@ -215,7 +216,7 @@ def without_descriptors(url: str) -> None:
     clients = [redis.Redis.from_url(url), redis.Redis.from_url(url.replace("127.0.0.1", "localhost"))]
     everturn.open(url, warnings=False).close()  # all is imported
     with everturn.open(url, timeout=0.3, warnings=False, namespace="b") as store:
-        store._engine.backend.sender.lines._lenders.clear()  # type: ignore[attr-defined]  # Redis's
+        store._operations.backend.sender.lines._lenders.clear()  # type: ignore[attr-defined]  # Redis's
         taken = fill_descriptors()
         refused(lambda: store.add_messages("a", [user("x")]))
         refused(lambda: everturn.open(url, timeout=0.3))

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall, codec
-from everturn.backends.redis.names import Names, escape, unescape
+from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall
+from everturn.backends.redis.keys import Names, escape, unescape
+from everturn.core import codec
 from everturn.testing.servers import ValkeyServer
 from tests.store.speech import say, user, words
 

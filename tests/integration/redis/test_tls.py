@@ -17,8 +17,8 @@ import trustme
 
 import everturn
 from everturn import InvalidInput, MemoryStoreBackendError
-from everturn.backends.redis.address import driver_options, parse
-from everturn.testing.proxy import FaultProxy
+from everturn.backends.redis.url import driver_options, parse
+from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import ServerError, ValkeyServer, free_port, valkey_server
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turns, without_keys
 from tests.store.speech import say, user, words

@@ -1,4 +1,4 @@
-"""everturn's awaited face on every engine, as factories. (Its blocking face is what a URL opens.)"""
+"""everturn's awaited face on every backend, as factories. (Its blocking face is what a URL opens.)"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import everturn
-from everturn.testing.engines import factory as of_url
+from everturn.testing.kit.store_urls import factory as of_url
 
 
 async def sqlite(where: Path, ttl: float | None = None, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - the kit calls it so

@@ -1,4 +1,4 @@
-"""Where the contract runs: every engine, behind both faces. An engine is added as a subclass of Place, here."""
+"""Where the contract runs: every backend, behind both faces. A backend is added as a subclass of Place, here."""
 
 from tests.store.places.place import Clock, Door, LoopThread, Place, Stored
 from tests.store.places.postgres import AsyncPostgres, Postgres

@@ -1,6 +1,6 @@
-"""What a place is: one engine behind one face, opened so that one plain test body drives them all; and its back door.
+"""What a place is: one backend behind one face, opened so that one plain test body drives them all; and its back door.
 
-What the engines are is in the modules beside this one.
+What the backends are is in the modules beside this one.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Door(Protocol):
     def entry(self, session_id: str, seq: int) -> Stored: ...
 
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
-        """Write over the entry, or in its place if it was dropped. What an engine cannot hold it gets escaped."""
+        """Write over the entry, or in its place if it was dropped. What a backend cannot hold it gets escaped."""
 
     def drop_entry(self, session_id: str, seq: int) -> None: ...
 
@@ -114,14 +114,14 @@ class Door(Protocol):
         """How often each marker is found in what is stored, in whatever part of it; those that are not are left out."""
 
     def size(self) -> int:
-        """The bytes that the engine takes for all of it, once it has done its own housekeeping."""
+        """The bytes that the backend takes for all of it, once it has done its own housekeeping."""
 
     def reader(self) -> AbstractContextManager[Callable[[str], bool]]:
-        """Another client in the middle of a read transaction, where an engine has such: does it see this text?"""
+        """Another client in the middle of a read transaction, where a backend has such: does it see this text?"""
 
 
 class Place:
-    """One engine behind one face. `open` gives a store; all of them are closed when the test ends."""
+    """One backend behind one face. `open` gives a store; all of them are closed when the test ends."""
 
     # What it can do. Tests that need something say so: @where(...); what it cannot do then has a test of its own.
     blocking = True  # the face; else asynchronous
@@ -129,7 +129,7 @@ class Place:
     shared = True  # also by another process
     finds_everywhere = True  # find over all sessions
     orders_by_change = True  # sessions(order="recent")
-    keeps_the_expired = True  # until writers and compact come by; else the engine sees to it
+    keeps_the_expired = True  # until writers and compact come by; else the backend sees to it
     has_readers = True  # whose transactions may need what was erased
     far = False  # a network lies between, which may keep a request that was given up
     keeps_names = False  # of what was erased, for as long as a request under way may live: it names the tombstone
@@ -166,7 +166,7 @@ class Place:
 
     def set_clock(self, store: Any, clock: Callable[[], float]) -> None:
         """Let the store see this time of day from now on."""
-        store._engine.backend._clock = clock
+        store._operations.backend._clock = clock
 
     def close(self) -> None:
         while self._opened:

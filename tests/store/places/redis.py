@@ -11,7 +11,7 @@ import fakeredis
 import redis
 
 import everturn
-from everturn.backends.redis.records import entry_value
+from everturn.backends.redis.stored_form import entry_value
 from tests.store.places.place import Place, Stored
 
 FACTS = ("life", "version", "last_seq", "state", "bytes", "dimension", "ttl", "expires_at", "created_at", "changed_at")

@@ -19,7 +19,7 @@ from everturn.testing.servers import (
     valkey_cluster,
     valkey_server,
 )
-from tests.integration.toy_engine.installing import installed
+from tests.integration.toy_backend.installing import installed
 from tests.store.places.sqlite import Beside
 
 
@@ -54,7 +54,7 @@ class Servers:
 
     @cached_property
     def toy(self) -> str:
-        """The package of a third party's engine, installed for as long as the run lasts."""
+        """The package of a third party's backend, installed for as long as the run lasts."""
         site = Path(self._stack.enter_context(TemporaryDirectory(prefix="everturn-toy-")))
         self._stack.enter_context(installed(site))
         return "everturn_toy"

@@ -1,4 +1,4 @@
-"""A third party's engine as a place: the toy of tests/integration/toy_engine, installed as a package."""
+"""A third party's backend as a place: the toy of tests/integration/toy_backend, installed as a package."""
 
 from __future__ import annotations
 

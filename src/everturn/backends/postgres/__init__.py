@@ -2,15 +2,15 @@
 
     __init__.py     this: URLs, options, and clients that we are given
     backend.py      the protocol's operations, each one call of a function in the database
-    requests.py     changes on the wire; batches.py puts those that wait into one statement
+    change_wire.py     changes on the wire; core/message_batches.py puts those that wait into one statement
     reads.py        what the rows of a read mean; verify.py what is wrong with a session
-    moves.py        sessions in and out, for copies between engines
-    ports.py        one statement out, its rows back: blocking or awaited
+    transfer.py        sessions in and out, for copies between backends
+    executor.py        one statement out, its rows back: blocking or awaited
     connections.py  connections that keep to a deadline, and their pools
-    direct.py       the plain append, below psycopg's cursors
-    cancelling.py   the end of connections whose caller has gone
-    faults.py       PostgreSQL's errors as ours
-    checks.py       settings of the server that break what we promise
+    libpq_append.py       the plain append, below psycopg's cursors
+    cancellation.py   the end of connections whose caller has gone
+    errors.py       PostgreSQL's errors as ours
+    open_checks.py       settings of the server that break what we promise
     schema.py       schema/*, the stored form and the functions by version
 
 calls.sql and schema.sql hold the statements we send.
@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from everturn.backends.options import namespace, switch, whole_number
+from everturn.backends._shared.options import namespace, switch, whole_number
+from everturn.core.masking import ESCAPES
 from everturn.errors import InvalidInput
-from everturn.masking import ESCAPES
 
 if TYPE_CHECKING:
     from everturn.backends.postgres.backend import AsyncPostgresBackend, PostgresBackend
@@ -56,7 +56,7 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 
 def load_driver() -> None:
     """Import psycopg, and what of ours needs it."""
-    from everturn.backends.postgres import backend, connections, ports  # noqa: F401 - imported is all it takes
+    from everturn.backends.postgres import backend, connections, executor  # noqa: F401 - imported is all it takes
 
 
 def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBackend:  # noqa: A001 - the protocol's name
@@ -68,8 +68,8 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBacke
     from everturn.backend import drive
     from everturn.backends.postgres.backend import PostgresBackend
     from everturn.backends.postgres.connections import Pool
-    from everturn.backends.postgres.faults import translated
-    from everturn.backends.postgres.ports import BlockingPort
+    from everturn.backends.postgres.errors import translated
+    from everturn.backends.postgres.executor import BlockingPort
 
     conninfo, name = _conninfo(url, options)
     pool = Pool(conninfo, options.get("pool_size", POOL_SIZE), name)
@@ -87,8 +87,8 @@ async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> A
     """The same in the running event loop."""
     from everturn.backends.postgres.backend import AsyncPostgresBackend
     from everturn.backends.postgres.connections import AsyncPool
-    from everturn.backends.postgres.faults import translated
-    from everturn.backends.postgres.ports import AsyncPort
+    from everturn.backends.postgres.errors import translated
+    from everturn.backends.postgres.executor import AsyncPort
 
     conninfo, name = _conninfo(url, options)
     pool = AsyncPool(conninfo, options.get("pool_size", POOL_SIZE), name)
@@ -153,8 +153,8 @@ def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> PostgresB
     """
     from everturn.backend import drive
     from everturn.backends.postgres.backend import AsyncPostgresBackend, PostgresBackend
-    from everturn.backends.postgres.faults import translated
-    from everturn.backends.postgres.ports import AsyncGiven, AsyncPort, BlockingPort, Given, checked_connection
+    from everturn.backends.postgres.errors import translated
+    from everturn.backends.postgres.executor import AsyncGiven, AsyncPort, BlockingPort, Given, checked_connection
 
     for name in options:
         if name == "pool_size" or name in _OF_LIBPQ:

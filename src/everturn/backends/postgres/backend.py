@@ -12,30 +12,30 @@ from contextlib import suppress
 from typing import Any
 
 from everturn.backend import Append, ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
-from everturn.backends import listings
-from everturn.backends.findings import Examination, Finding, say
+from everturn.backends._shared import paging
+from everturn.backends._shared.server_clock import REQUEST_LIFE, ServerClock
+from everturn.backends._shared.server_warnings import Examination, Finding, say
 from everturn.backends.postgres import (
-    checks,
+    change_wire,
     compaction,
-    examination,
-    faults,
-    forks,
-    moves,
+    doctor,
+    errors,
+    fork_session,
+    open_checks,
     reads,
-    requests,
     schema,
     statements,
+    transfer,
     verify,
 )
-from everturn.backends.postgres.batches import Batches
-from everturn.backends.postgres.direct import LONGEST
-from everturn.backends.postgres.ports import AsyncPort, Call, Port, Rows
-from everturn.backends.server_clock import REQUEST_LIFE, ServerClock
-from everturn.codec import EntryRow
-from everturn.dossier import Outline, Portion
+from everturn.backends.postgres.batching import Batches
+from everturn.backends.postgres.executor import AsyncPort, Call, Port, Rows
+from everturn.backends.postgres.libpq_append import LONGEST
+from everturn.core.codec import EntryRow
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
-from everturn.portable import Arrival, PortionRequest, Staging
+from everturn.transfer.protocol import Arrival, PortionRequest, Staging
+from everturn.transfer.session_lines import Outline, Portion
 
 REAP_EVERY = 64  # changes; each reaping step is bounded, so that writers pay for expired sessions in small coin
 STEP = 1000  # rows deleted in one transaction: a session's writers wait no longer than for that
@@ -84,11 +84,11 @@ class PostgresBackend:
 
     async def findings(self, deadline: float) -> list[Finding]:
         """What is wrong with the server's settings, for `prepare` and for `doctor`."""
-        return await checks.findings(self._port, deadline)
+        return await open_checks.findings(self._port, deadline)
 
     async def examine(self, deadline: float) -> Examination:
         """All that `doctor` tells of the server."""
-        return await examination.examine(self._port, self._schema, deadline)
+        return await doctor.examine(self._port, self._schema, deadline)
 
     async def _ask(
         self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False, one_text: bool = False
@@ -98,7 +98,7 @@ class PostgresBackend:
         sent = time.monotonic()
         try:
             return await self._port.run(Call(self._sql[name], parameters, writes, one_text), deadline)
-        except faults.Late as late:
+        except errors.Late as late:
             self._learn(late.told, sent)
             raise
 
@@ -111,15 +111,15 @@ class PostgresBackend:
 
     # --- late requests -----------------------------------------------------------------------------------------------
 
-    def _window(self, deadline: float) -> requests.Window:
+    def _window(self, deadline: float) -> change_wire.Window:
         """The window of a request that is sent now. (35-late.sql says what it is for.)"""
         now = time.monotonic()
         given = self._now()
         if given is None:
-            return requests.Window(*self._server_clock.window(now, deadline), now)
-        return requests.Window(given, given + min(max(0.0, deadline - now), REQUEST_LIFE), now)
+            return change_wire.Window(*self._server_clock.window(now, deadline), now)
+        return change_wire.Window(given, given + min(max(0.0, deadline - now), REQUEST_LIFE), now)
 
-    async def _first_window(self, deadline: float) -> requests.Window:
+    async def _first_window(self, deadline: float) -> change_wire.Window:
         """The window of a request that may be the first of all."""
         if not self._knows_time:
             await self._make_ready(deadline)
@@ -146,13 +146,13 @@ class PostgresBackend:
     # --- changes -----------------------------------------------------------------------------------------------------
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        size = requests.size_of(request)
+        size = change_wire.size_of(request)
         if size > MOST_BYTES:
-            raise faults.too_large(self._port.name, size, MOST_BYTES)
+            raise errors.too_large(self._port.name, size, MOST_BYTES)
         sent = time.monotonic()
         try:
             outcome = await self._changed(request, deadline)
-        except faults.Late as late:
+        except errors.Late as late:
             self._learn(late.told, sent)
             raise
         self._until_reaping -= 1
@@ -170,18 +170,25 @@ class PostgresBackend:
         return self._outcome(request, row, window.sent)
 
     def _change_call(
-        self, changes: Sequence[ChangeRequest], windows: Sequence[requests.Window], patience: float
+        self, changes: Sequence[ChangeRequest], windows: Sequence[change_wire.Window], patience: float
     ) -> Call:
         issued, not_after, _ = windows[0]  # the earliest of all
-        if len(changes) == 1 and requests.is_plain(changes[0]):
+        if len(changes) == 1 and change_wire.is_plain(changes[0]):
             limits = (_lock_timeout(patience), issued, not_after, self._now())
-            one = (self._namespace, *requests.encode_plain(changes[0]), *limits)
+            one = (self._namespace, *change_wire.encode_plain(changes[0]), *limits)
             return Call(self._sql["append"], one, writes=True, one_text=True)
-        if len(changes) > 1 and requests.are_plain(changes):
-            ends = requests.array(window.not_after for window in windows)
-            many = (self._namespace, *requests.encode_many(changes), _lock_timeout(patience), issued, ends, self._now())
+        if len(changes) > 1 and change_wire.are_plain(changes):
+            ends = change_wire.array(window.not_after for window in windows)
+            many = (
+                self._namespace,
+                *change_wire.encode_many(changes),
+                _lock_timeout(patience),
+                issued,
+                ends,
+                self._now(),
+            )
             return Call(self._sql["append_many"], many, writes=True)
-        wire, bodies = requests.encode(changes, windows)
+        wire, bodies = change_wire.encode(changes, windows)
         parameters = (self._namespace, wire, bodies, _lock_timeout(patience), self._now())
         if len(changes) == 1 and type(changes[0].effect) is Append:
             return Call(self._sql["change_one"], parameters, writes=True, one_text=True)
@@ -189,17 +196,17 @@ class PostgresBackend:
 
     def _outcome(self, request: ChangeRequest | ForkRequest, row: Any, sent: float) -> ChangeOutcome:
         """Read the outcome of a change from a row of outcome_v1. Raises Late."""
-        outcome, told = requests.answer(request, row)
+        outcome, told = change_wire.answer(request, row)
         self._learn(told, sent)
         if outcome is None:
-            raise faults.Late(self._port.name, told)
+            raise errors.Late(self._port.name, told)
         return outcome
 
-    def _outcomes(self, changes: Sequence[ChangeRequest], rows: Rows, sent: float) -> list[ChangeOutcome | faults.Late]:
+    def _outcomes(self, changes: Sequence[ChangeRequest], rows: Rows, sent: float) -> list[ChangeOutcome | errors.Late]:
         """Read the outcomes of changes from their rows. The clock is learnt first: callers go on at once."""
-        answers = [requests.answer(change, row) for change, row in zip(changes, rows, strict=True)]
+        answers = [change_wire.answer(change, row) for change, row in zip(changes, rows, strict=True)]
         self._learn(max(told for _, told in answers), sent)
-        return [faults.Late(self._port.name, told) if outcome is None else outcome for outcome, told in answers]
+        return [errors.Late(self._port.name, told) if outcome is None else outcome for outcome, told in answers]
 
     async def _reap_quietly(self, deadline: float) -> None:
         self._reaping = True  # one at a time: it is a favour, and must not crowd out those who asked for something
@@ -211,7 +218,7 @@ class PostgresBackend:
             self._reaping = False
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        copy = forks.Copy(request, time.monotonic(), deadline)
+        copy = fork_session.Copy(request, time.monotonic(), deadline)
         while True:
             window = await self._first_window(deadline)
             limits = (_lock_timeout(deadline - window.sent), self._now())
@@ -235,19 +242,19 @@ class PostgresBackend:
         return reads.changes(await self._ask("changes", (self._namespace, session_id, limit, self._now()), deadline))
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        token = listings.token_of(page, order)
+        token = paging.token_of(page, order)
         if token.by_change and token.is_first:
             ((began,),) = await self._ask("began", (self._now(),), deadline)
-            token = listings.begun(token, began)
+            token = paging.begun(token, began)
         name = "sessions_by_change" if token.by_change else "sessions_by_name"
-        bounds = (prefix, listings.beyond(prefix), token.session_id, token.bound)
+        bounds = (prefix, paging.beyond(prefix), token.session_id, token.bound)
         rows = await self._ask(name, (self._namespace, *bounds, limit, self._now()), deadline)
-        return listings.page_of(rows, token, limit)
+        return paging.page_of(rows, token, limit)
 
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        pattern, before = listings.pattern_for(text), (LAST, LAST)
+        pattern, before = paging.pattern_for(text), (LAST, LAST)
         while True:
             parameters = (self._namespace, session_id, pattern, *before, FOUND_AT_ONCE, self._now())
             rows = await self._ask("find", parameters, deadline)
@@ -261,25 +268,25 @@ class PostgresBackend:
     # --- copies ------------------------------------------------------------------------------------------------------
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        return moves.outline_in(await self._ask("outline", (self._namespace, session_id, self._now()), deadline))
+        return transfer.outline_in(await self._ask("outline", (self._namespace, session_id, self._now()), deadline))
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
-        parameters = (self._namespace, *moves.portion_parameters(request), self._now())
-        return moves.portion_in(await self._ask("portion", parameters, deadline), request)
+        parameters = (self._namespace, *transfer.portion_parameters(request), self._now())
+        return transfer.portion_in(await self._ask("portion", parameters, deadline), request)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
         issued, not_after, _ = await self._first_window(deadline)
-        parameters = (self._namespace, *moves.stage_parameters(request), issued, not_after, self._now())
+        parameters = (self._namespace, *transfer.stage_parameters(request), issued, not_after, self._now())
         ((no,),) = await self._ask("stage", parameters, deadline, writes=True)
         return None if no is None else str(no)
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         issued, not_after, sent = await self._first_window(deadline)
         limits = (_lock_timeout(deadline - sent), issued, not_after, self._now())
-        parameters = (self._namespace, *moves.restore_parameters(arrival), *limits)
+        parameters = (self._namespace, *transfer.restore_parameters(arrival), *limits)
         rows = await self._ask("restore", parameters, deadline, writes=True)
         self._learn(rows[0][-1], sent)
-        return moves.restored(rows)
+        return transfer.restored(rows)
 
     # --- keeping house -----------------------------------------------------------------------------------------------
 

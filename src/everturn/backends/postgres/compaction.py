@@ -13,9 +13,9 @@ from typing import TypeVar
 
 import msgspec
 
-from everturn.backends.damage import damaged_session, unreadable_session
+from everturn.backends._shared.verification import damaged_session, unreadable_session
+from everturn.core.paths import Range, Reach, State, minus, out_of, reach
 from everturn.model import Compaction
-from everturn.rules import Range, Reach, State, minus, out_of, reach
 
 T = TypeVar("T")
 STEP = 500  # rows deleted in one transaction: a session's writers wait for no more than that

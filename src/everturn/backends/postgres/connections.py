@@ -20,10 +20,10 @@ from psycopg import pq, waiting
 from psycopg.adapt import Dumper
 from psycopg.rows import tuple_row
 
-from everturn.backends.postgres import faults
-from everturn.backends.postgres.cancelling import abandon, withdraw
-from everturn.backends.postgres.direct import LONGEST, Direct, Texts
-from everturn.backends.shelf import Shelf
+from everturn.backends._shared.thread_pool import Shelf
+from everturn.backends.postgres import errors
+from everturn.backends.postgres.cancellation import abandon, withdraw
+from everturn.backends.postgres.libpq_append import LONGEST, Direct, Texts
 
 T = TypeVar("T")
 GLANCE = 0.1  # seconds at most between looks at the clock, and at signals
@@ -42,7 +42,7 @@ def _until(steps: Generator[Any, Any, T], deadline: float) -> Generator[Any, Any
         while True:
             ready = (yield wanted) or 0
             if not ready and time.monotonic() >= deadline:
-                raise faults.TimeUp
+                raise errors.TimeUp
             wanted = steps.send(ready)
     except StopIteration as stop:
         result: T = stop.value
@@ -213,7 +213,7 @@ class Pool:
         _pools.add(self)
 
     def _new_shelf(self) -> Shelf[TimedConnection]:
-        return Shelf(self._size, lambda: faults.exhausted(self._name), lambda: faults.closed(self._name))
+        return Shelf(self._size, lambda: errors.exhausted(self._name), lambda: errors.closed(self._name))
 
     def take(self, deadline: float) -> TimedConnection:
         while True:
@@ -310,13 +310,13 @@ class AsyncPool:
 
     async def take(self, deadline: float) -> TimedAsyncConnection:
         if self._closed:
-            raise faults.closed(self._name)
+            raise errors.closed(self._name)
         if self._slots.locked():
             try:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                     await self._slots.acquire()
             except TimeoutError:
-                raise faults.exhausted(self._name) from None
+                raise errors.exhausted(self._name) from None
         else:
             await self._slots.acquire()
         try:

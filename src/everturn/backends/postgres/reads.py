@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from everturn.backend import Query, Reading, Status, Take
-from everturn.backends.damage import unreadable_session
-from everturn.backends.postgres.ports import Rows
+from everturn.backends._shared.verification import unreadable_session
+from everturn.backends.postgres.executor import Rows
+from everturn.core.paths import State
 from everturn.model import Change, SessionInfo, Snapshot
-from everturn.rules import State
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from everturn.backends.postgres import statements
-from everturn.backends.postgres.ports import Call, Port
+from everturn.backends.postgres.executor import Call, Port
 from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
 
 CURRENT = 1

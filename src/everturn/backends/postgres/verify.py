@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from everturn.backends.postgres.ports import Rows
-from everturn.backends.soundness import Stored, examine
+from everturn.backends._shared.verification import Stored, examine
+from everturn.backends.postgres.executor import Rows
+from everturn.core.paths import State
 from everturn.model import Problem
-from everturn.rules import State
 
 
 def problems_in(session_id: str, rows: Rows) -> tuple[int, list[Problem]]:

@@ -1,19 +1,15 @@
-"""Redis and Valkey: the engine of the schemes `redis`, `rediss`, `redis+cluster` and `redis+sentinel`.
+"""Redis and Valkey: the backend of the schemes `redis`, `rediss`, `redis+cluster` and `redis+sentinel`.
 
-    __init__.py    this: URLs, options, clients that are given to us
-    backend.py     the protocol's operations, written once for both faces
-    changes.py     a change as a call of a script; forks.py, upkeep.py the larger ones; leftovers.py what
-                   erasing leaves to others
-    looks.py       a session's facts and state; reads.py its entries; listing.py and verify.py across
-                   sessions; roots.py the states to return to
-    moves.py       sessions in and out, for copies between engines; staging.py where they are not yet seen
-    records.py     the stored form as values; names.py the names of keys
-    sending.py     the right node, scripts, replicas; topology.py which nodes there are
-    lines.py       connections that block, loop_lines.py those of an event loop; address.py makes them
-    line.py        talking over one that blocks, loop_line.py over one of a loop; wire.py commands and
-                   replies as bytes
-    faults.py      Redis's errors as ours; checks.py settings that lose turns
-    lua/           the scripts: every change is one of them
+    __init__.py       URLs, options, clients that are given to us
+    backend.py        the protocol's operations, written once for blocking and awaited stores
+    changes.py        a change as a call of a script; fork_session.py and maintenance.py the larger ones
+    session_state.py  a session's facts and state; reads.py its entries; listing.py and verify.py across sessions
+    transfer.py       sessions in and out, for copies; staged_rows.py where they are not yet seen
+    stored_form.py    the stored form as values; keys.py the names of keys
+    client.py         the right node, scripts, replicas; topology.py which nodes there are; url.py where
+    transport/        connections, commands and replies
+    errors.py         Redis's errors as ours; open_checks.py settings that lose turns; doctor.py more of them
+    scripts.py        loads lua/, the scripts: every change is one of them
 
 redis-py is imported when a store is opened.
 """
@@ -24,15 +20,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from everturn.backends.findings import say
-from everturn.backends.options import namespace, switch, whole_number
+from everturn.backends._shared.options import namespace, switch, whole_number
+from everturn.backends._shared.server_warnings import say
 from everturn.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from everturn.backends.redis.address import Address, Node
     from everturn.backends.redis.backend import RedisBackend
-    from everturn.backends.redis.lines import Lines
     from everturn.backends.redis.topology import Topology
+    from everturn.backends.redis.transport.blocking_pool import Lines
+    from everturn.backends.redis.url import Address, Node
 
 DRIVERS = ("redis", "valkey", "fakeredis")
 
@@ -73,7 +69,8 @@ def load_driver() -> None:
     """Import redis-py, and what of ours needs it."""
     import redis.connection  # noqa: F401 - imported is all it takes
 
-    from everturn.backends.redis import backend, loop_lines, topology  # noqa: F401
+    from everturn.backends.redis import backend, topology  # noqa: F401
+    from everturn.backends.redis.transport import async_pool  # noqa: F401
 
 
 def open(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:  # noqa: A001 - the protocol's name
@@ -82,7 +79,7 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:
     Warns of settings under which turns can be lost, unless told `warnings=off`.
     """
     from everturn.backend import drive
-    from everturn.backends.redis.address import parse
+    from everturn.backends.redis.url import parse
 
     backend = _backend(parse(url), options, blocking=True)
     drive(_meet(backend, options, deadline))
@@ -91,7 +88,7 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:
 
 async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:
     """The same for an event loop."""
-    from everturn.backends.redis.address import parse
+    from everturn.backends.redis.url import parse
 
     backend = _backend(parse(url), options, blocking=False)
     await _meet(backend, options, deadline)
@@ -100,7 +97,7 @@ async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> R
 
 def _backend(address: Address, options: Mapping[str, Any], *, blocking: bool) -> RedisBackend:
     from everturn.backends.redis.backend import RedisBackend
-    from everturn.backends.redis.sending import Sender
+    from everturn.backends.redis.client import Sender
     from everturn.backends.redis.topology import Cluster, Single, Watched
 
     carrying = _lines(address, options, blocking=blocking)
@@ -119,9 +116,9 @@ def _backend(address: Address, options: Mapping[str, Any], *, blocking: bool) ->
 
 def _lines(address: Address, options: Mapping[str, Any], *, blocking: bool, sentinel: bool = False) -> Lines:
     """Connections of our own, to the servers or to the sentinels."""
-    from everturn.backends.redis.address import async_maker, blocking_maker, driver_options, is_secure
-    from everturn.backends.redis.lines import BlockingLines, Pool
-    from everturn.backends.redis.loop_lines import LoopLines, LoopPool
+    from everturn.backends.redis.transport.async_pool import LoopLines, LoopPool
+    from everturn.backends.redis.transport.blocking_pool import BlockingLines, Pool
+    from everturn.backends.redis.url import async_maker, blocking_maker, driver_options, is_secure
 
     secure, size = is_secure(address, options), options.get("max_connections", CONNECTIONS)
     make = (blocking_maker if blocking else async_maker)(secure, driver_options(address, options, sentinel=sentinel))
@@ -180,10 +177,10 @@ def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> RedisBack
 
 def _over(pool: Any, options: Mapping[str, Any], *, blocking: bool) -> RedisBackend:
     from everturn.backends.redis.backend import RedisBackend
-    from everturn.backends.redis.lines import BlockingLines, Borrowed
-    from everturn.backends.redis.loop_lines import LoopBorrowed, LoopLines
-    from everturn.backends.redis.sending import Sender
+    from everturn.backends.redis.client import Sender
     from everturn.backends.redis.topology import Single
+    from everturn.backends.redis.transport.async_pool import LoopBorrowed, LoopLines
+    from everturn.backends.redis.transport.blocking_pool import BlockingLines, Borrowed
 
     lines: Lines = BlockingLines(lambda _: Borrowed(pool)) if blocking else LoopLines(lambda _: LoopBorrowed(pool))
     return RedisBackend(Sender(lines, Single(("", 0)), options.get("wait_replicas", 0)), options.get("namespace", ""))
@@ -191,7 +188,7 @@ def _over(pool: Any, options: Mapping[str, Any], *, blocking: bool) -> RedisBack
 
 def _cluster_of(client: Any, options: Mapping[str, Any]) -> tuple[Address, dict[str, Any]]:
     """Where a cluster's client would connect, and how."""
-    from everturn.backends.redis.address import Address
+    from everturn.backends.redis.url import Address
 
     manager = client.nodes_manager
     given: Mapping[str, Any] = getattr(manager, "connection_kwargs", {})

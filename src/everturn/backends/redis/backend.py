@@ -10,19 +10,29 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
-from everturn.backends.findings import Examination, Finding
-from everturn.backends.redis import changes, checks, examination, forks, listing, moves, reads, upkeep, verify
+from everturn.backends._shared.server_warnings import Examination, Finding
+from everturn.backends.redis import (
+    changes,
+    doctor,
+    fork_session,
+    listing,
+    maintenance,
+    open_checks,
+    reads,
+    transfer,
+    verify,
+)
 from everturn.backends.redis.changes import headless
-from everturn.backends.redis.faults import Damaged
-from everturn.backends.redis.lines import Lines
-from everturn.backends.redis.looks import steadily
-from everturn.backends.redis.names import Names
-from everturn.backends.redis.records import MICROSECONDS
-from everturn.backends.redis.sending import Sender
-from everturn.codec import EntryRow
-from everturn.dossier import Outline, Portion
+from everturn.backends.redis.client import Sender
+from everturn.backends.redis.errors import Damaged
+from everturn.backends.redis.keys import Names
+from everturn.backends.redis.session_state import steadily
+from everturn.backends.redis.stored_form import MICROSECONDS
+from everturn.backends.redis.transport.blocking_pool import Lines
+from everturn.core.codec import EntryRow
 from everturn.model import Change, Compaction, Page, Problem
-from everturn.portable import Arrival, PortionRequest, Staging
+from everturn.transfer.protocol import Arrival, PortionRequest, Staging
+from everturn.transfer.session_lines import Outline, Portion
 
 T = TypeVar("T")
 
@@ -55,11 +65,11 @@ class RedisBackend:
 
     async def findings(self, deadline: float) -> list[Finding]:
         """What is wrong with the servers' settings, for a store that opens and for `doctor`."""
-        return await checks.findings(self._sender, deadline)
+        return await open_checks.findings(self._sender, deadline)
 
     async def examine(self, deadline: float) -> Examination:
         """All that `doctor` tells of the servers."""
-        return await examination.examine(self._sender, deadline)
+        return await doctor.examine(self._sender, deadline)
 
     def _now(self) -> str:
         return "" if self._clock is None else str(round(self._clock() * MICROSECONDS))
@@ -96,31 +106,31 @@ class RedisBackend:
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
         with naming(request.source):
-            return await forks.fork(self._sender, self._names, request, self._now(), deadline)
+            return await fork_session.fork(self._sender, self._names, request, self._now(), deadline)
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        return await self._steadily(moves.outline, session_id, deadline)
+        return await self._steadily(transfer.outline, session_id, deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
         keys = self._names.keys(request.session_id)
         with naming(request.session_id):
-            return await moves.portion(self._sender, keys, request, self._now(), deadline)
+            return await transfer.portion(self._sender, keys, request, self._now(), deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
-        return await moves.stage(self._sender, self._names, request, deadline)
+        return await transfer.stage(self._sender, self._names, request, deadline)
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         with naming(arrival.outline.session_id):
-            return await moves.restore(self._sender, self._names, arrival, self._now(), deadline)
+            return await transfer.restore(self._sender, self._names, arrival, self._now(), deadline)
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         keys = self._names.keys(session_id)
-        return await upkeep.erase(self._sender, keys, session_id, life, self._now(), deadline)
+        return await maintenance.erase(self._sender, keys, session_id, life, self._now(), deadline)
 
     async def compact(self, session_id: str | None, deadline: float) -> Compaction:
         if session_id is None:
-            return upkeep.NOTHING  # what expired is gone: Redis sees to that
-        return await self._steadily(upkeep.compact, session_id, deadline)
+            return maintenance.NOTHING  # what expired is gone: Redis sees to that
+        return await self._steadily(maintenance.compact, session_id, deadline)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:

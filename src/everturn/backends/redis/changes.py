@@ -20,8 +20,8 @@ from everturn.backend import (
     Undo,
 )
 from everturn.backends.redis import scripts
-from everturn.backends.redis.records import MICROSECONDS, kept_text
 from everturn.backends.redis.scripts import Script
+from everturn.backends.redis.stored_form import MICROSECONDS, kept_text
 from everturn.errors import CorruptEntry
 from everturn.model import Snapshot
 

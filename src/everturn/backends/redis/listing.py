@@ -8,19 +8,19 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from everturn.backend import Order, Query
-from everturn.backends import listings
-from everturn.backends.redis import faults, scripts
+from everturn.backends._shared import paging
+from everturn.backends.redis import errors, scripts
 from everturn.backends.redis.changes import headless
-from everturn.backends.redis.faults import Damaged, Refusal
-from everturn.backends.redis.lines import where
-from everturn.backends.redis.looks import GLANCE, seen_in
-from everturn.backends.redis.names import STAGED, Names
+from everturn.backends.redis.client import Sender
+from everturn.backends.redis.errors import Damaged, Refusal
+from everturn.backends.redis.keys import STAGED, Names
 from everturn.backends.redis.reads import collect, entry_rows
-from everturn.backends.redis.sending import Sender
-from everturn.codec import EntryRow, missing
+from everturn.backends.redis.session_state import GLANCE, seen_in
+from everturn.backends.redis.transport.blocking_pool import where
+from everturn.core.codec import EntryRow, missing
+from everturn.core.text_search import fold
 from everturn.errors import InvalidInput, Unsupported
 from everturn.model import Page, SessionInfo
-from everturn.rules import fold
 
 SCANNED = 1000  # keys looked at by one SCAN
 FEW_SCANS = 16  # a server that can be scanned so quickly is scanned for every page, to list it in order
@@ -54,7 +54,7 @@ async def sessions(
         prefix.encode()
     except UnicodeEncodeError:
         raise InvalidInput("has a lone surrogate, which no id has", path="prefix") from None
-    token = _Token(past="") if page is None else listings.read(page, _Token)
+    token = _Token(past="") if page is None else paging.read(page, _Token)
     if token.past is not None:
         past = token.past.encode()
         ids = await _few(sender, names, prefix, deadline)
@@ -62,7 +62,7 @@ async def sessions(
             following = sorted((name for name in ids if name.encode() > past), key=str.encode)
             infos = await _infos(sender, names, following[:limit], now, deadline)
             more = len(following) > limit
-            return Page(infos, listings.write(_Token(past=following[limit - 1])) if more else None)
+            return Page(infos, paging.write(_Token(past=following[limit - 1])) if more else None)
         token = _Token()
     return await _many(sender, names, prefix, limit, token, now, deadline)
 
@@ -91,7 +91,7 @@ async def _many(
     infos = await _infos(sender, names, names_found[:limit], now, deadline)
     if token.master == DONE and len(found) <= limit:
         return Page(infos, None)
-    return Page(infos, listings.write(_Token(None, names_found[limit:], token.master, token.cursor)))
+    return Page(infos, paging.write(_Token(None, names_found[limit:], token.master, token.cursor)))
 
 
 async def _scan(sender: Sender, names: Names, prefix: str, token: _Token, deadline: float) -> tuple[_Token, list[str]]:
@@ -106,7 +106,7 @@ async def _scan(sender: Sender, names: Names, prefix: str, token: _Token, deadli
     command = ("SCAN", cursor, "MATCH", names.pattern(prefix, "*"), "COUNT", SCANNED)
     (reply,) = await sender.lines.exchange(node, [command], deadline)
     if isinstance(reply, Refusal):
-        raise faults.refused(reply, where(node))
+        raise errors.refused(reply, where(node))
     ids = [names.session_of(key) for key in reply[1] if STAGED not in key]
     if reply[0] != b"0":
         return _Token(master=number, cursor=reply[0].decode()), ids
@@ -144,7 +144,7 @@ async def find(
             "Redis has no index to search all sessions by; name a session_id, or go through sessions() one by one, or "
             "use SQLite or PostgreSQL"
         )
-    needle = fold(listings.spelled(text)).encode()
+    needle = fold(paging.spelled(text)).encode()
     found = await collect(sender, names.keys(session_id), Query(session_id), now, deadline)
     if found.first_missing:
         raise missing(session_id, found.first_missing)

@@ -13,14 +13,14 @@ from typing import Any
 import msgspec
 
 from everturn.backend import Query, Reading, Status, Take
-from everturn.backends.redis.looks import NEVER, Seen, Window, look, walk
-from everturn.backends.redis.names import Keys
-from everturn.backends.redis.records import StoredChange, change_of, entry_row, message_columns, seq_of, seqs_of
-from everturn.backends.redis.sending import Sender
-from everturn.backends.redis.wire import Command
-from everturn.codec import EntryRow, checksum
+from everturn.backends.redis.client import Sender
+from everturn.backends.redis.keys import Keys
+from everturn.backends.redis.session_state import NEVER, Seen, Window, look, walk
+from everturn.backends.redis.stored_form import StoredChange, change_of, entry_row, message_columns, seq_of, seqs_of
+from everturn.backends.redis.transport.resp import Command
+from everturn.core.codec import EntryRow, checksum
+from everturn.core.paths import Range, clip, minus
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL, Change
-from everturn.rules import Range, clip, minus
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache
 PAGE = 1000  # entries in one reply

@@ -9,9 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from everturn.backends.redis.address import Node
-from everturn.backends.redis.faults import Refusal, kept_back
-from everturn.backends.redis.lines import Lines
+from everturn.backends.redis.errors import Refusal, kept_back
+from everturn.backends.redis.transport.blocking_pool import Lines
+from everturn.backends.redis.url import Node
 from everturn.errors import MemoryStoreBackendError
 
 SLOTS = 16384

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from everturn.backend import Status
-from everturn.backends.redis.faults import Refusal
-from everturn.backends.redis.looks import Whole, look, look_at_all, steadily
-from everturn.backends.redis.names import STAGED, Keys, Names
+from everturn.backends._shared.verification import Stored, examine
+from everturn.backends.redis.client import Sender
+from everturn.backends.redis.errors import Refusal
+from everturn.backends.redis.keys import STAGED, Keys, Names
 from everturn.backends.redis.reads import Log, changes
-from everturn.backends.redis.records import entry_row, ranges_of
-from everturn.backends.redis.roots import roots
-from everturn.backends.redis.sending import Sender
-from everturn.backends.soundness import Stored, examine
+from everturn.backends.redis.session_state import Whole, look, look_at_all, roots, steadily
+from everturn.backends.redis.stored_form import entry_row, ranges_of
+from everturn.core.paths import contains
 from everturn.errors import CorruptEntry
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL, Problem
-from everturn.rules import contains
 
 SCANNED = 1000  # keys looked at by one SCAN
 TOGETHER = 2000  # milliseconds that may pass while the parts of a session are asked when they expire

@@ -1,17 +1,17 @@
-"""SQLite inside the process: the default engine, and the entry point of the scheme `sqlite`.
+"""SQLite inside the process: the default backend, and the entry point of the scheme `sqlite`.
 
     __init__.py     this: URLs and options
-    backend.py      the protocol's operations; background.py runs them for an event loop
-    commit.py       group commit: who writes when; batch.py how
-    changes.py      what a change does; forks.py, upkeep.py the larger ones
+    backend.py      the protocol's operations; async_backend.py runs them for an event loop
+    group_commit.py       group commit: who writes when; transaction.py how
+    apply_change.py      what a change does; fork_session.py, maintenance.py the larger ones
     reads.py        what a read does; listing.py and verify.py across sessions
-    moves.py        sessions in and out, for copies between engines
-    connections.py  connections and locks; process_forks.py closes them for a fork; errors.py SQLite's errors as ours
-    pages.py        page checksums; clock.py the time that decides what has expired
+    transfer.py        sessions in and out, for copies between backends
+    connections.py  connections and locks; child_processes.py closes them for a fork; errors.py SQLite's errors as ours
+    page_checksums.py        page checksums; clock.py the time that decides what has expired
     schema.py       schema/*.sql, the stored form by version
 
-The .sql files hold the statements of the module they are named after; listing.py shares reads.sql, forks.py and
-verify.py share upkeep.sql.
+The .sql files hold the statements of the module they are named after; listing.py shares reads.sql, fork_session.py and
+verify.py share maintenance.sql.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from everturn.backends.options import namespace, switch
+from everturn.backends._shared.options import namespace, switch
+from everturn.core.masking import MASK
 from everturn.errors import InvalidInput, MemoryStoreBackendError
-from everturn.masking import MASK
-from everturn.private import MODE, file_mode
+from everturn.private_files import MODE, file_mode
 
 if TYPE_CHECKING:
+    from everturn.backends.sqlite.async_backend import AsyncSqliteBackend
     from everturn.backends.sqlite.backend import SqliteBackend
-    from everturn.backends.sqlite.background import AsyncSqliteBackend
     from everturn.backends.sqlite.connections import Database
 
 _LEVELS = ("OFF", "NORMAL", "FULL", "EXTRA")
@@ -68,7 +68,7 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> SqliteBackend
 async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> AsyncSqliteBackend:
     """The same, off the event loop."""
     with _imports():
-        from everturn.backends.sqlite.background import AsyncSqliteBackend
+        from everturn.backends.sqlite.async_backend import AsyncSqliteBackend
 
         database = _database(url, options)
     await asyncio.get_running_loop().run_in_executor(None, _open_file, database, deadline)

@@ -1,7 +1,7 @@
 """SQLite as a Backend: every operation of the protocol as one piece of work on a connection.
 
 What the work does is in the modules beside this one; who runs it is up to a subclass: the calling thread (here), or
-threads of our own while an event loop goes on (background.py).
+threads of our own while an event loop goes on (async_backend.py).
 """
 
 from __future__ import annotations
@@ -14,19 +14,29 @@ from functools import partial
 from typing import TypeVar
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
-from everturn.backends.damage import SURPRISES, unreadable_session, unreadable_store
-from everturn.backends.findings import Examination
-from everturn.backends.sqlite import changes, compaction, forks, listing, moves, pages, reads, upkeep, verify
+from everturn.backends._shared.server_warnings import Examination
+from everturn.backends._shared.verification import SURPRISES, unreadable_session, unreadable_store
+from everturn.backends.sqlite import apply_change as changes
+from everturn.backends.sqlite import (
+    compaction,
+    fork_session,
+    listing,
+    maintenance,
+    page_checksums,
+    reads,
+    transfer,
+    verify,
+)
 from everturn.backends.sqlite.clock import Clock
-from everturn.backends.sqlite.commit import GroupCommit
 from everturn.backends.sqlite.connections import Connection, Database
 from everturn.backends.sqlite.errors import Damaged, translated
-from everturn.codec import EntryRow
-from everturn.dossier import Outline, Portion
+from everturn.backends.sqlite.group_commit import GroupCommit
+from everturn.core.codec import EntryRow
+from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import CorruptEntry, MemoryStoreBackendError, MemoryStoreError
-from everturn.interrupts import is_interruption
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
-from everturn.portable import Arrival, PortionRequest, Staging
+from everturn.transfer.protocol import Arrival, PortionRequest, Staging
+from everturn.transfer.session_lines import Outline, Portion
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -34,7 +44,7 @@ Work = Callable[[Connection], T]
 REAP_EVERY = 64  # commits; each reaping step is bounded, so that writers pay for expired sessions in small coin
 
 
-class Operations(ABC):
+class SqliteOperations(ABC):
     """The protocol's operations. A subclass says how a piece of work is run and waited for."""
 
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
@@ -103,7 +113,7 @@ class Operations(ABC):
 
     async def _reap_quietly(self, deadline: float) -> None:
         try:
-            await self._write(lambda db: upkeep.reap(db, self._now(db)), deadline)
+            await self._write(lambda db: maintenance.reap(db, self._now(db)), deadline)
         except MemoryStoreError:
             pass  # the change itself is kept; the next writer tries again
 
@@ -133,29 +143,31 @@ class Operations(ABC):
             await self._explained(session_id, self._read, work, deadline)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        return await self._write(named(request.source, lambda db: forks.fork(db, request, self._now(db))), deadline)
+        return await self._write(
+            named(request.source, lambda db: fork_session.fork(db, request, self._now(db))), deadline
+        )
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        work = named(session_id, lambda db: moves.outline(db, session_id, self._now(db)))
+        work = named(session_id, lambda db: transfer.outline(db, session_id, self._now(db)))
         return await self._explained(session_id, self._read, work, deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
-        work = named(request.session_id, lambda db: moves.portion(db, request, self._now(db)))
+        work = named(request.session_id, lambda db: transfer.portion(db, request, self._now(db)))
         return await self._explained(request.session_id, self._read, work, deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
-        return await self._write(lambda db: moves.stage(db, request, self._now(db)), deadline)
+        return await self._write(lambda db: transfer.stage(db, request, self._now(db)), deadline)
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
-        return await self._write(lambda db: moves.restore(db, arrival, self._now(db)), deadline)
+        return await self._write(lambda db: transfer.restore(db, arrival, self._now(db)), deadline)
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
-        removed = await self._write(lambda db: upkeep.erase(db, session_id, life, self._now(db)), deadline)
+        removed = await self._write(lambda db: maintenance.erase(db, session_id, life, self._now(db)), deadline)
         complete = False
         with suppress(MemoryStoreBackendError):  # nobody can read the session any more; the rest is told by `complete`
             while removed.left and time.monotonic() < deadline:
-                removed = removed.plus(await self._write(partial(upkeep.remove, lives=removed.left), deadline))
-            complete = not removed.left and await self._outside(upkeep.scrub, deadline)
+                removed = removed.plus(await self._write(partial(maintenance.remove, lives=removed.left), deadline))
+            complete = not removed.left and await self._outside(maintenance.scrub, deadline)
         receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete)
         return Erasure(receipt, removed.spared)
 
@@ -164,8 +176,8 @@ class Operations(ABC):
             return await self._compact(session_id, deadline)
         total, until = Compaction(0, 0, 0), _half_way_to(deadline)
         while time.monotonic() < until:
-            reaped = await self._write(lambda db: upkeep.reap(db, self._now(db)), deadline)
-            if not reaped.sessions and not await self._write(upkeep.give_back_pages, deadline):
+            reaped = await self._write(lambda db: maintenance.reap(db, self._now(db)), deadline)
+            if not reaped.sessions and not await self._write(maintenance.give_back_pages, deadline):
                 break
             total = Compaction(1, total.entries + reaped.entries, total.bytes + reaped.bytes)
         return total
@@ -191,9 +203,9 @@ class Operations(ABC):
     async def examine(self, deadline: float) -> Examination:
         """All that `doctor` tells of the file."""
         with translated(self._database.name):  # it may be that no file can be opened
-            from everturn.backends.sqlite import checks  # few ask for it
+            from everturn.backends.sqlite import doctor  # few ask for it
 
-        return await self._outside(lambda db: checks.examine(db, self._database.path), deadline)
+        return await self._outside(lambda db: doctor.examine(db, self._database.path), deadline)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
@@ -209,7 +221,7 @@ class Operations(ABC):
         """Verify a session on pages that are damaged: its entries have checksums of their own."""
 
         def look(db: Connection) -> tuple[int, list[Problem]]:
-            pages.look_past_damage(db)
+            page_checksums.look_past_damage(db)
             return verify.verify_session(db, session_id, self._now(db))
 
         try:
@@ -260,7 +272,7 @@ def _half_way_to(deadline: float) -> float:
     return (time.monotonic() + deadline) / 2
 
 
-class SqliteBackend(Operations):
+class SqliteBackend(SqliteOperations):
     """Runs everything in the calling thread; its coroutines never suspend. Safe to share between threads."""
 
     async def _write(self, work: Work[T], deadline: float) -> T:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import apsw
 
-from everturn import private
-from everturn.backends.sqlite import pages
+from everturn import private_files
+from everturn.backends.sqlite import page_checksums
 
 PAGES = 2000  # copied at a time: whoever watches is told, and an interrupt is heard
 
@@ -20,17 +20,17 @@ def copy_pages(source: Path, target: Path, tell: Callable[[int, int], None]) -> 
 
     A page that does not match its checksum is copied as it is, and its copy does not match either.
     """
-    os.close(private.create(target))
-    there = pages.connect(str(source), apsw.SQLITE_OPEN_READWRITE)
-    here = pages.connect(str(target))
+    os.close(private_files.create(target))
+    there = page_checksums.connect(str(source), apsw.SQLITE_OPEN_READWRITE)
+    here = page_checksums.connect(str(target))
     try:
         there.set_busy_timeout(30_000)
-        damaged = list(pages.damaged(there, str(source), math.inf))
-        pages.look_past_damage(there)
+        damaged = list(page_checksums.damaged(there, str(source), math.inf))
+        page_checksums.look_past_damage(there)
         # A read transaction, held: the pages are those of this moment, so that writers cannot make it start anew.
         there.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
-        if pages.are_kept(there):
-            pages.reserve(here)
+        if page_checksums.are_kept(there):
+            page_checksums.reserve(here)
             here.execute("CREATE TABLE first (page)")  # by its header the VFS knows that it is to write checksums
         with here.backup("main", there, "main") as copy:
             while not copy.done:

@@ -1,6 +1,6 @@
 """The clock that decides what has expired: one step of the wall clock must not end a session's life.
 
-Pure: both clocks come in. What is written with the time is up to changes.py and moves.py; decision 021 says why.
+Pure: both clocks come in. apply_change.py and transfer.py write the time. Decision 021 says why.
 """
 
 from __future__ import annotations

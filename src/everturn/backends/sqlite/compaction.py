@@ -1,7 +1,7 @@
 """Compaction of one session: planned in a read transaction, carried out in many short write transactions.
 
 A plan stays good while others change the session: what no head, snapshot or undo step can reach is out of reach for
-good, as a head only moves to one of those, or on. How rows are deleted is in upkeep.py.
+good, as a head only moves to one of those, or on. How rows are deleted is in maintenance.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import msgspec
 
 from everturn.backend import REMEMBERED
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.runs import look_from
-from everturn.backends.sqlite.sessions import Session, jumps_to, load, state_from
-from everturn.backends.sqlite.upkeep import SQL, Gone, Share, delete_some, part, roots, sums
-from everturn.rules import Jump, Range, Reach, clip, minus, out_of, reach
+from everturn.backends.sqlite.maintenance import SQL, Gone, Share, delete_some, part, roots, sums
+from everturn.backends.sqlite.packed_rows import look_from
+from everturn.backends.sqlite.session_row import Session, jumps_to, load, state_from
+from everturn.core.paths import Jump, Range, Reach, clip, minus, out_of, reach
 
 Chore: TypeAlias = tuple[str, str] | tuple[str, int, int]  # a statement for rows by id, or a range of the log
 CHUNK = 250  # rows by id that one chore is about

@@ -16,8 +16,8 @@ from typing import Any, TypeAlias
 
 import apsw
 
-from everturn import private
-from everturn.backends.sqlite import pages, paths, process_forks, schema
+from everturn import private_files
+from everturn.backends.sqlite import child_processes, file_paths, page_checksums, schema
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 
 Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
@@ -89,7 +89,7 @@ class Database:
         synchronous: str,
         vfs: str | None,
         checksums: bool = True,
-        mode: int = private.MODE,
+        mode: int = private_files.MODE,
         read_only: bool = False,
     ) -> None:
         self.path = path  # "" is in memory: then there is one connection, for reading and writing
@@ -232,11 +232,11 @@ class Database:
     def open(self, deadline: float) -> None:
         """Create or migrate the file, unless it is only to be read. Raises InvalidInput for one that is not ours."""
         if self.path:
-            paths.refuse_unusable(self.path)
+            file_paths.refuse_unusable(self.path)
             if self._vfs is None and not self._read_only:
-                paths.create(self.path, self._mode)
-        with process_forks.lock:
-            process_forks.open_files.add(self)  # before there is a connection that a fork could carry over
+                file_paths.create(self.path, self._mode)
+        with child_processes.lock:
+            child_processes.open_files.add(self)  # before there is a connection that a fork could carry over
         try:
             if self._read_only:
                 self._look_at(deadline)
@@ -246,8 +246,8 @@ class Database:
                 patiently(lambda: schema.refuse_foreign(db, self.name), deadline)
                 patiently(lambda: self._make_wal(db), deadline)
                 if self.path and self._vfs is None:
-                    pages.refuse_damaged(db, self.path)
-                self.unwritable = pages.refusal(db, self.path, self._vfs) if self.path else None
+                    page_checksums.refuse_damaged(db, self.path)
+                self.unwritable = page_checksums.refusal(db, self.path, self._vfs) if self.path else None
                 if self.unwritable is not None and schema.is_pending(db, self.name):
                     raise self.unwritable  # noqa: TRY301 - as any other error here, it closes what was opened
                 patiently(lambda: schema.migrate(db, self.name), deadline)
@@ -263,13 +263,13 @@ class Database:
         with self.spare(deadline) as db:
             patiently(lambda: schema.refuse_pending(db, self.name), deadline)
             if self._vfs is None:
-                pages.refuse_damaged(db, self.path)
+                page_checksums.refuse_damaged(db, self.path)
 
     def _connect(self, deadline: float) -> Connection:
         flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_NOMUTEX
-        vfs, name = self._vfs or (pages.vfs() if self.path else None), self.path or ":memory:"
+        vfs, name = self._vfs or (page_checksums.vfs() if self.path else None), self.path or ":memory:"
         if self._read_only and self.path:
-            flags, name = paths.to_look(self.path)
+            flags, name = file_paths.to_look(self.path)
         db = Connection(name, flags=flags, vfs=vfs)
         db.namespace = self._namespace
         db.patience = Patience()
@@ -288,8 +288,8 @@ class Database:
 
     def _make_wal(self, db: Connection) -> None:
         if db.value("PRAGMA page_count") == 0:  # on any other file it would be a write, and without effect
-            if self.path and self._checksums and pages.vfs():
-                pages.reserve(db)  # first: auto_vacuum fixes the layout of a page
+            if self.path and self._checksums and page_checksums.vfs():
+                page_checksums.reserve(db)  # first: auto_vacuum fixes the layout of a page
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")
         mode = db.execute("PRAGMA journal_mode = WAL").get
         if self.path and mode != "wal":
@@ -320,8 +320,8 @@ class Database:
             self._close_connections()
         finally:
             self._gate.release()
-        with process_forks.lock:
-            process_forks.open_files.discard(self)
+        with child_processes.lock:
+            child_processes.open_files.discard(self)
 
     def _close_connections(self) -> None:
         for db in (*self._idle, *filter(None, [self._writer])):

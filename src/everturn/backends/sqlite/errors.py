@@ -6,9 +6,9 @@ import errno
 
 import apsw
 
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import page_checksums
+from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Outcome
-from everturn.interrupts import is_interruption
 
 _ADVICE: dict[type[apsw.Error], str] = {
     apsw.BusyError: "another process kept it locked until the time-out; raise timeout, or find the long transaction",
@@ -62,7 +62,7 @@ def translation(exc: BaseException, name: str, outcome: Outcome = "not_written")
         return exc
     if isinstance(exc, apsw.NotADBError):
         error: Exception = InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name)
-    elif pages.is_damage(exc):
+    elif page_checksums.is_damage(exc):
         advice = _ADVICE[apsw.CorruptError] if isinstance(exc, apsw.CorruptError) else _DAMAGED
         error = Damaged(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
     elif isinstance(exc, apsw.SQLError) and str(exc).startswith("no such "):

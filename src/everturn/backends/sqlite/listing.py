@@ -6,32 +6,32 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from everturn.backend import Order
-from everturn.backends import listings
+from everturn.backends._shared import paging
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.packed_rows import look_from, unpacked
 from everturn.backends.sqlite.reads import SQL, Found, find_session, first_missing, looked_up
-from everturn.backends.sqlite.runs import look_from, unpacked
-from everturn.backends.sqlite.sessions import Trail
-from everturn.codec import EntryRow, missing
+from everturn.backends.sqlite.session_row import Trail
+from everturn.core.codec import EntryRow, missing
 from everturn.model import SUMMARY, Page
 
 
 def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: Order, now: float) -> Page:
     """One page of live sessions."""
-    token = listings.token_of(page, order)
+    token = paging.token_of(page, order)
     if token.by_change and token.is_first:
-        token = listings.begun(token, now)
-    bounds: dict[str, Any] = {"namespace": db.namespace, "prefix": prefix, "beyond": listings.beyond(prefix)}
+        token = paging.begun(token, now)
+    bounds: dict[str, Any] = {"namespace": db.namespace, "prefix": prefix, "beyond": paging.beyond(prefix)}
     bounds |= {"past": token.session_id, "bound": token.bound, "now": now, "limit": limit}
     statement = SQL["sessions_by_change" if token.by_change else "sessions_by_name"]
     rows = db.rows(statement, bounds)
     if None in [row[0] for row in rows]:
         raise ValueError("the index of names leads to rows of other names")
-    return listings.page_of(rows, token, limit)
+    return paging.page_of(rows, token, limit)
 
 
 def find(db: Connection, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], now: float) -> None:
     """Hand visible entries whose body may contain the text to `take`, newest first, until it says False."""
-    pattern = listings.pattern_for(text)
+    pattern = paging.pattern_for(text)
     if session_id is not None:
         _find_in_one(db, pattern, _Visibility(db, session_id, now), take)
         return

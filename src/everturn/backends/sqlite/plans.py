@@ -1,6 +1,6 @@
 """Plans: what a change needs, and what it will write. Everything is checked here, before the first write.
 
-A plan reads and decides; it writes nothing. changes.py carries it out.
+A plan reads and decides; it writes nothing. apply_change.py carries it out.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from everturn.backend import (
 )
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.runs import look_from
-from everturn.backends.sqlite.sessions import Session, Trail, snapshot_state, state_from
-from everturn.codec import Draft
+from everturn.backends.sqlite.packed_rows import look_from
+from everturn.backends.sqlite.session_row import Session, Trail, snapshot_state, state_from
+from everturn.core.codec import Draft
+from everturn.core.paths import State, clip
 from everturn.errors import MemoryStoreBackendError
-from everturn.rules import State, clip
 
 SQL = statements.load("plans.sql")
 LAST_SEQ = 2**32 - 1  # what fits into a row's id beside the session's number

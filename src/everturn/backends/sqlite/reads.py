@@ -1,6 +1,6 @@
 """Reads of one session, each inside one read transaction: all it hands over is of one moment.
 
-It hands over rows; decoding them is codec.py's business, by way of the `take` it is given.
+It hands over rows; decoding them is core/codec.py's business, by way of the `take` it is given.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import apsw
 import msgspec
 
 from everturn.backend import REMEMBERED, Query, Reading, Status, Take
-from everturn.backends.damage import unreadable_session
-from everturn.backends.sqlite import pages, statements
+from everturn.backends._shared.verification import unreadable_session
+from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.runs import cut_to_size, each, look_from, seqs_of, within
-from everturn.backends.sqlite.sessions import (
+from everturn.backends.sqlite.packed_rows import cut_to_size, each, look_from, seqs_of, within
+from everturn.backends.sqlite.session_row import (
     UNREADABLE,
     Trail,
     refuse_another,
@@ -29,11 +29,11 @@ from everturn.backends.sqlite.sessions import (
     state_from,
     unpack,
 )
-from everturn.batches import BATCH, Runs, Unbroken
-from everturn.codec import checksum
-from everturn.interrupts import is_interruption
+from everturn.core.codec import checksum
+from everturn.core.message_batches import BATCH, Runs, Unbroken
+from everturn.core.paths import Range, State, clip, minus, size
+from everturn.core.signal_exceptions import is_interruption
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
-from everturn.rules import Range, State, clip, minus, size
 
 SQL = statements.load("reads.sql")
 _LOAD_INFO = SQL["load_info"]
@@ -86,7 +86,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     if query.skip:
         trail.down_to(1)
         turns = turns_of(db, found)
-        pages.look_past_damage(db)  # from here on: whose history it is, and its path, are never guessed
+        page_checksums.look_past_damage(db)  # from here on: whose history it is, and its path, are never guessed
     cut = False
     if query.limit is not None:
         start = _window_start(db, found.base, trail, window, state, query.limit)
@@ -351,6 +351,6 @@ def turns_of(db: Connection, found: Found) -> Turns:
         for first, count, created_at in db.execute(SQL["turns"], span(found.no)):
             known[first] = count, created_at
     except apsw.Error as exc:
-        if not pages.is_damage(exc):
+        if not page_checksums.is_damage(exc):
             raise
     return Turns(known)

@@ -8,14 +8,14 @@ from contextlib import suppress
 import apsw
 
 from everturn.backend import REMEMBERED
-from everturn.backends.soundness import Stored, examine
-from everturn.backends.sqlite import pages, schema, statements
+from everturn.backends._shared.verification import Stored, examine
+from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.runs import MOST, is_checked, unpacked
-from everturn.backends.sqlite.sessions import Session, jumps_to, load, state_from
-from everturn.backends.sqlite.upkeep import SQL as UPKEEP
-from everturn.backends.sqlite.upkeep import roots
-from everturn.codec import EntryRow
+from everturn.backends.sqlite.maintenance import SQL as UPKEEP
+from everturn.backends.sqlite.maintenance import roots
+from everturn.backends.sqlite.packed_rows import MOST, is_checked, unpacked
+from everturn.backends.sqlite.session_row import Session, jumps_to, load, state_from
+from everturn.core.codec import EntryRow
 from everturn.model import Problem
 
 SQL = statements.load("verify.sql")
@@ -75,7 +75,7 @@ def _disagreements(db: Connection, session: Session) -> Iterator[str]:
 
 def verify_file(db: Connection, path: str) -> list[Problem]:
     """What is wrong with the file itself, or belongs to no session. Ends the transaction that it is run in."""
-    pages.look_past_damage(db)
+    page_checksums.look_past_damage(db)
     problems: list[Problem] = []
     for look in (_integrity, _orphans, _schema):
         try:
@@ -85,7 +85,9 @@ def verify_file(db: Connection, path: str) -> list[Problem]:
     if path:
         db.execute("ROLLBACK")
         told = "page {} of the file does not match its checksum"
-        problems += (Problem(None, None, told.format(no)) for no in pages.damaged(db, path, db.patience.deadline))
+        problems += (
+            Problem(None, None, told.format(no)) for no in page_checksums.damaged(db, path, db.patience.deadline)
+        )
     return problems
 
 
@@ -107,7 +109,7 @@ def _schema(db: Connection) -> Iterator[str]:
 
 def names(db: Connection) -> list[str]:
     """The names of the sessions, as far as the table can be read, and as far as the index of names can."""
-    pages.look_past_damage(db)
+    page_checksums.look_past_damage(db)
     found: dict[str, None] = {}
     for statement in ("every_name", "every_indexed_name"):
         with suppress(apsw.CorruptError, apsw.SQLError):

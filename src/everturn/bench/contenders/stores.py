@@ -1,4 +1,4 @@
-"""everturn on a server, through its public API, as a user writes it: the same for every engine."""
+"""everturn on a server, through its public API, as a user writes it: the same for every backend."""
 
 import asyncio
 import os

@@ -1,7 +1,7 @@
 """Other stores' SQLite files, brought in: `everturn import URL FILE --from openai-agents|langchain`.
 
     __init__.py   this: what comes out of the reading process, into a store
-    reading.py    the process that reads a file, and changes nothing in it
+    read_sqlite.py    the process that reads a file, and changes nothing in it
     messages.py   what their messages are as ours
 
 The file is read in a process of its own: its owner may have it open here with another SQLite library, and two of them
@@ -20,7 +20,7 @@ import msgspec
 
 from everturn.errors import InvalidInput, VersionConflict
 from everturn.model import ChatMessage, CopyReport
-from everturn.store import MemoryStore
+from everturn.store.sync import MemoryStore
 
 FORMATS = ("openai-agents", "langchain")
 AT_ONCE = 500  # messages in a turn: where turns began is not known
@@ -73,7 +73,7 @@ def _session(store: MemoryStore, form: str, session_id: str, rows: list[Row]) ->
 
 
 def _rows(form: str, file: Path, table: str | None) -> Iterator[Row]:
-    command = [sys.executable, "-m", "everturn.cli.foreign.reading", form, str(file), *([table] if table else [])]
+    command = [sys.executable, "-m", "everturn.cli.foreign.read_sqlite", form, str(file), *([table] if table else [])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:  # noqa: S603 - our own
         if reader.stdout is None or reader.stderr is None:  # pragma: no cover - they were asked for
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from everturn.testing.clauses import Clause, collected
 from everturn.testing.contract import (
     checkpoints,
     concurrency,
@@ -11,17 +10,18 @@ from everturn.testing.contract import (
     expiry,
     faults,
     isolation,
-    pairs,
     persistence,
+    races,
     removal,
     sequential,
     snapshots,
 )
+from everturn.testing.kit.clause import Clause, collected
 
 CLAUSES: tuple[Clause, ...] = collected(
     [
         *(sequential, removal, snapshots, isolation, checkpoints),
-        *(pairs, concurrency),
+        *(races, concurrency),
         persistence,
         *(edge, expiry),
         faults,

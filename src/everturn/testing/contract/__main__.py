@@ -2,6 +2,6 @@
 
 import sys
 
-from everturn.testing.contract.page import page
+from everturn.testing.contract.docs_page import page
 
 sys.stdout.write(page())

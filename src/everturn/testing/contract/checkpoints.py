@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from everturn.testing.clauses import Book, Untested
-from everturn.testing.kit import Kit
-from everturn.testing.orders import Done, Step
+from everturn.testing.kit.clause import Book, Untested
+from everturn.testing.kit.kit import Kit
+from everturn.testing.workers.messages import Done, Step
 
 book = Book("sequential")
 

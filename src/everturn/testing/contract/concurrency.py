@@ -1,15 +1,15 @@
 """Many callers at once: processes, threads and tasks in random rounds, and what they must agree on.
 
-Two operations that meet by construction are in pairs.py.
+Two operations that meet by construction are in races.py.
 """
 
 from __future__ import annotations
 
-from everturn.testing.clauses import Book
-from everturn.testing.kit import ENOUGH, NO_LOSS, Kit
-from everturn.testing.orders import Done, Opened, Paused, Step, Stop
-from everturn.testing.rounds import play, shared_rounds
-from everturn.testing.sweeps import FARTHEST, LEAST_POINTS, modes, spread
+from everturn.testing.kit.clause import Book
+from everturn.testing.kit.kit import ENOUGH, NO_LOSS, Kit
+from everturn.testing.races.random_rounds import play, shared_rounds
+from everturn.testing.races.sweep import FARTHEST, LEAST_POINTS, modes, spread
+from everturn.testing.workers.messages import Done, Opened, Paused, Step, Stop
 
 book = Book("concurrency")
 CONCURRENT = ("appends", "processes|threads|tasks")

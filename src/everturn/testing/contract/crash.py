@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from everturn.testing.clauses import Book, Untested
-from everturn.testing.kit import Instance, Kit
-from everturn.testing.orders import Cancel, Cut, Done, Lane, Power, Step, Stop
-from everturn.testing.sweeps import FARTHEST, LEAST_POINTS, spread
-from everturn.testing.workers import WorkerDied
+from everturn.testing.kit.clause import Book, Untested
+from everturn.testing.kit.kit import Instance, Kit
+from everturn.testing.races.sweep import FARTHEST, LEAST_POINTS, spread
+from everturn.testing.workers.controller import WorkerDied
+from everturn.testing.workers.messages import Cancel, Cut, Done, Lane, Power, Step, Stop
 
 book = Book("crash")
 

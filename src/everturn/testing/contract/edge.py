@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from everturn.testing.clauses import Book, NotOffered, Untested
-from everturn.testing.dialects import Said
-from everturn.testing.kit import Instance, Kit
-from everturn.testing.orders import Step
+from everturn.testing.kit.clause import Book, NotOffered, Untested
+from everturn.testing.kit.kit import Instance, Kit
+from everturn.testing.shapes import Said
+from everturn.testing.workers.messages import Step
 
 book = Book("edge")
 SLOWEST = 30.0  # seconds that 1,001 messages may take

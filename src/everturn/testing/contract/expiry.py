@@ -9,15 +9,15 @@ import time
 
 import msgspec
 
-from everturn.testing.clauses import Book, Untested
-from everturn.testing.dialects import Said
-from everturn.testing.kit import Kit
-from everturn.testing.orders import Outcome, Step
+from everturn.testing.kit.clause import Book, Untested
+from everturn.testing.kit.kit import Kit
+from everturn.testing.shapes import Said
+from everturn.testing.workers.messages import Outcome, Step
 
 book = Book("edge")
-TTL = 1.0  # seconds; whole, because some engines count in those
+TTL = 1.0  # seconds; whole, because some backends count in those
 ATTEMPTS = 3  # at a scene that a busy machine plays too slowly
-GRACE = 3.0  # what an engine may take longer to let go
+GRACE = 3.0  # what a backend may take longer to let go
 
 
 class Scene(msgspec.Struct):

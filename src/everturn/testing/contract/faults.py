@@ -1,4 +1,4 @@
-"""An engine that fails: down, hung, slow, full, out of handles, or with garbage where the data was.
+"""A backend that fails: down, hung, slow, full, out of handles, or with garbage where the data was.
 
 A fault is an error: never silence, never an empty list, never a false acknowledgement.
 """
@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from everturn.testing import backdoor
-from everturn.testing.clauses import Book, NotOffered, Untested
-from everturn.testing.dialects import Said, Seen
-from everturn.testing.kit import NO_LOSS, Instance, Kit
-from everturn.testing.orders import Do, Done, Lane, Outcome, Ready, SideBySide, Step, Tell
-from everturn.testing.workers import OrderFailed
+from everturn.testing.faults import files
+from everturn.testing.kit.clause import Book, NotOffered, Untested
+from everturn.testing.kit.kit import NO_LOSS, Instance, Kit
+from everturn.testing.shapes import Said, Seen
+from everturn.testing.workers.controller import OrderFailed
+from everturn.testing.workers.messages import Do, Done, Lane, Outcome, Ready, SideBySide, Step, Tell
 
 book = Book("faults")
 TIMEOUT = 0.5  # seconds that are given to a factory that takes `timeout`
 OPENINGS = 3  # tries, each of which took as long as it was given
 IN_TIME = TIMEOUT + 4.5  # a busy machine is late, too
-HUNG = 0.5  # seconds that an engine hangs, where no time-out is offered
+HUNG = 0.5  # seconds that a backend hangs, where no time-out is offered
 
 
 def hasty(kit: Kit, name: str = "A") -> Instance:
@@ -89,7 +89,7 @@ def mended(kit: Kit) -> Iterator[Any]:
 
 @book.clause(
     "backend-down",
-    "While the engine is down, reading and storing are errors; nothing is empty, and nothing is acknowledged.",
+    "While the backend is down, reading and storing are errors; nothing is empty, and nothing is acknowledged.",
     incident="except ConnectionError: return []. The bot greets a customer of three years as a new one.",
     needs=["server", "private"],
 )
@@ -106,17 +106,17 @@ def backend_down(kit: Kit) -> None:
             Step("read", session),
             relieve=proxy.restore,
         )
-    in_time(kit, outcomes, "with the engine down")
+    in_time(kit, outcomes, "with the backend down")
     for outcome in outcomes:
         kit.check(
-            not (outcome.ok and outcome.value == []), "with the engine down, a session of three turns read as empty"
+            not (outcome.ok and outcome.value == []), "with the backend down, a session of three turns read as empty"
         )
     judged_later(kit, session)
 
 
 @book.clause(
     "backend-hung",
-    "An engine that takes requests and does not answer makes calls fail, in time, and not succeed.",
+    "A backend that takes requests and does not answer makes calls fail, in time, and not succeed.",
     incident="A frozen Redis and no socket time-out: every worker waits, and the whole service is down.",
     needs=["server", "private"],
 )
@@ -129,13 +129,13 @@ def backend_hung(kit: Kit) -> None:
             kit, store, Step("append", session, (kit.turn(),)), Step("read", session), relieve=server.resume
         )
         del proxy
-    in_time(kit, outcomes, "with the engine hung")
+    in_time(kit, outcomes, "with the backend hung")
     judged_later(kit, session)
 
 
 @book.clause(
     "backend-slow",
-    "An engine that answers late changes nothing about what is stored: each turn once, or an error.",
+    "A backend that answers late changes nothing about what is stored: each turn once, or an error.",
     incident="A client that gives up and tries again while the first request is still under way: two copies.",
     needs=["server", "private"],
 )
@@ -299,10 +299,10 @@ def no_file_handles(kit: Kit) -> None:
 )
 def file_locked(kit: Kit) -> None:
     store, session = begun(kit)
-    databases = [path for path in _files(store.place) if backdoor.is_sqlite(path)]
+    databases = [path for path in _files(store.place) if files.is_sqlite(path)]
     if not databases:
         raise NotOffered("there is no SQLite file that could be locked")
-    with backdoor.Locks(databases) as locks:
+    with files.Locks(databases) as locks:
         outcomes = tried(
             kit, store, Step("append", session, (kit.turn(),)), Step("read", session), relieve=locks.release
         )
@@ -349,7 +349,7 @@ def _overwritten(kit: Kit, byte: bytes) -> None:
     store.close()
     if kit.offers("corrupt"):
         kit.ask(kit.worker(), Tell("corrupt", str(place), session, kit.target.urls), Ready)
-    elif not backdoor.overwrite(_files(place), marker.encode(), byte):
+    elif not files.overwrite(_files(place), marker.encode(), byte):
         raise Untested("the words are not found in the store's files as they are; give the factory a `corrupt`")
     later = kit.open_or_none("later", at=place)
     if later is None:
@@ -378,7 +378,7 @@ def half_a_file(kit: Kit) -> None:
     store.append(session, (Said(turn[0].role, marker), *turn[1:]))
     whole = readable(kit, place, session)
     store.close()
-    if not backdoor.cut(_files(place), marker.encode()):
+    if not files.cut(_files(place), marker.encode()):
         raise Untested("the words are not found in the store's files as they are")
     later = kit.open_or_none("later", at=place)
     if later is None:

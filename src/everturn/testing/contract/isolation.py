@@ -6,10 +6,10 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from everturn.testing.clauses import Book, Untested
-from everturn.testing.dialects import Said
-from everturn.testing.kit import Instance, Kit
-from everturn.testing.orders import Step
+from everturn.testing.kit.clause import Book, Untested
+from everturn.testing.kit.kit import Instance, Kit
+from everturn.testing.shapes import Said
+from everturn.testing.workers.messages import Step
 
 book = Book("sequential")
 

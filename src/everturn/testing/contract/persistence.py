@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from everturn.testing.clauses import Book
-from everturn.testing.kit import Kit, succeeded
-from everturn.testing.orders import Done, Fork, Lane, Step
+from everturn.testing.kit.clause import Book
+from everturn.testing.kit.kit import Kit, succeeded
+from everturn.testing.workers.messages import Done, Fork, Lane, Step
 
 book = Book("persistence")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from everturn.testing.clauses import Book, StoreRaised
-from everturn.testing.dialects import Said
-from everturn.testing.kit import Instance, Kit
-from everturn.testing.orders import Step
+from everturn.testing.kit.clause import Book, StoreRaised
+from everturn.testing.kit.kit import Instance, Kit
+from everturn.testing.shapes import Said
+from everturn.testing.workers.messages import Step
 
 book = Book("sequential")
 

@@ -9,9 +9,9 @@ import os
 import shutil
 from pathlib import Path
 
-from everturn.backends.sqlite import pages
-from everturn.testing.golden import reading
-from everturn.testing.golden.comparing import compare
+from everturn.backends.sqlite import page_checksums
+from everturn.testing.golden import read_database
+from everturn.testing.golden.compare import compare
 from everturn.testing.golden.errors import GoldenError
 
 LARGE = 1 << 20
@@ -39,15 +39,15 @@ def pack(source: Path, target: Path) -> None:
 
 
 def _write(source: Path, target: Path) -> None:
-    with reading.opened(source) as db:
-        before = reading.image_of(db)
+    with read_database.opened(source) as db:
+        before = read_database.image_of(db)
         if before.problems:
             raise GoldenError(f"{source} fails integrity_check, and is no artifact: {'; '.join(before.problems)}")
         db.execute("VACUUM INTO ?", (str(target),))
     _fix_header(target)
-    pages.stamp(str(target))  # else a store of ours would take its own artifact for damaged
+    page_checksums.stamp(str(target))  # else a store of ours would take its own artifact for damaged
     # VACUUM is free to number rows anew where a table has no INTEGER PRIMARY KEY, and an FTS index may go by numbers.
-    if not compare(before, reading.read(target)).is_none:
+    if not compare(before, read_database.read(target)).is_none:
         raise GoldenError(
             f"{source} does not survive VACUUM: something in it goes by the rowids of a table that has no INTEGER "
             "PRIMARY KEY (an FTS5 table with content='that table'?). Give the table one"

@@ -7,8 +7,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from everturn.testing.golden import processes
-from everturn.testing.golden.case import Case
+from everturn.testing.golden import subprocesses
+from everturn.testing.golden.database_file import Case
 from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
 from everturn.testing.golden.masks import Mask
 
@@ -78,7 +78,7 @@ class SnapshotDb(Database):
 
     def __init__(self, case: Case) -> None:
         super().__init__(case, "")
-        self.timeout: float = processes.TIMEOUT
+        self.timeout: float = subprocesses.TIMEOUT
         """Seconds that `run` and `kill_during` give a function before they kill it."""
 
     @_said_here
@@ -94,7 +94,7 @@ class SnapshotDb(Database):
         to its end. Arguments, result and error are pickled. May be called from several threads at once.
         """
         __tracebackhide__ = True
-        return processes.run(function, args, kwargs, timeout=self.timeout)
+        return subprocesses.run(function, args, kwargs, timeout=self.timeout)
 
     @_said_here
     def kill_during(self, function: Callable[..., object], /, *args: Any, at: int, **kwargs: Any) -> str:
@@ -104,4 +104,4 @@ class SnapshotDb(Database):
         not run. Raises ValueError if the function was done before.
         """
         __tracebackhide__ = True
-        return processes.kill_during(function, args, kwargs, at=at, timeout=self.timeout)
+        return subprocesses.kill_during(function, args, kwargs, at=at, timeout=self.timeout)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from everturn.testing.golden import marks, summary, workers
-from everturn.testing.golden.case import Case
-from everturn.testing.golden.chains import Chains
+from everturn.testing.golden import marks, summary, xdist
+from everturn.testing.golden.database_file import Case
 from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
 from everturn.testing.golden.fixture import SnapshotDb
-from everturn.testing.golden.run import Run
+from everturn.testing.golden.ordering import Chains
+from everturn.testing.golden.pytest_run import Run
 
 if TYPE_CHECKING:
     from everturn.testing.golden.marks import TestPlan
@@ -57,7 +57,7 @@ class Hooks:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._summary = summary.Summary(run)
-        self._refusals = workers.Refusals()
+        self._refusals = xdist.Refusals()
 
     # --- collection --------------------------------------------------------------------------------------------------
 
@@ -65,12 +65,12 @@ class Hooks:
     def pytest_collection_modifyitems(
         self, session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
     ) -> Generator[None]:
-        is_grouped = self._run.is_updating and workers.has_groups(config)
+        is_grouped = self._run.is_updating and xdist.has_groups(config)
         if is_grouped:
-            workers.ask_for_groups(items, Chains(_plans(items).values()).groups())
+            xdist.ask_for_groups(items, Chains(_plans(items).values()).groups())
         yield  # others choose among the tests, and shuffle them
         if is_grouped:
-            workers.put_groups_into_ids(items)
+            xdist.put_groups_into_ids(items)
         plans = _plans(items)
         chains = self._run.chains = Chains(plans.values())
         self._run.tests |= {plan.home for plan in plans.values()}
@@ -78,8 +78,8 @@ class Hooks:
         try:
             chains.refuse_what_cannot_be()
             if self._run.is_updating:
-                if workers.is_worker(config):
-                    workers.refuse_to_be_parted(chains.groups())
+                if xdist.is_worker(config):
+                    xdist.refuse_to_be_parted(chains.groups())
                 _put_in_order(items, chains.order())
         except GoldenError as exc:
             self._refusals.refuse(config, str(exc))
@@ -98,7 +98,7 @@ class Hooks:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ARG002 - pytest goes by the names
         """A worker of xdist has ended: take over what it knows."""
-        sent = workers.received(node)
+        sent = xdist.received(node)
         if sent is not None:
             self._run.from_worker(sent["run"])
             self._summary.from_worker(sent["summary"])
@@ -141,7 +141,7 @@ class Hooks:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         self._summary.finished(session, exitstatus)
         sent = {"run": self._run.to_controller(), "summary": self._summary.to_controller()}
-        workers.send(session.config, sent)
+        xdist.send(session.config, sent)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         lines = self._summary.lines()

@@ -1,4 +1,4 @@
-"""Owns the process that looks at database files (inspection.py), seen from pytest's: its start, its end, its answers.
+"""Owns the process that looks at database files (inspector_main.py), seen from pytest: start, end, answers.
 
 pytest's own process must open no database file: SQLite's locks do not survive two libraries in one process. One
 process serves a whole run: it costs a start once, and a few milliseconds for each file.
@@ -18,7 +18,7 @@ from everturn.testing.golden.errors import GoldenError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from everturn.testing.golden.inspection import Settled
+    from everturn.testing.golden.inspector_main import Settled
     from everturn.testing.golden.masks import Mask
 
 # The parent's path comes after this Python's own: what is in a test folder must not stand in for a module of ours.
@@ -31,7 +31,7 @@ serve()
 
 
 class Inspector:
-    """The jobs of inspection.py, done elsewhere. Each raises GoldenError as it does there."""
+    """The jobs of inspector_main.py, done elsewhere. Each raises GoldenError as it does there."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None

@@ -1,6 +1,6 @@
 """Owns masks: which values of a database are volatile, and what is left of them to compare.
 
-Pure. Which value of one side stands for which of the other is matching.py's to find out.
+Pure. Which value of one side stands for which of the other is match_rows.py's to find out.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 
+from everturn.testing.golden.database_image import BadText, Cell, Image, Row, Table, exact
 from everturn.testing.golden.errors import GoldenError
-from everturn.testing.golden.image import BadText, Cell, Image, Row, Table, exact
 
 _UUID = r"(?<![0-9A-Za-z-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9A-Za-z-])"
 _ULID = r"(?<![0-9A-Za-z])(?:[0-7][0-9A-HJKMNP-TV-Z]{25}|[0-7][0-9a-hjkmnp-tv-z]{25})(?![0-9A-Za-z])"

@@ -12,7 +12,7 @@ import pytest
 
 from everturn.testing.golden import names
 from everturn.testing.golden.marks import home_of
-from everturn.testing.golden.run import LARGE, Run
+from everturn.testing.golden.pytest_run import LARGE, Run
 
 _PARTIAL = ("keyword", "markexpr", "deselect", "lf", "stepwise", "ignore", "ignore_glob", "collectonly")
 

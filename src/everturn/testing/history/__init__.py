@@ -23,8 +23,8 @@ process was killed) counts as *info*.
 or a folder of files, one per process, and tolerates a torn last line in each. docs/history-format.md has the long form.
 """
 
-from everturn.testing.history.filing import judge_file
-from everturn.testing.history.judging import Verdict, judge
-from everturn.testing.history.recording import BadHistory, Recorder, Recording, load, save, says_not_written
+from everturn.testing.history.judge import Verdict, judge
+from everturn.testing.history.judge_file import judge_file
+from everturn.testing.history.record import BadHistory, Recorder, Recording, load, save, says_not_written
 
 __all__ = ["BadHistory", "Recorder", "Recording", "Verdict", "judge", "judge_file", "load", "save", "says_not_written"]

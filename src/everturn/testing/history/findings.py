@@ -1,6 +1,6 @@
 """Owns what the rules hand over: findings, each with the few calls that show it, and the count of all of them.
 
-It does not decide (the rules do) and does not tell (telling.py does).
+It does not decide (the rules do) and does not tell (explain.py does).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from everturn.testing.history.calls import Call
+from everturn.testing.history.parse import Call
 from everturn.testing.results import ViolationKind
 
 TOLD = 10  # findings of a kind that are told in full, in one session; the others are counted

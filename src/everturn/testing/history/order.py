@@ -10,10 +10,10 @@ from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
-from everturn.testing.history.calls import Call, Session, Unit
 from everturn.testing.history.findings import Finding, Findings
-from everturn.testing.history.rules import Blame
-from everturn.testing.history.sight import Sight
+from everturn.testing.history.parse import Call, Session, Unit
+from everturn.testing.history.read_anomalies import Sight
+from everturn.testing.history.read_rules import Blame
 
 # Which units come right before a unit, in some read, and a read that shows it.
 Before: TypeAlias = dict[Unit, dict[Unit, Call]]

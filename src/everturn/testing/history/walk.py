@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import TypeAlias
 
-from everturn.testing.history.calls import NEVER, Call, Session, Unit
-from everturn.testing.history.quick import whole_units
-from everturn.testing.history.states import Node, State, after_trim
+from everturn.testing.history.fast_accept import whole_units
+from everturn.testing.history.parse import NEVER, Call, Session, Unit
+from everturn.testing.history.session_model import Node, State, after_trim
 
 _TOGETHER = 10  # calls that overlap, of which every order is tried
 _TRIES = 500  # at it

@@ -12,10 +12,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from everturn.markup import named
 from everturn.testing.report.terminal import STYLES
-from everturn.testing.report.words import MEANING
+from everturn.testing.report.wording import MEANING
 from everturn.testing.results import ClauseResult, Status
+from everturn.ui.html import named
 
 _LETTERS: dict[Status, str] = {"pass": ".", "fail": "F", "untested": "u", "known": "k", "not_offered": "-"}
 

@@ -11,9 +11,9 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from everturn.markup import named
-from everturn.testing.report.words import MEANING, WORST_FIRST, by_cause, by_layer, facts, not_offered, outcome
+from everturn.testing.report.wording import MEANING, WORST_FIRST, by_cause, by_layer, facts, not_offered, outcome
 from everturn.testing.results import ClauseResult, RunReport, Status
+from everturn.ui.html import named
 
 STYLES: dict[Status, str] = {
     "pass": "green",

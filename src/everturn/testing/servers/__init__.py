@@ -5,12 +5,12 @@
 No Docker, no root, no apt. As root it works too: PostgreSQL, which refuses root, then runs as `nobody`.
 """
 
+from everturn.testing.servers.binaries import ServerError, free_port
 from everturn.testing.servers.cluster import ClusterNode, ValkeyCluster, valkey_cluster
-from everturn.testing.servers.launch import Server, wait_until
-from everturn.testing.servers.machine import ServerError, free_port
 from everturn.testing.servers.postgres import PostgresServer, postgres_server
 from everturn.testing.servers.resp import CommandError
 from everturn.testing.servers.sentinel import ValkeySentinel, valkey_sentinel
+from everturn.testing.servers.server import Server, wait_until
 from everturn.testing.servers.valkey import ValkeyServer, valkey_server
 
 __all__ = [

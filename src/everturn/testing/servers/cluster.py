@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from everturn.testing.servers.fleet import Fleet
-from everturn.testing.servers.launch import Keeper, Setting, wait_until
-from everturn.testing.servers.machine import LOOPBACK, ServerError, free_port
+from everturn.testing.servers.binaries import LOOPBACK, ServerError, free_port
+from everturn.testing.servers.server import Keeper, Setting, wait_until
+from everturn.testing.servers.server_group import Fleet
 from everturn.testing.servers.valkey import ValkeyServer, online_replicas
 
 _SLOTS = 16_384

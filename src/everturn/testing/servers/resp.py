@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from typing import BinaryIO, TypeAlias
 
-from everturn.testing.servers.machine import LOOPBACK, ServerError
+from everturn.testing.servers.binaries import LOOPBACK, ServerError
 
 Reply: TypeAlias = "str | int | list[Reply] | None"
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from everturn.testing.servers.fleet import Fleet
-from everturn.testing.servers.launch import Keeper, Setting
-from everturn.testing.servers.machine import LOOPBACK, ServerError
+from everturn.testing.servers.binaries import LOOPBACK, ServerError
+from everturn.testing.servers.server import Keeper, Setting
+from everturn.testing.servers.server_group import Fleet
 from everturn.testing.servers.valkey import ValkeyServer, config_lines, online_replicas, start_replicas
 
 # Milliseconds. By themselves sentinels look every ten seconds, greet every two, ask each other every one, and after a

@@ -1,4 +1,4 @@
-"""Stores under a framework: everturn's adapter, and beside it what the framework brings for the same engine.
+"""Stores under a framework: everturn's adapter, and beside it what the framework brings for the same backend.
 
 Both are driven through the framework's own interface and its own messages, so that what is compared is the store. A
 place is a directory (SQLite) or the URL of a server.

@@ -1,4 +1,4 @@
--- Sessions in and out of the database, for copies between engines. JSON here is that of the exported form, as it is; see
+-- Sessions in and out of the database, for copies between backends. JSON here is that of the exported form, as it is; see
 -- docs/storage.md.
 --
 -- A session that arrives is staged under a number of its own: a row of `sessions` that is `ended` and has no life ('').

@@ -1,0 +1,205 @@
+"""Deletions and copies of LangGraph threads: whole ones, or some of their checkpoints with all that only these need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from everturn import InvalidInput, Receipt, Record, SessionNotFound, Unsupported, VersionConflict
+from everturn.adapters._shared.reclaiming import reclaim
+from everturn.adapters.langgraph.cache import Shelf
+from everturn.adapters.langgraph.checkpoint_log import Log, Point
+from everturn.adapters.langgraph.config import SEPARATOR, session_of, thread_of
+from everturn.adapters.langgraph.rewrite import without
+from everturn.adapters.langgraph.session_reader import Call, Reader
+
+_MARK = Record("lg.mark", None)
+UNFINISHED = "|unfinished"  # a namespace that no graph has: of a thread whose deletion or copy is under way
+
+
+class Upkeep:
+    """What an EverturnSaver removes and copies."""
+
+    def __init__(self, call: Call, reader: Reader, shelf: Shelf) -> None:
+        self._call = call
+        self._reader = reader
+        self._shelf = shelf
+
+    async def delete_thread(self, thread_id: str) -> None:
+        """Erase a thread, then its subgraphs. An absent one is no error.
+
+        Cut off in between, it is finished by the next call, or by the next run of a thread of this name.
+        """
+        subgraphs = await self._subgraphs(thread_id)
+        if subgraphs:
+            await self._mark(thread_id)
+        await self._erase([session_of(thread_id, "")])
+        await self._erase_subgraphs(thread_id)
+
+    async def finish(self, thread_id: str) -> None:
+        """Erase the subgraphs of a thread that is not there, if a deletion or a copy was cut off."""
+        try:
+            await self._call("info", session_of(thread_id, UNFINISHED))
+        except SessionNotFound:
+            return
+        await self._erase_subgraphs(thread_id)
+
+    async def _mark(self, thread_id: str) -> None:
+        """Say that subgraphs without their thread are leftovers."""
+        await self._call("append", session_of(thread_id, UNFINISHED), [_MARK])
+
+    async def _erase_subgraphs(self, thread_id: str) -> None:
+        """Erase all sessions of subgraphs, and the mark last: until then they are known to be leftovers."""
+        mark = session_of(thread_id, UNFINISHED)
+        found = await self._subgraphs(thread_id)
+        await self._erase([*(name for name in found if name != mark), *(name for name in found if name == mark)])
+
+    async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints of runs: in one step for each session."""
+        unwanted = frozenset(_ids(run_ids, "run_ids"))
+        if not unwanted:
+            return
+        for session_id in await self._mentioning(sorted(unwanted)):
+            thread, _ = thread_of(session_id)
+            await self._keep_only(session_id, lambda log, thread=thread: _of_other_runs(log, unwanted, thread))  # type: ignore[misc]  # mypy cannot infer the default
+
+    async def copy_thread(self, source: str, target: str) -> None:
+        """Copy a thread: its subgraphs, then itself, each in one step. Raises InvalidInput if the new one exists.
+
+        Cut off in between, there is no new thread, and the next call or run of this name begins afresh.
+        """
+        target_session = session_of(target, "")
+        try:
+            await self._call("info", target_session)
+        except SessionNotFound:
+            await self._erase_subgraphs(target)  # what an interrupted copy left
+        else:
+            raise InvalidInput(f"thread {target!r} exists already; copy into a new one", path="target_thread_id")
+        subgraphs = [name for name in await self._subgraphs(source) if name != session_of(source, UNFINISHED)]
+        if subgraphs:
+            await self._mark(target)
+        for session_id in [*subgraphs, session_of(source, "")]:
+            await self._copy(session_id, target)
+        if subgraphs:
+            # Who looked for the new thread before it was there has erased them, as what an interrupted copy left.
+            there = await self._subgraphs(target)
+            for session_id in subgraphs:
+                if session_of(target, thread_of(session_id)[1]) not in there:
+                    await self._copy(session_id, target)
+            await self._erase([session_of(target, UNFINISHED)])
+
+    async def _copy(self, session_id: str, target: str) -> None:
+        """Copy one session of a thread, unless it has gone."""
+        try:
+            await self._call("fork", session_id, session_of(target, thread_of(session_id)[1]))
+        except SessionNotFound:
+            pass
+
+    async def prune(self, thread_ids: Sequence[str], strategy: str) -> None:
+        """Remove all checkpoints but the latest of each namespace (and those it is rebuilt from), or "delete" all."""
+        if strategy not in ("keep_latest", "delete"):
+            raise InvalidInput(f"is 'keep_latest' or 'delete', not {strategy!r}", path="strategy")
+        for thread_id in _ids(thread_ids, "thread_ids"):
+            if strategy == "delete":
+                await self.delete_thread(thread_id)
+                continue
+            await self._keep_only(session_of(thread_id, ""), _latest)
+            root = (await self._reader.log(session_of(thread_id, ""))).latest
+            for session_id in await self._subgraphs(thread_id):
+                if session_id == session_of(thread_id, UNFINISHED):
+                    continue
+                if await self._is_finished(session_id, root):
+                    await self._erase([session_id])
+                else:
+                    await self._keep_only(session_id, _latest)
+
+    async def _is_finished(self, session_id: str, root: Point | None) -> bool:
+        """Whether a session is of a subgraph's call (`node:task`) that its thread has left behind for good."""
+        last = thread_of(session_id)[1].rpartition("|")[2]
+        if ":" not in last or root is None:
+            return False
+        latest = (await self._reader.log(session_id)).latest
+        return latest is not None and latest.state["meta"].get("parents", {}).get("", root.id) != root.id
+
+    async def _keep_only(self, session_id: str, choose: Callable[[Log], frozenset[str] | None]) -> None:
+        """Remove checkpoints, and all that only they need, in one step. `choose` says which stay; None: all do."""
+        while True:
+            log = await self._reader.log(session_id)
+            keep = choose(log)
+            if keep is None:
+                return
+            self._shelf.forget(session_id)
+            entries = without(log, keep)
+            if not entries:
+                await self._call("erase", session_id)
+                return
+            expected = Receipt(session_id, log.life, log.version)
+            try:
+                receipt = await self._call("replace", session_id, entries, after=0, expected_version=expected)
+            except VersionConflict:
+                continue
+            await reclaim(self._call, receipt, after=receipt.seqs[-1], mark=_MARK)
+            return
+
+    async def _erase(self, session_ids: Collection[str]) -> None:
+        """Physically remove sessions, in this order."""
+        for session_id in session_ids:
+            self._shelf.forget(session_id)
+            await self._call("erase", session_id)
+
+    # --- which sessions ----------------------------------------------------------------------------------------------
+
+    async def _subgraphs(self, thread_id: str) -> Sequence[str]:
+        prefix = session_of(thread_id, "") + SEPARATOR
+        return [session.session_id async for session in self._reader.sessions(prefix)]
+
+    async def _mentioning(self, texts: Sequence[str]) -> list[str]:
+        """The sessions in which one of the texts may stand."""
+        try:
+            found = [match for text in texts for match in await self._call("find", text, limit=2**31)]
+        except (Unsupported, InvalidInput):
+            return [session.session_id async for session in self._reader.sessions("")]
+        return list(dict.fromkeys(match.session_id for match in found))
+
+
+def _ids(given: Sequence[str], path: str) -> list[str]:
+    """The ids. Raises InvalidInput for a string: its letters would be taken for ids, and other threads be deleted."""
+    if isinstance(given, str | bytes):
+        raise InvalidInput(f"is a list of ids, not {given!r}; write [{given!r}]", path=path)
+    return [str(one) for one in given]
+
+
+# --- which checkpoints -----------------------------------------------------------------------------------------------
+
+
+def _latest(log: Log) -> frozenset[str] | None:
+    if log.latest is None:
+        return None
+    keep = {log.latest.id, *(point.id for point in _rebuilt_from(log, log.latest))}
+    return None if keep == log.seqs.keys() else frozenset(keep)
+
+
+def _of_other_runs(log: Log, unwanted: frozenset[str], thread: str) -> frozenset[str] | None:
+    points = [log.point(seq) for seq in log.seqs.values()]
+    gone = {point.id for point in points if point.state["meta"].get("run_id") in unwanted}
+    if not gone:
+        return None
+    for point in points:
+        if point.id not in gone and (needed := gone & {each.id for each in _rebuilt_from(log, point)}):
+            raise InvalidInput(
+                f"checkpoint {point.id!r} of thread {thread!r} is rebuilt (it has a DeltaChannel) from checkpoint "
+                f"{min(needed)!r} of such a run; delete the thread instead",
+                path="run_ids",
+            )
+    return frozenset(log.seqs.keys() - gone)
+
+
+def _rebuilt_from(log: Log, point: Point) -> list[Point]:
+    """The ancestors whose writes a checkpoint's delta channels are made of."""
+    channels = {*point.state["meta"].get("counters_since_delta_snapshot", {})} - point.refs.keys()
+    needed = []
+    for ancestor in log.ancestors(point) if channels else ():
+        needed.append(ancestor)
+        channels -= ancestor.refs.keys()
+        if not channels:
+            break
+    return needed

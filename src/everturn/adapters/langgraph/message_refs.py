@@ -1,0 +1,183 @@
+"""The conversation inside other values: its messages are quoted by their seqs there, and not written again.
+
+A `Send` carries the whole state to a task, and a node may write all that was said. Stored as they are, these would make
+a thread grow with the square of what was said in it.
+
+    {"!": "quote", "of": [{"said": ranges of seqs, "n": how many}, [what follows them]]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from langchain_core.messages import BaseMessage
+
+from everturn.adapters._shared.values import MARK
+from everturn.adapters.langgraph.cache import Contents, Said, View
+from everturn.adapters.langgraph.checkpoint_log import INPUT, MESSAGES, Point, Ranges, Ref, seqs_in
+from everturn.adapters.langgraph.values import Kept, Values
+from everturn.model import JSON
+
+LEAST = 2  # messages that are worth a quote
+
+
+class NotSaid(Exception):
+    """A quote names messages that are not at hand."""
+
+
+def are_messages(values: Iterable[object]) -> bool:
+    for kind in {*map(type, values)}:  # noqa: SIM110 - at every step of a graph, and all() takes twice as long
+        if BaseMessage not in kind.__mro__:  # pydantic's issubclass is slow
+            return False
+    return True
+
+
+class Conversation(msgspec.Struct, frozen=True):
+    """The messages of a checkpoint, and the ranges of seqs that name them. `left`: those of a branch that was left."""
+
+    said: Said = ()
+    ranges: Ranges = []
+    left: frozenset[int] = frozenset()
+
+    def first(self, count: int) -> Ref:
+        """A ref to as many messages, from the first on."""
+        last_seq = self.said[count - 1][0]
+        ranges: Ranges = []
+        for first, last, *is_left in self.ranges:
+            if first <= last_seq <= last and bool(is_left) == (last_seq in self.left):
+                return {"said": [*ranges, [first, last_seq, *is_left]], "n": count}
+            ranges.append([first, last, *is_left])
+        raise AssertionError(self.ranges)  # pragma: no cover - each of its messages is in one
+
+
+def conversation_of(point: Point, contents: Contents) -> Conversation:
+    """That of a checkpoint; an empty one if its messages are not known, or there are none."""
+    return conversation(point.refs, contents.said, contents.left)
+
+
+def conversation_in(view: View | None) -> Conversation:
+    """That of the checkpoint a thread stands at. What a task writes may quote it whichever checkpoint it is for: it may
+    come before its own is stored, or after the next one is."""
+    return Conversation() if view is None or view.point is None else conversation_of(view.point, view.contents)
+
+
+def conversation(refs: Mapping[str, Ref], said: Said | None, left: frozenset[int]) -> Conversation:
+    ref = refs.get(MESSAGES)
+    return Conversation(said, ref["said"], left) if said and isinstance(ref, dict) and "said" in ref else Conversation()
+
+
+def heard_by(point: Point | None) -> Ref:
+    """Where the messages are that a subgraph was given to begin with, if this is the checkpoint of that; or None."""
+    given = point.values.get(INPUT) if point is not None and MESSAGES not in point.refs else None
+    quote = given.get(MESSAGES) if type(given) is dict and MARK not in given else None
+    return quote["of"][0] if type(quote) is dict and quote.get(MARK) == "quote" else None
+
+
+class Quoting(Values):
+    """Encodes and decodes values in which a conversation may be quoted."""
+
+    def __init__(self, values: Values, conversation: Conversation) -> None:
+        self.allowed, self.opaque, self.serde = values.allowed, values.opaque, values.serde
+        self._plain = values
+        self._conversation = conversation
+        self._quotes: dict[int, tuple[object, JSON]] = {}  # by the identity of a list: tasks are sent the same one
+        self._heard: dict[str, list[Kept]] = {}
+        self.has_quoted = False
+
+    def _encode(self, value: Any) -> JSON:
+        if type(value) is list and len(value) >= LEAST and self._conversation.said and are_messages(value):
+            if id(value) not in self._quotes:
+                self._quotes[id(value)] = value, self._quoted(value)
+            return self._quotes[id(value)][1]
+        return super()._encode(value)
+
+    def _encode_other(self, value: Any) -> JSON:
+        # In a message nothing is quoted: what it holds stands there as it is, and may look like anything.
+        return self._plain.encode(value) if isinstance(value, BaseMessage) else super()._encode_other(value)
+
+    def _quoted(self, messages: list[Any]) -> JSON:
+        same = self.unchanged(messages, self._conversation.said)
+        if same < LEAST:
+            return super()._encode(messages)
+        self.has_quoted = True
+        return {MARK: "quote", "of": [self._conversation.first(same), [self._encode(item) for item in messages[same:]]]}
+
+    def unquoted(self, node: JSON) -> JSON:
+        """What was encoded here, with the messages themselves in place of quotes."""
+        if type(node) is list:
+            return [self.unquoted(item) for item in node]
+        if type(node) is not dict:
+            return node
+        match node.get(MARK):
+            case "quote":
+                ref, more = node["of"]
+                return [self._plain.encode(self.thawed(kept)) for kept in self._messages(ref)] + self.unquoted(more)
+            case "message":
+                return node
+        return {name: self.unquoted(item) for name, item in node.items()}
+
+    def _decode_other(self, what: str, of: JSON) -> Any:
+        if what == "quote":
+            ref, more = of
+            return [*map(self.thawed, self._messages(ref)), *map(self._decode, more)]
+        return super()._decode_other(what, of)
+
+    def _messages(self, ref: Ref) -> list[Kept]:
+        name = repr(ref["said"])
+        if name not in self._heard:
+            said, left = dict(self._conversation.said), self._conversation.left
+            found = seqs_in(ref["said"], sorted(said.keys() - left), sorted(said.keys() & left))
+            if len(found) != ref["n"]:  # then it names others, too; as many can only be the same
+                raise NotSaid
+            self._heard[name] = [said[seq] for seq in found]
+        return self._heard[name]
+
+    def hear(self, ref: Ref, said: Said) -> None:
+        """What a quote names, if that is more than the conversation."""
+        self._heard[repr(ref["said"])] = [kept for _, kept in said]
+
+    def unheard(self, nodes: Iterable[JSON]) -> list[Ref]:
+        """The quotes in nodes that name more than the conversation, each once."""
+        refs = {repr(ref["said"]): ref for node in nodes for ref in quotes_in(node)}
+        return [ref for ref in refs.values() if not self._is_at_hand(ref)]
+
+    def _is_at_hand(self, ref: Ref) -> bool:
+        try:
+            self._messages(ref)
+        except NotSaid:
+            return False
+        return True
+
+
+def quotes_in(node: JSON) -> Iterator[Ref]:
+    """Every quote in a value."""
+    if type(node) is list:
+        for item in node:
+            yield from quotes_in(item)
+    elif type(node) is dict:
+        match node.get(MARK):
+            case "quote":
+                yield node["of"][0]
+                yield from quotes_in(node["of"][1])
+            case "message":
+                pass
+            case _:
+                for item in node.values():
+                    yield from quotes_in(item)
+
+
+def requoted(node: JSON, moved: Callable[[Ranges], Ranges]) -> JSON:
+    """A value whose quotes name messages that have moved."""
+    if type(node) is list:
+        return [requoted(item, moved) for item in node]
+    if type(node) is not dict:
+        return node
+    match node.get(MARK):
+        case "quote":
+            ref, more = node["of"]
+            return {MARK: "quote", "of": [ref | {"said": moved(ref["said"])}, requoted(more, moved)]}
+        case "message":
+            return node
+    return {name: requoted(item, moved) for name, item in node.items()}

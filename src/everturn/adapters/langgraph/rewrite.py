@@ -1,0 +1,264 @@
+"""What a fork or a deletion makes of the entries there are: they move, or become a branch that was left. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise, takewhile
+
+import msgspec
+
+from everturn import Record
+from everturn.adapters._shared.values import equal
+from everturn.adapters.langchain.messages import named
+from everturn.adapters.langgraph.cache import Contents
+from everturn.adapters.langgraph.checkpoint_log import (
+    CHECKPOINT,
+    LEFT,
+    MESSAGES,
+    WRITES,
+    Log,
+    Point,
+    Ranges,
+    Ref,
+    ranges_of,
+    seqs_in,
+    written,
+)
+from everturn.adapters.langgraph.message_refs import quotes_in, requoted
+from everturn.adapters.langgraph.short_ids import full
+from everturn.model import JSON, Entry
+
+
+def unsaid(log: Log, base: int) -> tuple[list[Entry], Mapping[int, int], int | None]:
+    """What has to be written again so that nothing said behind the base is in the history, and behind which seq."""
+    first = next((seq for seq in log.said if seq > base), None)
+    if first is None:
+        return [], {}, None
+    after = max((entry.seq or 0 for entry in log.entries if (entry.seq or 0) < first), default=0)
+    return *_left_behind(log, after), after
+
+
+def _left_behind(log: Log, after: int) -> tuple[list[Entry], Mapping[int, int]]:
+    """Everything behind a seq as it can be appended again, its messages as those of a branch that was left.
+
+    Returns the entries, and where each will be.
+    """
+    stay = [entry for entry in log.entries if (entry.seq or 0) > after]
+    rewriting = _Rewriting(log, stay, left={*log.said, *log.left}, after=after)
+    return rewriting.entries(), rewriting.places
+
+
+def in_sight(base: Point, known: Contents) -> tuple[Point, Contents]:
+    """A checkpoint to fork from, as if it knew only what is in the session's history.
+
+    What was said in a branch that was left has to be said again. Its ranges do not grow any more.
+    """
+    refs: dict[str, Ref] = {}
+    for channel, ref in base.refs.items():
+        refs[channel] = ref | {"closed": True} if isinstance(ref, dict) and "n" in ref else ref
+    versions = base.versions
+    if known.said is not None and known.left:
+        seen = list(takewhile(lambda bounds: len(bounds) == 2, refs[MESSAGES]["said"]))
+        said = tuple(takewhile(lambda item: item[0] not in known.left, known.said))
+        refs[MESSAGES] = {"said": seen, "n": len(said), "closed": True}
+        known = msgspec.structs.replace(known, said=said, left=frozenset())
+        versions = {channel: version for channel, version in versions.items() if channel != MESSAGES}
+    return msgspec.structs.replace(base, state=base.state | {"refs": refs, "versions": versions}), known
+
+
+def without(log: Log, keep: Collection[str]) -> list[Entry]:
+    """All of a whole log that the kept checkpoints need, and what is not LangGraph's, to be written anew."""
+    said, left = sorted(log.said), sorted(log.left)
+    spoken = {seq: _spoken(log.point(seq), said, left) for seq in log.bodies}
+    kept = {log.seqs[name] for name in keep}
+    ours = {seq for seqs in spoken.values() for seq in seqs}
+    ours |= {*seqs_in([bounds for ref in _quotes(log, log.bodies, log.seqs) for bounds in ref["said"]], said, left)}
+    needed = {at for seq in kept for at in spoken[seq]}
+    # What is only quoted any more is needed, and part of no conversation.
+    quoted = {*seqs_in([bounds for ref in _quotes(log, kept, keep) for bounds in ref["said"]], said, left)} - needed
+    gone = {*ours, *left} - needed - quoted
+
+    def stays(entry: Entry) -> bool:
+        if isinstance(entry, Record) and entry.kind == CHECKPOINT:
+            return entry.seq in kept
+        if isinstance(entry, Record) and entry.kind == WRITES:
+            name = full(entry.body)["for"]
+            return name in keep or name not in log.seqs
+        return entry.seq not in gone
+
+    aside = {*left}
+    if kept and not aside.isdisjoint(spoken[max(kept)]):  # the thread now stands in a branch that was left
+        head = log.point(max(kept))
+        aside = ours - {at for point in (head, *log.ancestors(head)) if point.id in keep for at in spoken[point.seq]}
+    staying = [entry for entry in log.entries if stays(entry)]
+    return _Rewriting(log, staying, left=aside | quoted, checkpoints=keep).entries()
+
+
+class _Rewriting:
+    """Writes some entries of a log again, behind its end: where they are changes, and what they say stays."""
+
+    def __init__(
+        self,
+        log: Log,
+        stay: Sequence[Entry],
+        *,
+        left: Container[int],
+        after: int = 0,
+        checkpoints: Container[str] | None = None,
+    ) -> None:
+        """`left`: the messages that will be those of a branch that was left. `after`: up to here all stays as it is.
+        `checkpoints`: those that stay, if not all do; another is nobody's parent any more."""
+        self._checkpoints = checkpoints
+        self.places = {entry.seq or 0: log.last_seq + 1 + index for index, entry in enumerate(stay)}
+        self._log = log
+        self._stay = stay
+        self._after = after
+        self._said, self._left = sorted(log.said), sorted(log.left)
+        aside = [seq for seq in (*self._said, *self._left) if seq in self.places and seq in left]
+        moved = sorted(self.places[seq] for seq in aside)
+        others = sorted(
+            self.places[seq] for seq in (*self._said, *self._left) if seq in self.places and seq not in left
+        )
+        self._aside = {*aside}
+        self._is_left = {*moved, *(seq for seq in self._left if seq <= after)}
+        self._following = dict(pairwise([*(seq for seq in self._said if seq <= after), *others]))
+        self._following |= dict(pairwise([*(seq for seq in self._left if seq <= after), *moved]))
+        before = [seq for seq in log.bodies if seq <= after]
+        self._base = log.point(before[-1]) if before else None
+        self._known = {*_covered(self._said, (log.point(seq) for seq in log.bodies if seq > after))}
+        self._lists: dict[str, list[JSON]] = {}
+        self._homes: dict[tuple[int, str], int] = {}
+
+    def entries(self) -> list[Entry]:
+        return [self._entry(entry) for entry in self._stay]
+
+    def _entry(self, entry: Entry) -> Entry:
+        if entry.seq in self._log.said or entry.seq in self._log.left:
+            message = self._log.said.get(entry.seq) or self._log.left[entry.seq]
+            if entry.seq in self._known:
+                message = named(message, entry.seq)
+            return Record(LEFT, message.to_dict()) if entry.seq in self._aside else message
+        if isinstance(entry, Record) and entry.kind == CHECKPOINT:
+            return self._checkpoint(self._log.point(entry.seq or 0))
+        if isinstance(entry, Record) and entry.kind == WRITES:
+            return Record(WRITES, entry.body | {"writes": requoted(entry.body["writes"], self._ranges)})
+        return entry
+
+    def _checkpoint(self, old: Point) -> Record:
+        seq = self.places[old.seq]
+        refs: dict[str, Ref] = {}
+        values: dict[str, JSON] = {}
+        pieces: dict[str, list[JSON]] = {}
+        lists: dict[str, list[JSON]] = {}
+        for channel, ref in old.refs.items():
+            if isinstance(ref, int):
+                refs[channel] = ref if ref <= self._after else self._homes.setdefault((ref, channel), seq)
+                if refs[channel] == seq:
+                    values[channel] = requoted(self._log.bodies[ref]["values"][channel], self._ranges)
+            elif "said" in ref:
+                refs[channel] = {"said": self._ranges(ref["said"]), "n": ref["n"], "closed": True}
+            elif "list" in ref and self._after:  # all who have a piece of it stay
+                refs[channel] = {"list": self._moved(ref["list"]), "n": ref["n"], "closed": True}
+                pieces |= {channel: requoted(old.pieces[channel], self._ranges)} if channel in old.pieces else {}
+            elif "list" in ref:
+                lists[channel] = requoted(nodes_of(self._log, channel, ref), self._ranges)
+                refs[channel] = self._list(channel, lists[channel], seq, pieces)
+            else:
+                refs[channel] = ref
+        self._lists = lists
+        has_parent = self._checkpoints is None or (old.parent is not None and old.parent in self._checkpoints)
+        point = msgspec.structs.replace(
+            old,
+            seq=seq,
+            parent=old.parent if has_parent else None,
+            state=old.state | {"refs": refs},
+            values=values,
+            pieces=pieces,
+            said=0,
+            early=tuple(self.places.get(at, at) for at in old.early if self._stays(at)),
+            awaiting=tuple((name, self.places.get(at, at)) for name, at in old.awaiting if self._stays(at)),
+        )
+        self._base, record = written(point, self._base)
+        return record
+
+    def _stays(self, seq: int) -> bool:
+        return seq in self.places or seq <= self._after
+
+    def _ranges(self, ranges: Ranges) -> Ranges:
+        if not self._after:
+            found = seqs_in(ranges, self._said, self._left)
+            return ranges_of([self.places[seq] for seq in found], self._following, self._is_left)
+        moved: Ranges = []
+        for bounds in ranges:
+            found = [seq for seq in seqs_in([bounds], self._said, self._left) if seq > self._after]
+            moved += self._staying(bounds)
+            moved += ranges_of([self.places[seq] for seq in found], self._following, self._is_left)
+        return moved
+
+    def _moved(self, ranges: Ranges) -> Ranges:
+        """For ranges of checkpoints, none of which goes."""
+        moved: Ranges = []
+        for bounds in ranges:
+            found = [
+                self.places[seq] for seq in self._log.bodies if self._after < seq and bounds[0] <= seq <= bounds[1]
+            ]
+            moved += [*self._staying(bounds), *([[found[0], found[-1]]] if found else [])]
+        return moved
+
+    def _staying(self, bounds: list[int]) -> Ranges:
+        first, last, *is_left = bounds
+        return [[first, min(last, self._after), *is_left]] if first <= self._after else []
+
+    def _list(self, channel: str, nodes: list[JSON], seq: int, pieces: dict[str, list[JSON]]) -> Ref:
+        before = self._lists.get(channel)
+        old = self._base.refs.get(channel) if self._base else None
+        if before is not None and isinstance(old, dict) and equal(before, nodes[: len(before)]):
+            added = nodes[len(before) :]
+            ranges = [*old["list"], [seq, seq]] if added else old["list"]
+        else:
+            added, ranges = nodes, [[seq, seq]]
+        if added or before is None:
+            pieces[channel] = added
+        return {"list": ranges, "n": len(nodes), "closed": True}
+
+
+def _quotes(log: Log, kept: Iterable[int], keep: Container[str]) -> Iterator[Ref]:
+    """What is quoted by the checkpoints that are kept, and what was written for them."""
+    for seq in kept:
+        for channel, ref in log.point(seq).refs.items():
+            if isinstance(ref, int):
+                yield from quotes_in(log.bodies[ref]["values"][channel])
+            elif "list" in ref:
+                yield from quotes_in(nodes_of(log, channel, ref))
+    for name, records in log.writes.items():
+        if name in keep or name not in log.seqs:
+            for _, body in records:
+                yield from quotes_in(body["writes"])
+
+
+def nodes_of(log: Log, channel: str, ref: Ref) -> list[JSON]:
+    """The nodes of a list, of which all checkpoints with a piece were read."""
+    with_pieces = [seq for seq, body in log.bodies.items() if channel in body.get("pieces", {})]
+    return [node for seq in seqs_in(ref["list"], with_pieces, ()) for node in log.bodies[seq]["pieces"][channel]]
+
+
+def _spoken(point: Point, said: Sequence[int], left: Sequence[int]) -> list[int]:
+    return [seq for ref in point.refs.values() for seq in seqs_in(_of_messages(ref), said, left)]
+
+
+def _covered(said: Sequence[int], points: Iterable[Point]) -> Iterator[int]:
+    """Of messages, in order, those that checkpoints know of."""
+    named = {tuple(bounds) for point in points for ref in point.refs.values() for bounds in _of_messages(ref)}
+    ranges = deque(sorted(bounds for bounds in named if len(bounds) == 2))
+    reach = 0
+    for seq in said:
+        while ranges and ranges[0][0] <= seq:
+            reach = max(reach, ranges.popleft()[1])
+        if seq <= reach:
+            yield seq
+
+
+def _of_messages(ref: Ref) -> Ranges:
+    ranges: Ranges = ref["said"] if isinstance(ref, dict) and "said" in ref else []
+    return ranges

@@ -1,0 +1,320 @@
+"""Reads the sessions of LangGraph threads, as far back as is needed, and not again what is known. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from everturn import ChatMessage, CorruptEntry, InvalidInput, SessionInfo, SessionNotFound, SessionState
+from everturn.adapters.langgraph.cache import PASSED, Contents, Said, Shelf, View
+from everturn.adapters.langgraph.checkpoint_log import (
+    CHECKPOINT,
+    LEFT,
+    MESSAGES,
+    Log,
+    Missing,
+    Object,
+    Point,
+    Ranges,
+    Ref,
+    seqs_in,
+)
+from everturn.adapters.langgraph.message_refs import Conversation, heard_by
+from everturn.adapters.langgraph.values import Kept, Values
+from everturn.model import JSON, MESSAGE
+
+Call: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
+"""A method of the store by name, on either face."""
+
+WINDOW = 128  # entries to read at first where nothing is known
+NEAR = 32  # entries between two that are better read together
+TRIES = 5
+
+T = TypeVar("T")
+
+
+class Stale(Exception):
+    """Something moved while it was being read."""
+
+
+class Reader:
+    """Reads sessions. Every answer is of one moment, or is read again."""
+
+    def __init__(self, call: Call, values: Values, shelf: Shelf) -> None:
+        self._call = call
+        self._values = values
+        self._shelf = shelf
+
+    async def look(self, session_id: str) -> View:
+        """The session as it is now. An absent one is at version 0."""
+        known = self._shelf.get(session_id)
+        if known is not None and known.version:
+            try:
+                now: SessionInfo = await self._call("info", session_id)
+            except SessionNotFound:
+                return self._remember(View(session_id))
+            if (now.life, now.version) == (known.life, known.version):
+                return known
+        key = known.point.key if known is not None and known.point is not None else None
+        view, log = await self.look_closely(session_id, key)
+        if log.start == 1:  # then all of it is there, unless something hides it: who needs it will see
+            with suppress(Stale):
+                return await self._filled(view, log)
+        return view
+
+    async def look_closely(
+        self, session_id: str, start: int | None = None, *, until: Callable[[Log], bool] = lambda _: True
+    ) -> tuple[View, Log]:
+        """The same, and the log it was seen in: from `start` or earlier, as early as needed `until` it has enough."""
+        if start is None:
+            try:
+                session = await self._call("info", session_id)
+            except SessionNotFound:
+                return self._remember(View(session_id)), Log(1, (), life="", version=0, last_seq=0)
+            start = max(1, session.last_seq - WINDOW + 1)
+        log = await self.log(session_id, start)
+
+        def seen(log: Log) -> View | None:
+            return _view_of(session_id, log) if log.start == 1 or (log.bodies and until(log)) else None
+
+        while True:
+            view, log = await self.reaching(session_id, log, seen)
+            if view is not None:
+                return self._remember(view), log
+            log = await self.earlier(session_id, log, log.start - 4 * max(WINDOW, len(log.entries)))
+
+    async def reaching(self, session_id: str, log: Log, look: Callable[[Log], T]) -> tuple[T, Log]:
+        """What a look at the log gives, and the log, which is read from as early as the look needs."""
+        while True:
+            try:
+                return look(log), log
+            except Missing as exc:
+                if log.start == 1:
+                    raise lost(session_id, next(reversed(log.bodies)), exc.seq) from exc
+                log = await self.earlier(session_id, log, exc.seq)
+
+    def _remember(self, view: View) -> View:
+        known = self._shelf.get(view.session_id)
+        if known is not None and (known.life, known.version) == (view.life, view.version):
+            return known
+        self._shelf.put(view)
+        return view
+
+    async def log(self, session_id: str, start: int = 1) -> Log:
+        """The entries from a seq on."""
+        state: SessionState = await self._call("state", session_id, after=start - 1)
+        return Log(start, state.entries, life=state.life, version=state.version, last_seq=state.last_seq)
+
+    async def earlier(self, session_id: str, log: Log, start: int) -> Log:
+        """The same log from an earlier seq on. All of it anew if it has moved meanwhile."""
+        start = max(1, min(start, log.start - 1))
+        try:
+            state: SessionState = await self._call(
+                "state", session_id, at=log.version, after=start - 1, before=log.start
+            )
+        except InvalidInput:  # that version is gone
+            return await self.log(session_id, start)
+        if state.life != log.life:
+            return await self.log(session_id, start)
+        return log.before(start, state.entries)
+
+    async def sessions(self, prefix: str) -> AsyncIterator[SessionInfo]:
+        """All sessions whose id begins so."""
+        page = None
+        while True:
+            found = await self._call("sessions", prefix, limit=500, page=page)
+            for session in found.sessions:
+                yield session
+            if (page := found.next) is None:
+                return
+
+    # --- contents ----------------------------------------------------------------------------------------------------
+
+    async def contents(self, view: View) -> Contents:
+        """All values of a view's checkpoint."""
+        if view.point is None or not unknown(view.contents, view.point, view.point.refs):
+            return view.contents
+        return (await self._filled(view)).contents
+
+    async def _filled(self, view: View, log: Log | None = None) -> View:
+        if view.point is None:
+            return view
+        filled = await self.fill(view.session_id, view.point, view.contents, view.point.refs, log)
+        if filled is not view.contents:
+            view = msgspec.structs.replace(view, contents=filled)
+            self._shelf.put(view)
+        return view
+
+    async def fill(
+        self,
+        session_id: str,
+        point: Point,
+        known: Contents,
+        channels: Iterable[str],
+        log: Log | None = None,
+    ) -> Contents:
+        """Read the values of some channels that are not known yet. Raises Stale if the session moved meanwhile."""
+        missing = unknown(known, point, channels)
+        if not missing:
+            return known
+        said, left, nodes, lists = known.said, known.left, dict(known.nodes), dict(known.lists)
+        holders: dict[str, int] = {}
+        for channel in missing:
+            ref = point.refs[channel]
+            if isinstance(ref, int):
+                holders[channel] = ref
+            elif "said" in ref:
+                said, left = await self._said(session_id, ref, log)
+            else:
+                lists[channel] = await self._pieces(session_id, channel, ref, point, log)
+        if holders:
+            bodies = await self._bodies(session_id, sorted(set(holders.values()) - {point.seq}), log)
+            nodes |= {
+                channel: (point.values if seq == point.seq else bodies[seq].get("values", {}))[channel]
+                for channel, seq in holders.items()
+            }
+        return Contents(said, left, nodes, lists, known.heard)
+
+    async def loose(self, view: View) -> Said:
+        """The messages behind those of a view's checkpoint, which are no checkpoint's."""
+        ref = view.point.refs.get(MESSAGES) if view.point else None
+        known: Object = ref if isinstance(ref, dict) and "said" in ref else {"said": [], "closed": True}
+        if not (view.loose or "closed" in known) or not view.version:
+            return ()
+        if view.contents.heard and not view.loose:
+            return view.contents.heard
+        after = max([0, *(bounds[1] for bounds in known["said"] if len(bounds) == 2)])
+        state: SessionState = await self._call("state", view.session_id, kind=MESSAGE, after=after)
+        if (state.life, state.version) != (view.life, view.version):
+            raise Stale
+        return tuple([(entry.seq or 0, self._values.kept(entry)) for entry in state.messages])
+
+    async def heard(self, session_id: str, point: Point | None, log: Log | None = None) -> Conversation | None:
+        """What a subgraph was given to begin with, if this is the checkpoint of that. Raises Stale if some of it is not
+        there any more."""
+        ref = heard_by(point)
+        if ref is None:
+            return None
+        said, left = await self._said(session_id, ref, log)
+        return Conversation(said, ref["said"], left)
+
+    async def _said(self, session_id: str, ref: Ref, log: Log | None) -> tuple[Said, frozenset[int]]:
+        (said,), left = await self._all_said(session_id, [ref], log)
+        return said, left.intersection([seq for seq, _ in said])
+
+    async def all_said(self, session_id: str, refs: Sequence[Ref], log: Log | None) -> list[Said]:
+        """The messages that refs name, read at once. Raises Stale if some are not there any more."""
+        return (await self._all_said(session_id, refs, log))[0]
+
+    async def _all_said(
+        self, session_id: str, refs: Sequence[Ref], log: Log | None
+    ) -> tuple[list[Said], frozenset[int]]:
+        """The same, and which of all that was read were said in a branch that was left."""
+        ranges: Ranges = [bounds for ref in refs for bounds in ref["said"]]
+        spoken = [bounds for bounds in ranges if len(bounds) == 2]
+        left = [bounds for bounds in ranges if len(bounds) == 3]
+        memo: dict[int, Kept] = {}
+        if log is not None and all(bounds[0] >= log.start for bounds in ranges):
+            entries, aside, memo = log.said, log.left, log.memo
+        else:
+            entries = {entry.seq or 0: entry for entry in await self._between(MESSAGE, session_id, spoken)}
+            aside = {
+                entry.seq or 0: ChatMessage.from_dict(entry.body)
+                for entry in await self._between(LEFT, session_id, left)
+            }
+        all_found = []
+        said_seqs, left_seqs = sorted(entries), sorted(aside)
+        for ref in refs:
+            found = seqs_in(ref["said"], said_seqs, left_seqs)
+            if len(found) != ref["n"]:
+                raise Stale
+            for seq in found:
+                if seq not in memo:
+                    memo[seq] = self._values.kept(entries[seq] if seq in entries else aside[seq])
+            all_found.append(tuple([(seq, memo[seq]) for seq in found]))
+        return all_found, frozenset(aside)
+
+    async def _pieces(self, session_id: str, channel: str, ref: Ref, point: Point, log: Log | None) -> list[JSON]:
+        ranges: Ranges = ref["list"]
+        if log is not None and all(bounds[0] >= log.start for bounds in ranges):
+            bodies = log.bodies
+        else:
+            bodies = {entry.seq or 0: entry.body for entry in await self._between(CHECKPOINT, session_id, ranges)}
+        pieces = {seq: body["pieces"][channel] for seq, body in bodies.items() if channel in body.get("pieces", {})}
+        if point.seq not in pieces and channel in point.pieces:
+            pieces[point.seq] = point.pieces[channel]
+        found = [node for seq in seqs_in(ranges, sorted(pieces), ()) for node in pieces[seq]]
+        if len(found) != ref["n"]:
+            raise Stale
+        return found
+
+    async def _bodies(self, session_id: str, seqs: Sequence[int], log: Log | None) -> dict[int, Object]:
+        bodies = {seq: log.bodies[seq] for seq in seqs if log is not None and seq in log.bodies}
+        wanted = [seq for seq in seqs if seq not in bodies]
+        while wanted:
+            near = [seq for seq in wanted if seq - wanted[0] < NEAR]
+            found = await self._between(CHECKPOINT, session_id, [[near[0], near[-1]]])
+            bodies |= {entry.seq or 0: entry.body for entry in found}
+            if not set(near) <= bodies.keys():
+                raise Stale
+            wanted = wanted[len(near) :]
+        return bodies
+
+    async def _between(self, kind: str, session_id: str, ranges: Ranges) -> Sequence[Any]:
+        if not ranges:
+            return ()
+        after, before = min(bounds[0] for bounds in ranges) - 1, max(bounds[1] for bounds in ranges) + 1
+        if kind == MESSAGE:  # read together, messages take half the time
+            said: Sequence[ChatMessage] = await self._call("get_history", session_id, after=after, before=before)
+            return said
+        state: SessionState = await self._call("state", session_id, kind=kind, after=after, before=before)
+        return state.entries
+
+
+def unknown(known: Contents, point: Point, channels: Iterable[str]) -> list[str]:
+    """Those of a checkpoint's channels whose values have to be read."""
+    refs, missing = point.refs, []
+    for channel in channels:
+        ref = refs[channel]
+        if type(ref) is int:
+            is_known = channel in known.nodes
+        else:
+            is_known = "is" in ref or (known.said is not None if "said" in ref else channel in known.lists)
+        if not is_known:
+            missing.append(channel)
+    return missing
+
+
+def _view_of(session_id: str, log: Log) -> View:
+    point = log.latest
+    bodies = {seq: body for all_ in log.writes.values() for seq, body in all_}
+    awaiting = []
+    for name, seq in log.awaiting(point):
+        if seq not in bodies:
+            raise Missing(seq)
+        awaiting.append((name, seq, bodies[seq]))
+    return View(
+        session_id,
+        log.life,
+        log.version,
+        log.last_seq,
+        point,
+        tuple(log.writes_of(point)) if point else (),
+        tuple(awaiting),
+        any(seq > point.seq for seq in log.said) if point else bool(log.said),
+        tuple(log.seqs)[-PASSED:-1],
+    )
+
+
+def lost(session_id: str, seq: int, needed: int | None = None) -> CorruptEntry:
+    """The error for a checkpoint that needs entries which are not in the session's history."""
+    which = "entries" if needed is None else f"entry {needed}"
+    return CorruptEntry(
+        f"session {session_id!r}, entry {seq}: it is a checkpoint that needs {which} which cannot be seen any more: "
+        "hidden by a trim (undo it), or lost (verify tells). Nothing was changed",
+        session_id=session_id,
+        seq=seq,
+    )

@@ -1,0 +1,10 @@
+"""LlamaIndex: chat stores on a store of everturn's.
+
+chat_store.py  EverturnChatStore, EverturnDBChatStore
+messages.py    LlamaIndex messages as ours and back
+sessions.py    one key of a chat store as one session
+"""
+
+from everturn.adapters.llama_index.chat_store import EverturnChatStore, EverturnDBChatStore
+
+__all__ = ["EverturnChatStore", "EverturnDBChatStore"]

@@ -1,0 +1,322 @@
+"""LlamaIndex's messages as everturn's, and back: every block and all of `additional_kwargs` comes back as it was. Pure.
+
+What people and other frameworks read (role, content, tool calls) stands where every reader of a history looks for it.
+The rest stands in `metadata["llama_index"]`, and only what the message itself does not tell.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from llama_index.core.base.llms import types as llama
+from msgspec.structs import replace
+from pydantic import AnyUrl, BaseModel
+from pydantic.fields import FieldInfo
+
+from everturn import ChatMessage
+from everturn.adapters._shared import values as python
+from everturn.adapters._shared.pydantic_models import assembled
+from everturn.adapters._shared.values import MARK, Unfaithful, equal
+from everturn.model import JSON
+
+OWN = "llama_index"  # the key in a message's metadata under which the rest stands
+ARCHIVED = "archived"  # of LlamaIndex's Memory: no longer in its queue
+
+Block: TypeAlias = Any  # one of LlamaIndex's content blocks
+Fields: TypeAlias = dict[str, Any]
+
+_MODELS: Mapping[str, type[BaseModel]] = {
+    kind.__name__: kind
+    for kind in (
+        llama.TextBlock,
+        llama.ImageBlock,
+        llama.AudioBlock,
+        llama.VideoBlock,
+        llama.DocumentBlock,
+        llama.CachePoint,
+        llama.CacheControl,
+        llama.CitableBlock,
+        llama.CitationBlock,
+        llama.ThinkingBlock,
+        llama.ToolCallBlock,
+    )
+}
+_BLOCKS = {
+    kind.model_fields["block_type"].default: kind for kind in _MODELS.values() if "block_type" in kind.model_fields
+}
+_WORDS: Mapping[str, str] = {role: role.value for role in llama.MessageRole}
+_ROLES = {role.value: role for role in llama.MessageRole} | {
+    "human": llama.MessageRole.USER,
+    "ai": llama.MessageRole.ASSISTANT,
+}
+
+
+class Values(python.Values):
+    """What stands in blocks and in `additional_kwargs`."""
+
+    def _encode_other(self, value: Any) -> JSON:
+        kind = type(value)
+        if _MODELS.get(kind.__name__) is kind:
+            return {MARK: "model", "of": [kind.__name__, self.encode_fields(value)]}
+        if kind is AnyUrl:
+            return {MARK: "url", "of": str(value)}
+        if isinstance(value, Path):
+            return {MARK: "path", "of": str(value)}
+        if isinstance(value, BaseModel) and not isinstance(value, llama.BaseContentBlock):
+            return self._encode(value.model_dump())  # as LlamaIndex itself stores what a model's client left there
+        return super()._encode_other(value)
+
+    def encode_fields(self, model: BaseModel) -> Fields:
+        """The fields of a model, without those that are as they are by default."""
+        fields = type(model).model_fields
+        return {
+            name: self._encode(value)
+            for name, value in vars(model).items()
+            if name != "block_type"
+            and (fields[name].is_required() or value != fields[name].get_default(call_default_factory=True))
+        }
+
+    def _decode_other(self, what: str, of: JSON) -> Any:
+        match what:
+            case "model":
+                return self.decode_model(_MODELS.get(of[0]), of[0], of[1])
+            case "url":
+                return AnyUrl(of)
+            case "path":
+                return Path(of)
+        return super()._decode_other(what, of)
+
+    def decode_model(self, kind: type[BaseModel] | None, name: str, fields: Fields) -> Any:
+        """The model that was stored so. Raises Unfaithful if there is no such class here."""
+        if kind is None:
+            raise Unfaithful(f"LlamaIndex's {name!r} is not in the version installed here")
+        return assembled(
+            kind, {name: self._field(field, name, fields) for name, field in kind.model_fields.items()}, None
+        )
+
+    def _field(self, field: FieldInfo, name: str, fields: Fields) -> Any:
+        if name in fields:
+            return self._decode(fields[name])
+        if field.is_required():
+            raise Unfaithful(f"LlamaIndex asks for a {name!r} in the version installed here, and none was stored")
+        return field.get_default(call_default_factory=True)
+
+
+_values = Values()
+
+
+def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessage:
+    """The message as an entry; `from_entry` gives an equal one. Raises Unfaithful for what would not come back."""
+    if type(message) is not llama.ChatMessage:
+        raise Unfaithful(f"{type(message).__qualname__} is a class of yours, and would come back as another")
+    kwargs = message.additional_kwargs
+    if len(message.blocks) == 1 and not kwargs and status is None and type(message.blocks[0]) is llama.TextBlock:
+        return ChatMessage(_WORDS.get(message.role) or _word(message.role), message.blocks[0].text)  # as most are
+    calls = [(place, block) for place, block in enumerate(message.blocks) if type(block) is llama.ToolCallBlock]
+    said = [block for block in message.blocks if type(block) is not llama.ToolCallBlock]
+    content, native = _content(said)
+    own: Fields = {"native": True} if native else {}
+    entry = ChatMessage(
+        role=_word(message.role),
+        content=None if calls and not said else content,
+        name=_text(kwargs.get("name")),
+        tool_calls=[_openai_call(block) for _, block in calls] or None,
+        tool_call_id=_text(kwargs.get("tool_call_id")),
+    )
+    if not said and not calls:
+        own["empty"] = True
+    elif calls and content == "" and said:
+        own["text"] = ""  # most frameworks mean nothing by it
+    if [place for place, _ in calls] != list(range(len(said), len(message.blocks))):
+        own["calls_at"] = [place for place, _ in calls]
+    told = [_arguments(call["function"]["arguments"]) for call in entry.tool_calls or ()]
+    if not equal(told, [block.tool_kwargs for _, block in calls]):
+        own["arguments"] = [_values.encode(block.tool_kwargs) for _, block in calls]
+    if not equal(_told_kwargs(entry), kwargs):
+        own["kwargs"] = _values.encode(kwargs)
+    if status is not None:
+        own["status"] = status
+    return replace(entry, metadata={OWN: own}) if own else entry
+
+
+def _word(role: llama.MessageRole | str) -> str:
+    """What stands for the role. (A message may hold a word instead: LlamaIndex does not look at what is assigned.)"""
+    return _WORDS.get(role) or llama.MessageRole(role).value
+
+
+def from_entry(entry: ChatMessage) -> llama.ChatMessage:
+    """The message an entry stands for, whoever wrote it. Raises Unfaithful if what it needs is not here."""
+    if not entry.metadata and type(entry.content) is str and entry.tool_calls is None and entry.role in _ROLES:
+        return _message(_ROLES[entry.role], [_text_block(entry.content)], _told_kwargs(entry))  # as most are
+    own = entry.metadata.get(OWN)
+    if not isinstance(own, dict) or own.get("foreign"):
+        return _foreign(entry)
+    said: list[Block] = []
+    if own.get("native"):
+        said = [_from_part(part) for part in entry.content or ()]
+    elif entry.content is not None and not own.get("empty"):
+        said = _texts(entry.content)
+    calls = _calls(entry)
+    for block, arguments in zip(calls, own.get("arguments", ()), strict=False):
+        vars(block)["tool_kwargs"] = _values.decode(arguments)
+    for place, block in zip(own.get("calls_at", range(len(said), len(said) + len(calls))), calls, strict=True):
+        said.insert(place, block)
+    kwargs = _values.decode(own["kwargs"]) if "kwargs" in own else _told_kwargs(entry)
+    return _message(_role(entry.role), said, kwargs)
+
+
+def status_of(entry: ChatMessage) -> str | None:
+    """What the entry itself says of its status; None: that it is in the queue."""
+    own = entry.metadata.get(OWN)
+    return own.get("status") if isinstance(own, dict) else None
+
+
+def archived(entry: ChatMessage) -> ChatMessage:
+    """The same entry, which says itself that it is archived."""
+    own = entry.metadata.get(OWN)
+    said = own if isinstance(own, dict) else {"foreign": True}
+    return replace(entry, metadata=entry.metadata | {OWN: said | {"status": ARCHIVED}})
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def _content(said: Sequence[Block]) -> tuple[str | list[JSON], bool]:
+    """The content, and whether its parts are LlamaIndex's own: not what others make of them."""
+    if all(type(block) is llama.TextBlock for block in said):
+        if len(said) <= 1:
+            return (said[0].text if said else ""), False
+        return [{"type": "text", "text": block.text} for block in said], False
+    return [_to_part(block) for block in said], True
+
+
+def _to_part(block: Block) -> JSON:
+    kind = type(block)
+    if _MODELS.get(kind.__name__) is not kind:
+        raise Unfaithful(f"{kind.__qualname__} is a block of yours, and would not come back")
+    return {"type": block.block_type} | _values.encode_fields(block)
+
+
+def _from_part(part: JSON) -> Block:
+    fields = {name: value for name, value in part.items() if name != "type"}
+    return _values.decode_model(_BLOCKS.get(part["type"]), part["type"], fields)
+
+
+def _texts(content: str | list[JSON]) -> list[Block]:
+    return [_text_block(content)] if isinstance(content, str) else [_text_block(part["text"]) for part in content]
+
+
+def _text_block(text: str) -> llama.TextBlock:
+    return assembled(llama.TextBlock, {"block_type": "text", "text": text}, None, {"block_type", "text"})
+
+
+def _message(role: llama.MessageRole, blocks: list[Block], kwargs: Fields) -> llama.ChatMessage:
+    fields = {"role": role, "additional_kwargs": kwargs, "blocks": blocks}
+    return assembled(llama.ChatMessage, fields, None, {"role", "additional_kwargs", "blocks"})
+
+
+def _told_kwargs(entry: ChatMessage) -> Fields:
+    told: Fields = {}
+    if entry.name is not None:
+        told["name"] = entry.name
+    if entry.tool_call_id is not None:
+        told["tool_call_id"] = entry.tool_call_id
+    return told
+
+
+# --- tool calls ------------------------------------------------------------------------------------------------------
+
+
+def _openai_call(block: llama.ToolCallBlock) -> JSON:
+    """A tool call in the form that most readers know."""
+    arguments = block.tool_kwargs
+    if not isinstance(arguments, str):
+        try:
+            arguments = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        except (TypeError, ValueError):
+            arguments = "{}"  # what cannot be written as JSON is not told here, and stands beside it
+    return {
+        "id": block.tool_call_id,
+        "type": "function",
+        "function": {"name": block.tool_name, "arguments": arguments},
+    }
+
+
+def _calls(entry: ChatMessage) -> list[Block]:
+    return [_called(call) for call in entry.tool_calls or () if isinstance(call, dict)]
+
+
+def _called(call: Mapping[str, Any]) -> llama.ToolCallBlock:
+    """A tool call in any of the forms it may stand in a history."""
+    function = call.get("function")
+    named = function if isinstance(function, dict) else call
+    identity, name = call.get("id", call.get("call_id")), named.get("name")
+    fields = {
+        "block_type": "tool_call",
+        "tool_call_id": _text(identity),
+        "tool_name": _text(name) or "",
+        "tool_kwargs": _arguments(named.get("arguments", named.get("args", named.get("input")))),
+    }
+    return assembled(llama.ToolCallBlock, fields, None)
+
+
+def _arguments(arguments: Any) -> Any:
+    """As a dict where they are one; else the text that a model wrote."""
+    if isinstance(arguments, str):
+        try:
+            read = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return arguments
+        return read if isinstance(read, dict) else arguments
+    return arguments if isinstance(arguments, dict) else {} if arguments is None else json.dumps(arguments)
+
+
+# --- what others wrote -----------------------------------------------------------------------------------------------
+
+
+def _role(role: str) -> llama.MessageRole:
+    return _ROLES.get(role, llama.MessageRole.ASSISTANT)
+
+
+def _foreign(entry: ChatMessage) -> llama.ChatMessage:
+    kwargs = _told_kwargs(entry)
+    blocks: list[Block] = []
+    if entry.role == "reasoning":  # an item of OpenAI's
+        return _message(_role(entry.role), [llama.ThinkingBlock(content=entry.text)], kwargs)
+    if entry.role not in _ROLES:
+        kwargs["role"] = entry.role
+    if isinstance(entry.content, str):
+        blocks = [_text_block(entry.content)] if entry.content or not (entry.tool_calls or "role" in kwargs) else []
+    else:
+        known = [_foreign_part(part) for part in entry.content or ()]
+        blocks = [block for block in known if block is not None]
+        if len(blocks) < len(known):
+            kwargs["parts"] = entry.content
+    return _message(_role(entry.role), blocks + _calls(entry), kwargs)
+
+
+def _foreign_part(part: JSON) -> Block | None:
+    """The block for a part of OpenAI's, Anthropic's or LangChain's; None for what LlamaIndex has no block for."""
+    if isinstance(part, str):
+        return _text_block(part)
+    if not isinstance(part, dict):
+        return None
+    for name in ("text", "refusal"):
+        if isinstance(part.get(name), str):
+            return _text_block(part[name])
+    for name in ("thinking", "reasoning"):
+        if isinstance(part.get(name), str):
+            return llama.ThinkingBlock(content=part[name])
+    image = part.get("image_url")
+    url = image.get("url") if isinstance(image, dict) else image
+    try:
+        return llama.ImageBlock(url=url) if isinstance(url, str) else None
+    except ValueError:
+        return None
+
+
+def _text(value: Any) -> str | None:
+    return value if type(value) is str else None

@@ -1,0 +1,204 @@
+"""A key of LlamaIndex's as a session: reads and changes, each change one atomic step. Written once for both faces.
+
+Whether a message is in the queue of LlamaIndex's `Memory` or archived is said by the entry itself, or by a record that
+stands behind it and names the last archived seq: so archiving rewrites nothing, and rollback takes it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from llama_index.core.llms import ChatMessage as Message
+from llama_index.core.storage.chat_store.base_db import MessageStatus
+
+from everturn import (
+    ChatMessage,
+    InvalidInput,
+    Record,
+    SessionInfo,
+    SessionState,
+    Unsupported,
+    VersionConflict,
+)
+from everturn.adapters._shared.reclaiming import reclaim
+from everturn.adapters._shared.seq_references import refuse_named
+from everturn.adapters._shared.sync_async import Both
+from everturn.adapters._shared.values import Unfaithful
+from everturn.adapters.llama_index import messages
+from everturn.model import Entry
+
+ARCHIVE = "llama.archived"  # the kind of the record; its body is the last archived seq
+_MARK = Record("llama.mark", None)
+
+
+class Sessions:
+    """What both of LlamaIndex's interfaces are made of. The coroutines never suspend over a blocking store."""
+
+    def __init__(self, faces: Both) -> None:
+        self._call = faces.call
+
+    async def read(self, key: str) -> list[Message]:
+        """All messages, in order; none if there is no such session."""
+        history: list[ChatMessage] = await self._call("get_history", key)
+        return [_decoded(key, entry) for entry in history]
+
+    async def read_status(self, key: str, status: MessageStatus | None) -> list[Message]:
+        """Those in the queue, or those archived."""
+        if status is None:
+            return await self.read(key)
+        if status is MessageStatus.ACTIVE:
+            return [_decoded(key, entry) for entry in await self._queue(key)]
+        return [_decoded(key, entry) for entry in _with_status(await self._call("state", key), status)]
+
+    async def _queue(self, key: str) -> Sequence[ChatMessage]:
+        """Those in the queue, which LlamaIndex reads at every turn: without reading what was archived before.
+
+        The records first, and the messages as they were at the same version. If the session was erased in between, or
+        changed out of sight, all is read at once.
+        """
+        marks: SessionState = await self._call("state", key, kind=ARCHIVE)
+        if not marks.version:
+            return ()
+        last = _last_archived(marks)
+        try:
+            history: list[ChatMessage] = await self._call("get_history", key, at=marks.version, after=last)
+        except InvalidInput as exc:
+            if exc.path != "at":
+                raise
+            return _with_status(await self._call("state", key), MessageStatus.ACTIVE)
+        return [entry for entry in history if not _is_archived(entry, last)]
+
+    async def add(self, key: str, added: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
+        """Append as one turn: all or none. No messages change nothing."""
+        if turn := encoded(added, status):
+            await self._call("add_messages", key, turn)
+
+    async def set(self, key: str, wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
+        """In one undoable step, make these the history."""
+        await self._call("replace", key, encoded(wanted, status), after=0)
+
+    async def archive_oldest(self, key: str, number: int) -> list[Message]:
+        """Archive the oldest of the queue, in one step, and return them."""
+        while True:
+            state: SessionState = await self._call("state", key)
+            oldest = _with_status(state, MessageStatus.ACTIVE)[: max(number, 0)]
+            if not oldest:
+                return []
+            try:
+                await self._call("append", key, [Record(ARCHIVE, oldest[-1].seq)], expected_version=state)
+            except VersionConflict:
+                continue  # someone was quicker: look again
+            return [_decoded(key, entry) for entry in oldest]
+
+    async def remove_all(self, key: str) -> list[Message] | None:
+        """Erase the session; what was in it, or None if there was none."""
+        state: SessionState = await self._call("state", key)
+        if not state.version:
+            return None
+        removed = [_decoded(key, entry) for entry in state.messages]
+        await self._call("erase", key)
+        return removed
+
+    async def remove_at(self, key: str, index: int) -> Message | None:
+        """Remove the message at an index (from the end, if negative) in one step; None if there is none."""
+
+        def at_index(state: SessionState) -> Sequence[ChatMessage]:
+            found = state.messages
+            return [found[index]] if -len(found) <= index < len(found) else ()
+
+        return next(iter(await self.remove(key, at_index)), None)
+
+    async def remove_oldest(self, key: str, number: int) -> list[Message]:
+        """Remove the oldest of the queue in one step, and return them."""
+        return await self.remove(key, lambda state: _with_status(state, MessageStatus.ACTIVE)[: max(number, 0)])
+
+    async def remove_status(self, key: str, status: MessageStatus) -> None:
+        """Remove those in the queue, or those archived, in one step."""
+        await self.remove(key, lambda state: _with_status(state, status))
+
+    async def remove(self, key: str, choose: Callable[[SessionState], Sequence[ChatMessage]]) -> list[Message]:
+        """Remove what `choose` says, in one step, and return it; then give back its bytes.
+
+        The store has no step that takes one entry out of the middle. So the step is a replace of what stands behind the
+        first of them, which is refused, and made anew, if anyone has changed the session since it was read. Raises
+        Unsupported if another framework's records stand there, which name messages by their seqs.
+        """
+        while True:
+            state: SessionState = await self._call("state", key)
+            gone = choose(state)
+            if not gone:
+                return []
+            removed = [_decoded(key, entry) for entry in gone]
+            before, rest = _without(state, {entry.seq for entry in gone})
+            refuse_named(key, rest, "the message")
+            try:
+                receipt = await self._call("replace", key, rest, after=before, expected_version=state)
+            except VersionConflict:
+                continue  # someone was quicker: look again
+            last = receipt.seqs[-1] if receipt.seqs else before
+            await reclaim(self._call, receipt, after=last, mark=_MARK)
+            return removed
+
+    async def keys(self) -> list[str]:
+        """The ids of all sessions."""
+        found: list[SessionInfo] = []
+        page = None
+        while True:
+            portion = await self._call("sessions", limit=500, page=page)
+            found += portion.sessions
+            if (page := portion.next) is None:
+                return list(dict.fromkeys(session.session_id for session in found))
+
+
+def _with_status(state: SessionState, status: MessageStatus) -> list[ChatMessage]:
+    last, wanted = _last_archived(state), status is MessageStatus.ARCHIVED
+    return [entry for entry in state.entries if isinstance(entry, ChatMessage) and _is_archived(entry, last) is wanted]
+
+
+def _archived(state: SessionState) -> Collection[int | None]:
+    """The seqs of the archived messages."""
+    return {entry.seq for entry in _with_status(state, MessageStatus.ARCHIVED)}
+
+
+def _last_archived(state: SessionState) -> int:
+    return max((entry.body for entry in state.records if entry.kind == ARCHIVE), default=0)
+
+
+def _is_archived(entry: ChatMessage, last: int) -> bool:
+    return (entry.seq or 0) <= last or (bool(entry.metadata) and messages.status_of(entry) is not None)
+
+
+def _without(state: SessionState, gone: Collection[int | None]) -> tuple[int, list[Entry]]:
+    """The seq of the last entry that stays where it is, and those that come behind it.
+
+    These get new seqs, which no record names: those that are archived say it themselves; the record is for the others.
+    """
+    place = next(place for place, entry in enumerate(state.entries) if entry.seq in gone)
+    stay, move = state.entries[:place], state.entries[place:]
+    old = _archived(state)
+    last = max((entry.seq or 0 for entry in stay if entry.seq in old), default=0)
+    rest: list[Entry] = [Record(ARCHIVE, last)] if last else []
+    for entry in move:
+        if entry.seq in gone or (isinstance(entry, Record) and entry.kind == ARCHIVE):
+            continue
+        rest.append(messages.archived(entry) if isinstance(entry, ChatMessage) and entry.seq in old else entry)
+    return (stay[-1].seq or 0) if stay else 0, rest
+
+
+def encoded(wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> list[ChatMessage]:
+    """The messages as entries. Raises InvalidInput for one that would not come back as it is."""
+    said = messages.ARCHIVED if status is MessageStatus.ARCHIVED else None
+    turn: list[ChatMessage] = []
+    for message in wanted:
+        try:
+            turn.append(messages.to_entry(message, said))
+        except Unfaithful as exc:
+            raise InvalidInput(str(exc), path=f"messages[{len(turn)}]") from exc
+    return turn
+
+
+def _decoded(key: str, entry: ChatMessage) -> Message:
+    try:
+        return messages.from_entry(entry)
+    except Unfaithful as exc:
+        raise Unsupported(f"message {entry.seq} of session {key!r} cannot be read: {exc}") from exc

@@ -1,0 +1,222 @@
+"""OpenAI Agents SDK: `EverturnSession(session_id, store)`, a Session that cannot lose an item.
+
+How an item is stored is said in `items.py`; here it is the SDK's interface, on either face of a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from everturn import (
+    AsyncMemoryStore,
+    ChatMessage,
+    InvalidInput,
+    MemoryStore,
+    Receipt,
+    SessionState,
+    Snapshot,
+    VersionConflict,
+)
+from everturn.adapters._shared.seq_references import refuse_named
+from everturn.adapters._shared.sync_async import Awaited, require
+from everturn.adapters.openai_agents.items import Item, all_items, identity, to_items, to_message
+from everturn.model import MESSAGE, Entry
+
+__all__ = ["EverturnSession"]
+
+require("openai-agents", (0, 10), "openai-agents")
+
+from agents.memory import SessionABC, SessionSettings  # noqa: E402 - behind the check, whose message says what to do
+
+NEAR = 32  # entries looked at first for the latest few
+
+
+class EverturnSession(SessionABC):
+    """A session of the OpenAI Agents SDK in an everturn store: an item is a message of the everturn session.
+
+    `add_items` is one atomic turn, and is keyed by the ids of its items where they have them: sent again, they are not
+    stored twice. Items without ids are never held to be the same, however equal. `pop_item` removes exactly the last
+    item, once, whoever else pops or appends; it is undoable, as are `clear_session` and a rollback.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: MemoryStore | AsyncMemoryStore,
+        *,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = _settings(session_settings)
+        self._call = Awaited(store)
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """The items in order; with a limit, exactly the n latest."""
+        limit = limit if limit is not None else _settings(self.session_settings).limit
+        if limit is None:
+            messages: Sequence[ChatMessage] = await self._call("get_history", self.session_id)
+        elif limit <= 0:
+            return []
+        else:
+            messages = (await self._latest(limit))[0].messages
+        items = all_items(messages)
+        return items if limit is None else items[-limit:]
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Append the items as one turn: all or none. Raises InvalidInput, naming the path, for what cannot be kept."""
+        if not items:
+            return
+        turn = [to_message(_checked(item, index)) for index, item in enumerate(items)]
+        key = _key(items)
+        try:
+            receipt: Receipt = await self._call("add_messages", self.session_id, turn, key=key)
+            while receipt.replayed and not await self._shows(receipt):
+                # It was stored, and hidden by a clear or a trim: that is no retry, but the items once more.
+                key = f"{key}:{receipt.version}"
+                receipt = await self._call("add_messages", self.session_id, turn, key=key)
+        except InvalidInput as refused:
+            if key is None or refused.path != "key":
+                raise
+            # These ids were stored before with other content: an item that was edited is an item of its own.
+            await self._call("add_messages", self.session_id, turn)
+
+    async def _shows(self, receipt: Receipt) -> bool:
+        """Whether the history shows anything of this turn."""
+        first, last = receipt.seqs[0], receipt.seqs[-1]
+        return bool(await self._call("get_history", self.session_id, after=first - 1, before=last + 1))
+
+    async def pop_item(self) -> Any | None:
+        """Remove the last item and return it; None if there is none. Exactly one, whoever else is at it.
+
+        Everything else stays: the rest of a message that holds several items, and tool calls, summaries and records.
+        Raises Unsupported if the item is in a conversation that another framework keeps records of behind it.
+        """
+        while True:
+            state, _ = await self._latest(2, kind=None)
+            place = next((at for at in range(len(state.entries) - 1, -1, -1) if _is_message(state.entries[at])), None)
+            if place is None:
+                return None
+            *rest, popped = to_items(cast("ChatMessage", state.entries[place]))
+            behind = state.entries[place + 1 :]
+            refuse_named(self.session_id, behind, "the last item")
+            # The store has no step that takes an entry from between others: those behind it are written once more.
+            earlier = state.entries[place - 1].seq if place else 0
+            entries = [*map(to_message, rest), *behind]
+            try:
+                await self._call("replace", self.session_id, entries, after=earlier, expected_version=state)
+            except VersionConflict:
+                continue  # someone was quicker: look again
+            return popped
+
+    async def clear_session(self) -> None:
+        """Empty the history. Undoable; `store.erase` is what removes it."""
+        await self._call("clear", self.session_id)
+
+    async def _latest(self, number: int, *, kind: str | None = MESSAGE) -> tuple[SessionState, bool]:
+        """The state, with at least the `number` latest messages that there are, and whether that is all of it.
+
+        Seen at one moment. Without a `kind`, with all else that stands there.
+        """
+        width = max(NEAR, 2 * number)
+        state: SessionState = await self._call("state", self.session_id, kind=MESSAGE, after=2**53)
+        while True:
+            after = max(state.last_seq - width, 0)
+            state = await self._call("state", self.session_id, kind=kind, after=after)
+            if len(state.messages) >= number or after == 0:
+                return state, after == 0
+            width *= 4
+
+    # --- compaction: private to the SDK, which looks for these two by name (docs/adapters/openai-agents.md) ----------
+
+    async def _atomic_replace_items(self, items: list[Any]) -> bool:
+        """Put these items in the place of the whole history, in one undoable step. The SDK would clear, then add."""
+        if type(self) is not EverturnSession:
+            return False  # a subclass may store items in its own way
+        turn = [to_message(_checked(item, index)) for index, item in enumerate(items)]
+        await self._call("replace", self.session_id, turn, after=0)
+        return True
+
+    async def _get_compaction_snapshot(self, limit: int) -> Any:
+        """The `limit` latest items, and a way to replace the last of them unless the session has changed meanwhile."""
+        if type(self) is not EverturnSession:
+            return None
+        try:
+            from agents.memory.session import _CompactionSnapshot
+        except ImportError:
+            return None  # an earlier SDK, which does not ask
+        state, is_all = await self._latest(limit + 1, kind=None)
+        # Of each item: the place of its entry, and its place in that.
+        places = [
+            (place, within)
+            for place, entry in enumerate(state.entries)
+            if isinstance(entry, ChatMessage)
+            for within in range(len(to_items(entry)))
+        ]
+        items = all_items([entry for entry in state.entries if isinstance(entry, ChatMessage)])
+        shown = places[-limit:]
+
+        async def replace_suffix(start: int, output: list[Any]) -> bool:
+            if not shown[start:]:
+                return False
+            place, within = shown[start]
+            first, *behind = state.entries[place:]
+            stay = [entry for entry in behind if not isinstance(entry, ChatMessage)]
+            refuse_named(self.session_id, stay, "an item")
+            earlier = to_items(cast("ChatMessage", first))[:within]
+            turn = [to_message(_checked(item, index)) for index, item in enumerate([*earlier, *output])]
+            after = state.entries[place - 1].seq if place else 0
+            try:
+                await self._call("replace", self.session_id, [*turn, *stay], after=after, expected_version=state)
+            except VersionConflict:
+                return False  # what was added while the model summarised stays
+            return True
+
+        return _CompactionSnapshot(items[-limit:], is_all and len(shown) == len(places), replace_suffix)
+
+    # --- beyond the SDK's interface ----------------------------------------------------------------------------------
+
+    async def save_snapshot(self, label: str | None = None) -> Snapshot:
+        """A point to roll back to, in O(1)."""
+        snapshot: Snapshot = await self._call("save_snapshot", self.session_id, label)
+        return snapshot
+
+    async def list_snapshots(self) -> list[Snapshot]:
+        snapshots: list[Snapshot] = await self._call("list_snapshots", self.session_id)
+        return snapshots
+
+    async def rollback_to_snapshot(self, snapshot: Snapshot | str) -> Receipt:
+        """Return to a snapshot; undoable."""
+        receipt: Receipt = await self._call("rollback_to_snapshot", self.session_id, snapshot)
+        return receipt
+
+    async def undo(self) -> Receipt:
+        """Take back the latest rollback, pop or clear."""
+        receipt: Receipt = await self._call("undo", self.session_id)
+        return receipt
+
+
+def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
+    """The settings, which the SDK takes as a dict as well."""
+    return SessionSettings(**given) if isinstance(given, dict) else given or SessionSettings()
+
+
+def _is_message(entry: Entry) -> bool:
+    return isinstance(entry, ChatMessage)
+
+
+def _checked(item: Any, index: int) -> Item:
+    if not isinstance(item, dict):
+        raise InvalidInput(f"is a dict, not {type(item).__name__}", path=f"items[{index}]")
+    return item
+
+
+def _key(items: Sequence[Item]) -> str | None:
+    """A key from the ids of the items; None if none of them has one. Never from their content."""
+    ids = [identity(item) for item in items]
+    if not any(ids):
+        return None
+    import hashlib
+
+    told = "\0".join(one or "" for one in ids)
+    return f"openai:{hashlib.sha256(told.encode()).hexdigest()}"

@@ -1,0 +1,120 @@
+"""The error for what somebody changed by hand in a table of ours. Knows no backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.backend import REMEMBERED
+from everturn.core import codec
+from everturn.core.branches import Branches
+from everturn.core.paths import Jump, State, minus, reach
+from everturn.errors import CorruptEntry
+from everturn.model import MESSAGE, Problem
+
+SURPRISES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, msgspec.MsgspecError)
+"""The errors of code that meets a value it never wrote. (MemoryStoreErrors among them are no surprise.)"""
+
+
+def unreadable_session(session_id: str, exc: Exception) -> CorruptEntry:
+    """For a session whose own row cannot be read: then it is not known what it shows."""
+    return CorruptEntry(
+        f"session {session_id!r}: its row in the table sessions cannot be read ({exc}). Was it changed by hand? "
+        "Nothing was changed now; restore it, or erase the session",
+        session_id=session_id,
+        seq=0,
+    )
+
+
+def damaged_jump(session_id: str, seq: int, after: int) -> CorruptEntry:
+    """For a jump that does not lead back: then it is not known which entries came before."""
+    return CorruptEntry(
+        f"session {session_id!r}: entry {seq} is said to follow entry {after}, which is not before it; run verify",
+        session_id=session_id,
+        seq=seq,
+    )
+
+
+def damaged_session(session_id: str, what: str) -> CorruptEntry:
+    """For a session of which rows are lost, or are not as they were written."""
+    return CorruptEntry(
+        f"session {session_id!r}: {what}. Was it changed by hand? `verify` tells what else is wrong. Nothing was "
+        "changed now; restore it, or erase the session",
+        session_id=session_id,
+        seq=0,
+    )
+
+
+def unreadable_store(name: str, exc: Exception) -> CorruptEntry:
+    """For what is read of many sessions at once."""
+    return CorruptEntry(
+        f"{name}: its sessions cannot be listed ({exc}). Nothing was changed; run verify to see what is damaged",
+        session_id="",
+        seq=0,
+    )
+
+
+class Stored(msgspec.Struct):
+    """A session without its entries, as it is stored."""
+
+    session_id: str
+    version: int
+    last_seq: int
+    jumps: Sequence[Jump]  # newest first
+    roots: Sequence[tuple[State, str]]  # the states it can return to, with what to call them
+    remembered: Sequence[State]  # those of earlier versions that can still be read
+    versions: Sequence[int]  # of the changes there are, in order
+
+
+def examine(stored: Stored, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, str], list[Problem]]:
+    """The kinds of the entries there are, by seq, and what is wrong. The rows are EntryRows, in order, or begin so."""
+    name = stored.session_id
+    kinds: dict[int, str] = {}
+    problems: list[Problem] = []
+    for seq, created_at, checksum, body, kind, *_ in rows:
+        kinds[seq] = kind
+        try:
+            codec.decode(name, kind, seq, created_at, checksum, body)
+        except CorruptEntry as exc:
+            problems.append(Problem(name, seq, str(exc)))
+    for seq, after in stored.jumps:
+        if not 0 <= after < seq <= stored.last_seq:
+            problems.append(Problem(name, seq, f"its jump leads to {after}, which is not before it"))
+    messages = sorted(seq for seq, kind in kinds.items() if kind == MESSAGE)
+    problems += (Problem(name, None, f"{called}: {wrong}") for called, wrong in _wrong_roots(stored, messages))
+    problems += _gaps(stored, kinds)
+    # Of changes that are older than those that are always remembered, only some stay: those whose keys still count.
+    versions = [version for version in stored.versions if version > stored.version - REMEMBERED]
+    since = max(stored.versions[0], stored.version - REMEMBERED + 1) if stored.versions else 0
+    if not versions or versions != list(range(since, stored.version + 1)):
+        problems.append(Problem(name, None, f"the change log does not lead to version {stored.version}"))
+    return kinds, problems
+
+
+def _wrong_roots(stored: Stored, messages: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """The roots that cannot be, by what they are called. `messages` are the seqs of all there are, in order."""
+    log = Branches(stored.jumps)
+    count = log.tally(messages)
+    known = set(messages)
+    for state, called in stored.roots:
+        if not 0 <= state.head <= stored.last_seq:
+            yield called, f"it points to entry {state.head}, but the log ends at {stored.last_seq}"
+            continue
+        if not 0 <= state.cleared <= state.floor <= state.head or any(seq > state.floor for seq in state.kept):
+            yield (
+                called,
+                f"it hides entries up to {state.cleared} and {state.floor}, which is not possible at {state.head}",
+            )
+        shown = count(state.head) - count(log.nearest(state.head, state.floor)) + len(known.intersection(state.kept))
+        if shown != state.messages:
+            yield called, f"it shows {shown} messages, but had {state.messages} when it was written"
+
+
+def _gaps(stored: Stored, kinds: dict[int, str]) -> Iterator[Problem]:
+    states = [state for state, _ in stored.roots]
+    must = reach([*states, *stored.remembered], stored.jumps).whole
+    for first, last in minus(must, [(seq, seq) for seq in kinds]):
+        what = "the entry is missing" if first == last else f"the entries from here to {last} are missing"
+        yield Problem(stored.session_id, first, what)

@@ -1,0 +1,254 @@
+"""Changes that wait at the same time share one statement, one round trip and one commit. For an event loop.
+
+It decides what travels together, and delivers outcomes; what a change does is decided in the database.
+
+One statement is under way at a time, and what comes meanwhile waits for the next; a lone change goes at once. Only
+where a statement is slow (a lock, a dead connection) another one is sent beside it, up to LANES of them.
+Each change is all or nothing on its own: the database refuses one without the others. If the statement itself fails, it
+has undone them all, and each is sent again by itself, so that only the one at fault fails.
+
+A statement holds a bounded number of bytes. Large changes have a queue of their own (see `Lanes`): those behind them
+would wait for as long as they take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import cast
+
+from everturn.backend import ChangeOutcome, ChangeRequest
+from everturn.backends.postgres import errors
+from everturn.backends.postgres.change_wire import Window, size_of
+from everturn.backends.postgres.executor import AsyncPort, Call, Rows
+from everturn.errors import CorruptEntry, MemoryStoreBackendError
+
+LANES = 4
+LARGE_LANES = 2
+LARGE = 2**18  # bytes of entries that make a change a large one
+SLOW = 0.05  # seconds after which those who wait open another lane: a statement of many does not take that long
+LARGEST = 256
+MOST_BYTES = 2**22  # of entries in one statement of several changes
+PATIENCE = 0.25  # seconds that a shared statement waits for one session's lock, while others wait for the statement
+
+NewCall = Callable[[Sequence[ChangeRequest], Sequence[Window], float], Call]
+"""The call for some changes, each within its window, whose locks may be waited for so many seconds."""
+
+Outcomes = Callable[[Sequence[ChangeRequest], Rows, float], Sequence[ChangeOutcome | errors.Late]]
+"""Reads the outcomes of changes that were sent at some moment from their rows."""
+
+
+def has_undone(error: Exception) -> bool:
+    """Whether the statement that failed is known to have changed nothing, so that its changes can go one by one."""
+    return isinstance(error, CorruptEntry) or getattr(error, "outcome", "unknown") == "not_written"
+
+
+def _is_ending() -> bool:
+    """Whether this task was cancelled: only the end of an event loop does that, and then nobody waits any more."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+class _Waiting:
+    """A change that a task waits for."""
+
+    __slots__ = ("answer", "deadline", "request", "sent", "size", "timer")
+
+    def __init__(self, request: ChangeRequest, size: int, deadline: float, loop: asyncio.AbstractEventLoop) -> None:
+        self.request = request
+        self.size = size
+        self.deadline = deadline
+        self.answer: asyncio.Future[ChangeOutcome] = loop.create_future()
+        self.sent = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    def fail(self, error: BaseException) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class Batches:
+    """The changes of one store that wait, small and large ones."""
+
+    def __init__(
+        self, port: AsyncPort, window: Callable[[float], Window], new_call: NewCall, outcomes: Outcomes
+    ) -> None:
+        self._small = Lanes(port, window, new_call, outcomes, LANES)
+        self._large = Lanes(port, window, new_call, outcomes, LARGE_LANES)
+
+    async def send(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
+        """Have a change made, with whatever else waits. Cancelled before it was sent, it is not made."""
+        size = size_of(request)
+        return await (self._small if size < LARGE else self._large).send(request, size, deadline)
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        await self._small.close()
+        await self._large.close()
+
+
+class Lanes:
+    """A queue of changes, and the statements under way that empty it: at most `most` at a time."""
+
+    def __init__(
+        self, port: AsyncPort, window: Callable[[float], Window], new_call: NewCall, outcomes: Outcomes, most: int
+    ) -> None:
+        self._port = port
+        self._window = window
+        self._new_call = new_call
+        self._outcomes = outcomes
+        self._most = most
+        self._queue: deque[_Waiting] = deque()
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._turns = 0  # statements begun
+        self._watch: asyncio.TimerHandle | None = None
+
+    async def send(self, request: ChangeRequest, size: int, deadline: float) -> ChangeOutcome:
+        """Have a change made, whose entries have so many bytes."""
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(request, size, deadline, loop)
+        waiting.timer = loop.call_later(deadline - time.monotonic(), self._expire, waiting)
+        self._queue.append(waiting)
+        if not self._lanes:
+            self._open_lane()
+        elif self._watch is None:
+            self._watch = loop.call_later(SLOW, self._look, self._turns)
+        try:
+            return await asyncio.shield(waiting.answer)
+        except asyncio.CancelledError:
+            await self._settle(waiting)
+            raise
+        finally:
+            waiting.timer.cancel()
+
+    def _open_lane(self) -> None:
+        self._lanes.add(asyncio.get_running_loop().create_task(self._run()))
+
+    def _look(self, turns: int) -> None:
+        """Open another lane if none has moved since."""
+        self._watch = None
+        if not self._queue:
+            return
+        if turns == self._turns and len(self._lanes) < self._most:
+            self._open_lane()
+        self._watch = asyncio.get_running_loop().call_later(SLOW, self._look, self._turns)
+
+    async def _settle(self, waiting: _Waiting) -> None:
+        """The caller has gone: take the change back, or wait until it is known what became of it."""
+        if not waiting.sent:
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+            waiting.answer.cancel()
+        while not waiting.answer.done():
+            try:
+                await asyncio.wait([waiting.answer])
+            except asyncio.CancelledError:  # asked again; the answer is the same
+                continue
+        if not waiting.answer.cancelled():
+            waiting.answer.exception()  # looked at: nobody else will
+
+    def _expire(self, waiting: _Waiting) -> None:
+        if waiting.sent:
+            waiting.fail(errors.unanswered(self._port.name))
+        else:
+            if waiting in self._queue:
+                self._queue.remove(waiting)
+            waiting.fail(errors.exhausted(self._port.name))
+
+    async def _run(self) -> None:
+        try:
+            await self._empty_queue()
+        finally:
+            # In the same step as the last look at the queue: nobody can wait for a lane that has ended.
+            self._lanes.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            if self._queue and not self._lanes:  # it was cancelled, as all tasks are by whoever ends an event loop
+                self._fail(list(self._queue), errors.withdrawn(self._port.name))
+                self._queue.clear()
+
+    async def _empty_queue(self) -> None:
+        while self._queue:
+            self._turns += 1
+            batch: list[_Waiting] = []
+            # Claimed only with a connection in hand: what came meanwhile is in, what was withdrawn is out.
+            latest = max(waiting.deadline for waiting in self._queue)
+            error = await self._send(partial(self._claim, batch), latest)
+            if error is None:
+                continue
+            if not batch:  # there is no connection to be had
+                self._fail(list(self._queue), error)
+                self._queue.clear()
+            elif len(batch) == 1 or not has_undone(error) or _is_ending():
+                self._fail(batch, error)
+            else:
+                await asyncio.gather(*map(self._alone, batch))
+
+    def _claim(self, batch: list[_Waiting]) -> list[_Waiting]:
+        size = 0
+        while self._queue and len(batch) < LARGEST:
+            size += self._queue[0].size
+            if batch and size > MOST_BYTES:
+                break
+            batch.append(self._queue.popleft())
+        # In one order for all workers: two statements that lock the same sessions never wait for each other in a ring.
+        batch.sort(key=lambda waiting: waiting.request.session_id)
+        return batch
+
+    async def _alone(self, waiting: _Waiting) -> None:
+        if waiting.answer.done():
+            return
+        try:
+            error = await self._send(lambda: [waiting], waiting.deadline)
+        except asyncio.CancelledError:  # before there was a connection: its statement was undone, and no other was sent
+            waiting.fail(errors.withdrawn(self._port.name))
+            raise
+        if error is not None:
+            waiting.fail(error)
+
+    async def _send(self, choose: Callable[[], list[_Waiting]], deadline: float) -> Exception | None:
+        """Send those that are chosen once a connection is in hand, and deliver their outcomes; or say why not."""
+        batch: list[_Waiting] = []
+
+        def call() -> Call | None:
+            batch.extend(choose())
+            for waiting in batch:
+                waiting.sent = True
+            if not batch:
+                return None
+            windows = [self._window(waiting.deadline) for waiting in batch]
+            left = deadline - windows[0].sent
+            patience = left if len(batch) == 1 else min(left, PATIENCE)
+            return self._new_call([waiting.request for waiting in batch], windows, patience)
+
+        sent = time.monotonic()
+        try:
+            rows = await self._port.send(call, deadline)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            return exc
+        except asyncio.CancelledError:
+            self._fail(batch, errors.unanswered(self._port.name))  # by a client of the user's, or before it was sent
+            raise
+        if rows:
+            for waiting, outcome in zip(
+                batch, self._outcomes([waiting.request for waiting in batch], rows, sent), strict=True
+            ):
+                if isinstance(outcome, errors.Late):
+                    waiting.fail(outcome)
+                elif not waiting.answer.done():
+                    waiting.answer.set_result(outcome)
+        return None
+
+    def _fail(self, batch: list[_Waiting], error: Exception) -> None:
+        for waiting in batch:
+            waiting.fail(error)
+            if isinstance(error, MemoryStoreBackendError):  # each gets its own: whoever catches it may write on it
+                error = MemoryStoreBackendError(*error.args, outcome=error.outcome, transient=error.transient)
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        while self._lanes:
+            await asyncio.wait(list(self._lanes))
+        if self._watch is not None:
+            self._watch.cancel()

@@ -1,0 +1,278 @@
+"""Sends one statement and brings its rows back: blocking or awaited, over a pool of ours or a client we were given.
+
+The backend is written once against `Port`; which statement means what is its business. Each statement is a transaction
+of its own (autocommit), so any connection will do, also behind a PgBouncer that pools transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+from psycopg import pq
+
+from everturn.backends.postgres import errors
+from everturn.backends.postgres.connections import (
+    TimedAsyncConnection,
+    TimedConnection,
+    async_cursor_on,
+    cursor_on,
+    prepare,
+)
+from everturn.errors import InvalidInput
+
+Rows: TypeAlias = list[Any]  # tuples; a statement and its reader know the columns
+
+
+class Call(msgspec.Struct, frozen=True, gc=False):
+    """A statement with its parameters. `writes`: it may change something, so an unanswered one leaves a doubt.
+
+    `one_text`: it answers with one text, and is sent so often that its way is made short.
+    """
+
+    statement: str
+    parameters: tuple[Any, ...] = ()
+    writes: bool = False
+    one_text: bool = False
+
+
+class Port(Protocol):
+    """Where calls go. Raises MemoryStoreBackendError, saying whether the call may have been carried out."""
+
+    name: str
+
+    async def run(self, call: Call, deadline: float) -> Rows: ...
+
+    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+        """Run these as one transaction; the rows are those of the last. For migrations."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+# --- blocking --------------------------------------------------------------------------------------------------------
+
+
+class Lender(Protocol):
+    """Who has blocking connections: connections.Pool, or Given."""
+
+    def take(self, deadline: float) -> Any: ...
+
+    def give_back(self, connection: Any) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class BlockingPort:
+    """Runs calls in the calling thread; its coroutines never suspend. Safe to share between threads."""
+
+    def __init__(self, lender: Lender, name: str) -> None:
+        self._lender = lender
+        self.name = name
+
+    async def run(self, call: Call, deadline: float) -> Rows:
+        with errors.translated(self.name) as fault:
+            connection = self._lender.take(deadline)
+            try:
+                if call.one_text and type(connection) is TimedConnection:
+                    fault.sent = call.writes
+                    return connection.direct.ask(call.statement, call.parameters, deadline)
+                cursor = cursor_on(connection)
+                fault.sent = call.writes
+                cursor.execute(call.statement, call.parameters, prepare=False)
+                return cursor.fetchall()
+            finally:
+                self._lender.give_back(connection)
+
+    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+        with errors.translated(self.name) as fault:
+            connection = self._lender.take(deadline)
+            try:
+                fault.sent = True
+                with connection.transaction():
+                    cursor = connection.cursor()
+                    for script in scripts:
+                        cursor.execute(script.statement, script.parameters or None, prepare=False)
+                    return cursor.fetchall() if cursor.description else []
+            finally:
+                self._lender.give_back(connection)
+
+    async def close(self) -> None:
+        self._lender.close()
+
+
+class _Client:
+    """A connection we were given, or a pool of them. It keeps its own time, and stays open after the store."""
+
+    def __init__(self, client: Any, name: str) -> None:
+        self._client = client
+        self._is_pool = hasattr(client, "getconn")
+        self._name = name
+        self._closed = False
+        self._known: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.closed(self._name)
+
+    def _usable(self, connection: Any) -> Any:
+        """The connection, once it has learnt what we send."""
+        checked_connection(connection)
+        if connection not in self._known:
+            prepare(connection)
+            self._known.add(connection)
+        return connection
+
+    @contextmanager
+    def _in_time(self, deadline: float) -> Iterator[float]:
+        """How long a pool may be waited for."""
+        from psycopg_pool import PoolTimeout
+
+        try:
+            yield max(0.0, deadline - time.monotonic())
+        except PoolTimeout as exc:
+            raise errors.exhausted(self._name) from exc
+
+
+class Given(_Client):
+    """Lends what blocking client we were given."""
+
+    def take(self, deadline: float) -> Any:
+        self._check_open()
+        if not self._is_pool:
+            return self._usable(self._client)
+        with self._in_time(deadline) as seconds:
+            connection = self._client.getconn(timeout=seconds)
+        try:
+            return self._usable(connection)
+        except BaseException:
+            self._client.putconn(connection)
+            raise
+
+    def give_back(self, connection: Any) -> None:
+        if self._is_pool:
+            self._client.putconn(connection)
+
+    def close(self) -> None:
+        self._closed = True
+
+
+def checked_connection(connection: Any) -> None:
+    """Raises InvalidInput unless each statement on the connection is a transaction of its own."""
+    if not connection.autocommit:
+        raise InvalidInput(
+            "must be in autocommit mode: each change is a transaction of its own. Connect with autocommit=True "
+            "(for a pool: kwargs={'autocommit': True})",
+            path="client",
+        )
+    status = connection.pgconn.transaction_status
+    if status in (pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR):
+        raise InvalidInput("has a transaction open; give a connection that is idle", path="client")
+
+
+# --- awaited ---------------------------------------------------------------------------------------------------------
+
+
+class AsyncLender(Protocol):
+    """Who has connections of an event loop: connections.AsyncPool, or AsyncGiven."""
+
+    async def take(self, deadline: float) -> Any: ...
+
+    async def give_back(self, connection: Any) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class AsyncPort:
+    """Runs calls in the event loop it was made in."""
+
+    def __init__(self, lender: AsyncLender, name: str) -> None:
+        self._lender = lender
+        self.name = name
+
+    async def run(self, call: Call, deadline: float) -> Rows:
+        if call.writes:
+            rows: Rows = await until_done(asyncio.create_task(self.send(lambda: call, deadline)))
+            return rows
+        return await self.send(lambda: call, deadline)
+
+    async def send(self, choose: Callable[[], Call | None], deadline: float) -> Rows:
+        """Send the call that is chosen once a connection is in hand, if any. Cancelled, it is just dropped."""
+        with errors.translated(self.name) as fault:
+            connection = await self._lender.take(deadline)
+            try:
+                call = choose()
+                if call is None:
+                    return []
+                cursor = async_cursor_on(connection)
+                fault.sent = call.writes
+                if type(connection) is TimedAsyncConnection:
+                    connection.is_kept = call.writes
+                await cursor.execute(call.statement, call.parameters, prepare=False)
+                return await cursor.fetchall()
+            finally:
+                await self._lender.give_back(connection)
+
+    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+        with errors.translated(self.name) as fault:
+            connection = await self._lender.take(deadline)
+            try:
+                fault.sent = True
+                async with connection.transaction():
+                    cursor = connection.cursor()
+                    for script in scripts:
+                        await cursor.execute(script.statement, script.parameters or None, prepare=False)
+                    return await cursor.fetchall() if cursor.description else []
+            finally:
+                await self._lender.give_back(connection)
+
+    async def close(self) -> None:
+        await self._lender.close()
+
+
+async def until_done(task: asyncio.Task[Any]) -> Any:
+    """The task's result. If the caller is cancelled meanwhile, that is raised once the task has ended: it was sent, and
+    what became of it must be settled by then. The task has a deadline of its own."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as exc:
+            if task.cancelled():
+                raise
+            cancelled = exc
+        except Exception:  # noqa: BLE001 - raised below, unless the caller has gone
+            break
+    if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # looked at: nobody else will
+        raise cancelled
+    return task.result()
+
+
+class AsyncGiven(_Client):
+    """Lends what client of an event loop we were given."""
+
+    async def take(self, deadline: float) -> Any:
+        self._check_open()
+        if not self._is_pool:
+            return self._usable(self._client)
+        with self._in_time(deadline) as seconds:
+            connection = await self._client.getconn(timeout=seconds)
+        try:
+            return self._usable(connection)
+        except BaseException:
+            await self._client.putconn(connection)
+            raise
+
+    async def give_back(self, connection: Any) -> None:
+        if self._is_pool:
+            await self._client.putconn(connection)
+
+    async def close(self) -> None:
+        self._closed = True

@@ -1,0 +1,242 @@
+"""Runs scripts and commands where a session's keys are: follows redirections, reloads scripts, waits for replicas.
+
+Written once; the waiting is done by `lines`. What the scripts do is in lua/.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from everturn.backends._shared.server_clock import ServerClock
+from everturn.backends.redis import errors
+from everturn.backends.redis.errors import Damaged, Refusal
+from everturn.backends.redis.keys import KNOWN, Keys
+from everturn.backends.redis.scripts import Script
+from everturn.backends.redis.stored_form import MICROSECONDS
+from everturn.backends.redis.topology import Topology
+from everturn.backends.redis.transport.blocking_pool import Lines, where
+from everturn.backends.redis.transport.resp import Call, Command, opening_of
+from everturn.backends.redis.url import Node
+from everturn.errors import MemoryStoreBackendError
+
+PATIENCE = 0.6  # of the time left, for one attempt at a change
+MOST_TURNS = 8  # redirections and reloads of one request
+MOVES = {"MOVED", "ASK"}
+GONE = {"READONLY", "MASTERDOWN", "CLUSTERDOWN", "LOADING"}  # the node may no longer be the one to ask
+
+
+class Sender:
+    """Sends requests to the right node. `replicas` must have a change before it is acknowledged."""
+
+    def __init__(self, lines: Lines, topology: Topology, replicas: int = 0) -> None:
+        self.lines = lines
+        self.topology = topology
+        self.replicas = replicas
+        self._opening_of = lru_cache(KNOWN)(opening_of)
+        self._clocks: dict[Node, ServerClock] = {}
+
+    async def run(self, script: Script, keys: Keys, args: Sequence[Any], deadline: float) -> Any:
+        """Run a script that keeps house: it travels with changes, and waits for the replicas asked for."""
+        (reply,) = await self.send(keys[0], [self._call(script, keys, args)], deadline, change=True)
+        return reply
+
+    async def change(self, script: Script, keys: Keys, args: Sequence[Any], now: str, deadline: float) -> bytes:
+        """Run a script that begins with clock.lua, and waits for the replicas asked for. `now` is as in Call.clock.
+
+        Raises MemoryStoreBackendError, "not_written", if it comes too late to be applied.
+        """
+        answer: bytes
+        opening = self._opening_of(script, keys)
+        node = self.topology.sole or await self.topology.node_for(keys[0], deadline)
+        clock = self._clocks.get(node)
+        if clock is None or self.replicas or now:
+            (answer,) = await self.send(keys[0], [Call(script, keys, args, opening, now)], deadline, change=True)
+            return answer
+        # The same as `send`, in one step: every coroutine on the way costs an append some microseconds.
+        sent = time.monotonic()
+        by = sent + (deadline - sent) * PATIENCE
+        issued, not_after = clock.window(sent, by)
+        moments = b"%d" % (issued * MICROSECONDS), b"%d" % (not_after * MICROSECONDS)
+        call = Call(script, keys, [*args, *moments], opening)
+        try:
+            (reply,) = await self.lines.exchange(node, (call,), by, shared=True)
+        except MemoryStoreBackendError as exc:
+            if exc.transient:
+                self.topology.lost(node)
+            raise
+        if type(reply) is not Refusal:
+            return self._told(clock, node, reply, sent)
+        again = [Call(script, keys, args, opening, now)]
+        _, (answer,) = await self._insist(node, reply, keys[0], again, deadline, change=True)
+        return answer
+
+    def _call(self, script: Script, keys: Keys, args: Sequence[Any]) -> Call:
+        return Call(script, keys, args, self._opening_of(script, keys))
+
+    async def _clock_of(self, node: Node, deadline: float) -> ServerClock:
+        """The node's clock. One that is not known is asked for the time: a request says when it was issued."""
+        clock = self._clocks.get(node)
+        if clock is None:
+            sent = time.monotonic()
+            try:
+                (reply,) = await self.lines.exchange(node, [("TIME",)], deadline)
+            except MemoryStoreBackendError as exc:
+                if exc.transient:
+                    self.topology.lost(node)
+                raise errors.kept_back(exc) from exc
+            if type(reply) is Refusal:
+                raise errors.refused(reply, where(node))
+            clock = ServerClock()
+            clock.learn(int(reply[0]) + int(reply[1]) / MICROSECONDS, sent=sent, received=time.monotonic())
+            clock = self._clocks.setdefault(node, clock)
+        return clock
+
+    @staticmethod
+    def _told(clock: ServerClock, node: Node, reply: bytes, sent: float) -> bytes:
+        """The answer behind the time that a reply begins with. Raises MemoryStoreBackendError if it says `late`."""
+        told, _, answer = reply.partition(b" ")
+        clock.learn(int(told) / MICROSECONDS, sent=sent, received=time.monotonic())
+        if answer.startswith(b"late "):
+            raise errors.late(where(node))
+        return answer
+
+    async def look(
+        self, script: Script, keys: Keys, args: Sequence[Any], more: Sequence[Command], deadline: float
+    ) -> list[Any]:
+        """Run a script that only reads, and more commands that read, in one round trip."""
+        return await self.send(keys[0], [self._call(script, keys, args), *more], deadline)
+
+    async def look_at_many(
+        self, script: Script, requests: Sequence[tuple[Keys, Sequence[Any]]], deadline: float
+    ) -> list[Any]:
+        """Run a script that only reads for many sessions: one round trip a node, and one each for what that missed.
+
+        In place of an answer stands Damaged for a session of which a part is not what was written.
+        """
+        by_node: dict[Node, list[int]] = {}
+        for number, (keys, _) in enumerate(requests):
+            by_node.setdefault(await self.topology.node_for(keys[0], deadline), []).append(number)
+        replies: list[Any] = [None] * len(requests)
+        for node, numbers in by_node.items():
+            calls = [Call(script, *requests[number]) for number in numbers]
+            for number, reply in zip(numbers, await self._exchange(node, calls, deadline, change=False), strict=True):
+                replies[number] = reply
+        for number, (keys, args) in enumerate(requests):
+            if isinstance(replies[number], Refusal):
+                try:
+                    (replies[number],) = await self.look(script, keys, args, (), deadline)
+                except Damaged as exc:
+                    replies[number] = exc
+        return replies
+
+    async def send(
+        self,
+        key: bytes,
+        commands: Sequence[Command],
+        deadline: float,
+        *,
+        change: bool = False,
+    ) -> list[Any]:
+        """The replies to commands that belong where `key` is. Raises MemoryStoreBackendError for any that failed."""
+        node = self.topology.sole or await self.topology.node_for(key, deadline)
+        replies = await self._exchange(node, commands, deadline, change=change)
+        for reply in replies:
+            if type(reply) is Refusal:
+                node, replies = await self._insist(node, reply, key, commands, deadline, change=change)
+                break
+        if change and self.replicas and replies[-1] < self.replicas:
+            raise errors.lagging(where(node), self.replicas, replies[-1])
+        return replies[: len(commands)]
+
+    async def _insist(
+        self,
+        node: Node,
+        refusal: Refusal,
+        key: bytes,
+        commands: Sequence[Command],
+        deadline: float,
+        *,
+        change: bool,
+    ) -> tuple[Node, list[Any]]:
+        """Do what a refusal says: load the script, ask another node. Who answered in the end, and the replies."""
+        target: Node | None = None
+        asking = False
+        for _ in range(MOST_TURNS - 1):
+            if refusal.code == "NOSCRIPT":
+                commands = [command.in_full() if isinstance(command, Call) else command for command in commands]
+            elif refusal.code in MOVES and self.topology.follows:
+                slot, target = _place_in(refusal, node)
+                asking = refusal.code == "ASK"
+                if not asking:
+                    self.topology.moved(slot, target)
+            else:
+                if refusal.code in GONE:
+                    self.topology.lost(node)
+                break
+            node = target or await self.topology.node_for(key, deadline)
+            replies = await self._exchange(node, _asked(commands) if asking else commands, deadline, change=change)
+            if asking:
+                replies = replies[1 : 2 * len(commands) : 2] + replies[2 * len(commands) :]
+            again = next((reply for reply in replies if isinstance(reply, Refusal)), None)
+            if again is None:
+                return node, replies
+            refusal = again
+        raise errors.refused(refusal, where(node))
+
+    async def _exchange(self, node: Node, commands: Sequence[Command], deadline: float, *, change: bool) -> list[Any]:
+        if change:
+            return await self._exchange_changes(node, commands, deadline)
+        return await self._exchange_by(node, commands, deadline)
+
+    async def _exchange_changes(self, node: Node, commands: Sequence[Command], deadline: float) -> list[Any]:
+        clock = ServerClock()  # of nobody, for calls that have a time of their own
+        if any(isinstance(command, Call) and command.clock == "" for command in commands):
+            clock = await self._clock_of(node, deadline)
+        # A reply that is lost in silence must not take all the time: the retry finds what the first attempt did.
+        now = time.monotonic()
+        by = now + (deadline - now) * PATIENCE
+        # Less than the time left, so that the answer "too few" still arrives.
+        wait = ("WAIT", self.replicas, max(1, int((by - now) * 800))) if self.replicas else None
+        moments = _window(clock, now, by) if clock.is_known else (b"", b"")
+        sent = [_within(command, moments) for command in commands]
+        replies = await self._exchange_by(node, sent, by, shared=True, wait=wait)
+        for index, command in enumerate(commands):
+            if isinstance(command, Call) and command.clock is not None and type(replies[index]) is not Refusal:
+                replies[index] = self._told(clock, node, replies[index], now)
+        return replies
+
+    async def _exchange_by(
+        self, node: Node, commands: Sequence[Command], by: float, *, shared: bool = False, wait: Command | None = None
+    ) -> list[Any]:
+        try:
+            return await self.lines.exchange(node, commands, by, shared=shared, wait=wait)
+        except MemoryStoreBackendError as exc:
+            if exc.transient:
+                self.topology.lost(node)
+            raise
+
+
+def _window(clock: ServerClock, now: float, deadline: float) -> tuple[bytes, bytes]:
+    """The two moments that clock.lua takes, in microseconds."""
+    issued, not_after = clock.window(now, deadline)
+    return b"%d" % (issued * MICROSECONDS), b"%d" % (not_after * MICROSECONDS)
+
+
+def _within(command: Command, moments: tuple[bytes, bytes]) -> Command:
+    if not isinstance(command, Call) or command.clock is None:
+        return command
+    return command.within(command.clock, b"") if command.clock else command.within(*moments)
+
+
+def _asked(commands: Sequence[Command]) -> list[Command]:
+    return [part for command in commands for part in (("ASKING",), command)]
+
+
+def _place_in(refusal: Refusal, node: Node) -> tuple[int, Node]:
+    """The slot and the node that MOVED and ASK name: "MOVED 3999 127.0.0.1:6381"."""
+    *_, slot, place = refusal.text.split()
+    host, _, port = place.rpartition(":")
+    return int(slot), (host or node[0], int(port))

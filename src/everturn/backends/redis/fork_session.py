@@ -1,0 +1,149 @@
+"""Copies a state of one session into a new one: staged where nobody looks, bit by bit, then made visible at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
+from everturn.backends.redis import scripts
+from everturn.backends.redis.changes import head_of, outcome_of
+from everturn.backends.redis.client import Sender
+from everturn.backends.redis.keys import PARTS, Keys, Names
+from everturn.backends.redis.reads import PAGE, Log, shown_in
+from everturn.backends.redis.session_state import Seen, Window, look, walk
+from everturn.backends.redis.staged_rows import Rows, put
+from everturn.backends.redis.stored_form import state_text
+from everturn.core.codec import missing
+from everturn.core.paths import Jump, Range, clip, merge
+from everturn.errors import MemoryStoreBackendError
+
+STEP = 4 * PAGE  # entries that are fetched, and then staged, at a time
+
+
+async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, deadline: float) -> ChangeOutcome:
+    """Make the target visible in one step. See Backend.fork. Raises MemoryStoreBackendError, "not_written", as soon as
+    it shows that the time will not do."""
+    keys = names.keys(request.target) + names.staged(request.target, request.call)
+    birth = ChangeRequest(
+        request.target, Fork(), request.call, request.ttl, request.key, request.content, retry=request.retry
+    )
+    head = head_of(birth, waits=bool(sender.replicas))
+    known = await _ask(sender, keys, [*head, ""], request, now, deadline)
+    if known.status is not Status.UNCHANGED:
+        return known
+    source, window = names.keys(request.source), Window(low=0)
+    lost: Seen | None = None
+    while True:
+        seen, _ = await look(
+            sender, source, request.source, now, deadline, at=request.at, others="b", window=window, ranges=True
+        )
+        refusal = _refusal(request, seen)
+        if refusal is not None:
+            return refusal
+        seen = await walk(sender, source, seen, window, deadline)
+        copy = _Copy(sender, source[1], keys[len(PARTS) :], birth.life, seen, deadline)
+        first_missing = await copy.stage(request)
+        if first_missing:
+            if seen == lost:  # it was not reclaimed meanwhile: it is gone
+                raise missing(request.source, first_missing)
+            lost = seen
+            continue
+        outcome = await _ask(sender, keys, [*head, *copy.facts(request.source)], request, now, deadline)
+        if outcome.status is not Status.MOVED:  # else the staged copy was gone
+            return outcome
+
+
+async def _ask(
+    sender: Sender, keys: tuple[bytes, ...], args: list[Any], request: ForkRequest, now: str, deadline: float
+) -> ChangeOutcome:
+    reply = await sender.change(scripts.FORK, keys, args, now, deadline)
+    return outcome_of(reply, request.target, Fork())
+
+
+def _refusal(request: ForkRequest, seen: Seen) -> ChangeOutcome | None:
+    session = seen.session
+    version, life = (session.info.version, session.info.life) if session else (0, "")
+    if request.expected_version not in (None, version) or request.expected_life not in (None, life):
+        return ChangeOutcome(Status.CONFLICT, life, version)
+    if seen.status is not Status.FOUND:
+        return ChangeOutcome(seen.status, life, version)
+    return None
+
+
+class _Copy:
+    """A copy under way of what was seen of a session, under keys that nobody looks at."""
+
+    def __init__(self, sender: Sender, log_key: bytes, staged: Keys, life: str, seen: Seen, deadline: float) -> None:
+        self._sender = sender
+        self._log_key = log_key
+        self._staged = staged
+        self._life = life
+        self._seen = seen
+        self._deadline = deadline
+        self._jumps = jumps_between(seen.ranges)
+        self._entries = self._others = 0
+
+    def facts(self, origin: str) -> list[Any]:
+        """What fork.lua wants to know of it."""
+        state, session = self._seen.state, self._seen.session
+        dimension = "" if session is None or session.dimension is None else session.dimension
+        staged = self._entries, self._others, len(self._jumps)
+        return [state_text(state), state.head, dimension, origin, *staged]
+
+    async def stage(self, request: ForkRequest) -> int:
+        """Write it. Returns the first seq that should be there and is not; 0 if all are."""
+        seen, session = self._seen, self._seen.session
+        visible = clip(seen.ranges, seen.state.floor + 1, seen.state.head)
+        shown = shown_in(msgspec.structs.replace(seen, ranges=tuple(visible)), Query(request.source), 1)
+        seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
+        await self._forget()
+        began = time.monotonic()
+        for start in range(0, len(seqs), STEP):
+            some = seqs[start : start + STEP]
+            log = Log(self._sender, self._log_key, self._deadline, session.info.life if session else "")
+            await log.fetch(merge([(seq, seq) for seq in some]))
+            for seq in some:
+                if seq not in log.values:
+                    await self._forget()
+                    return seq
+            rows = [(seq, log.kind_of(seq), log.values[seq]) for seq in some]
+            await put(self._sender, self._staged, self._life, Rows(rows), self._deadline)
+            self._entries += len(some)
+            self._others += sum(seq in log.other_kinds for seq in some)
+            await self._expect(request, began, len(seqs))
+        await put(self._sender, self._staged, self._life, Rows(jumps=self._jumps), self._deadline)
+        return 0
+
+    async def _expect(self, request: ForkRequest, began: float, total: int) -> None:
+        """Raise if the rest will take longer than there is time, going by how long it took so far."""
+        now = time.monotonic()
+        needed = (now - began) * total / self._entries
+        if now + needed * (1 - self._entries / total) <= self._deadline:
+            return
+        with suppress(MemoryStoreBackendError):  # it expires by itself, too
+            await self._forget()
+        raise MemoryStoreBackendError(
+            f"a fork of session {request.source!r} copies {total:,} entries. That takes about {needed * 1.5:.0f} s "
+            f"here, and there were {self._deadline - began:.1f} s: fork from a store opened with a larger timeout",
+            outcome="not_written",
+        )
+
+    async def _forget(self) -> None:
+        await self._sender.send(self._staged[0], [("UNLINK", *self._staged)], self._deadline, change=True)
+
+
+def jumps_between(ranges: Sequence[Range]) -> list[Jump]:
+    """The jumps, oldest first, that a path of these ranges takes."""
+    jumps: list[Jump] = []
+    before = 0
+    for first, last in ranges:
+        if first > 1:
+            jumps.append((first, before))
+        before = last
+    return jumps

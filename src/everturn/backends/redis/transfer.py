@@ -1,0 +1,270 @@
+"""A session in and out of Redis as a dossier: each step one script, and none of them long.
+
+A session that arrives is staged beside its place, under keys that expire by themselves, and renamed when it is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import urandom
+from typing import Any
+
+import msgspec
+
+from everturn.backend import ChangeOutcome, Fork
+from everturn.backends.redis import scripts
+from everturn.backends.redis.changes import outcome_of
+from everturn.backends.redis.client import Sender
+from everturn.backends.redis.errors import Damaged
+from everturn.backends.redis.keys import Keys, Names
+from everturn.backends.redis.reads import latest_changes
+from everturn.backends.redis.session_state import look_at_all
+from everturn.backends.redis.staged_rows import STEP, ChangeArgs, EntryArgs, Rows, put
+from everturn.backends.redis.stored_form import (
+    CHECK,
+    MICROSECONDS,
+    StoredSnapshot,
+    change_of,
+    entry_row,
+    entry_value,
+    is_sealed,
+    kind_in,
+    ranges_of,
+    ranges_text,
+    seq_of,
+    state_text,
+    undo_text,
+)
+from everturn.core.paths import Jump, Range, contains, merge
+from everturn.transfer.protocol import Arrival, PortionRequest, Staging
+from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion, SnapshotPart
+
+MOST = 300  # entries handed over by one script: a millisecond or so
+REMEMBERED = 1024  # changes kept of those that a session brings, as of those that it makes
+
+
+# --- out -------------------------------------------------------------------------------------------------------------
+
+
+async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> Outline | None:
+    """All of the session's present life but its log and its changes. See Portable.outline."""
+    while True:
+        more = [latest_changes(keys, 1), ("TIME",)]
+        whole, (latest, time) = await look_at_all(sender, keys, session_id, now, deadline, more=more)
+        seen = whole.seen
+        if seen.session is None:
+            return None
+        info = seen.session.info
+        made = seq_of(latest[0][0]) if latest else 0
+        if made <= info.version:
+            break  # else someone changed it between the two looks
+    return Outline(
+        session_id,
+        info.life,
+        info.version,
+        _named(latest[0])[b"call"] if made == info.version else b"",
+        info.last_seq,
+        seen.state,
+        info.created_at,
+        info.changed_at,
+        (int(now) if now else int(time[0]) * MICROSECONDS + int(time[1])) / MICROSECONDS,
+        info.ttl,
+        info.expires_at,
+        seen.session.dimension,
+        info.forked_from,
+        tuple(reversed(whole.jumps)),
+        tuple(map(_snapshot_part, seen.snapshots)),
+        seen.session.undo,
+    )
+
+
+def _snapshot_part(stored: StoredSnapshot) -> SnapshotPart:
+    snapshot = stored.snapshot
+    return SnapshotPart(snapshot.id, snapshot.label, snapshot.version, snapshot.created_at, stored.state)
+
+
+def _named(row: Sequence[Any]) -> dict[bytes, bytes]:
+    """The fields of a change that have names."""
+    return dict(zip(row[1][2::2], row[1][3::2], strict=True))
+
+
+async def portion(sender: Sender, keys: Keys, request: PortionRequest, now: str, deadline: float) -> Portion | None:
+    """The next rows of a life. See Portable.portion.
+
+    Three looks in one round trip, and their order makes them agree: a change that can still be read by the third had
+    all its entries by the first, and what is of this life by the third was so all along.
+    """
+    most = min(request.entries, MOST)
+    bounds = [request.after_seq, request.last_seq, most, request.bytes]
+    changes = ("XRANGE", keys[3], request.after_version + 1, request.last_version, "COUNT", request.changes)
+    facts = ("HMGET", keys[0], "life", "expires_at", "forgotten")
+    may_be_last = request.last_seq - request.after_seq <= most
+    more = [changes, facts] if may_be_last else [facts]
+    (is_all, rows), *rest, found = await sender.look(scripts.PORTION, keys, bounds, more, deadline)
+    life, expires_at, forgotten_text = found
+    if life != request.life.encode() or (now and expires_at and int(expires_at) <= int(now)):
+        return None
+    kinds = [kind_in(fields[0], request.life) for _, fields in rows]
+    entries = tuple(
+        EntryPart.of(entry_row(seq_of(name), kind, fields[1]))
+        for kind, (name, fields) in zip(kinds, rows, strict=True)
+        if kind is not None  # else it is not of this life, and will be missed
+    )
+    if not is_all:
+        return Portion(entries, is_last=False)
+    if not rest:  # fewer entries than seqs: some were reclaimed
+        behind = await portion(
+            sender, keys, msgspec.structs.replace(request, after_seq=request.last_seq), now, deadline
+        )
+        return behind and Portion(entries, behind.changes, behind.is_last)
+    if forgotten_text and not is_sealed(request.life, "forgotten", forgotten_text):
+        raise Damaged("forgotten")
+    forgotten = ranges_of((forgotten_text or b"")[CHECK:])
+    remembered = tuple(_change_part(row, request.life, forgotten) for row in rest[0])
+    return Portion(entries, remembered, is_last=len(remembered) < request.changes)
+
+
+def _change_part(row: Sequence[Any], life: str, forgotten: Sequence[Range]) -> ChangePart:
+    stored = change_of(row, life)
+    change, named = stored.change, _named(row)
+    return ChangePart(
+        change.version,
+        change.kind,
+        change.seqs[0] if change.seqs else 0,
+        len(change.seqs),
+        change.created_at,
+        named[b"call"],
+        stored.state,
+        not contains(forgotten, change.version),
+        named.get(b"key"),
+        named.get(b"content"),
+        change.snapshot,
+        change.label,
+    )
+
+
+# --- in --------------------------------------------------------------------------------------------------------------
+
+
+class _Handle(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where something is staged, and how many rows of it there are to be."""
+
+    token: bytes
+    entries: int = 0
+    changes: int = 0
+
+
+_decode_handle = msgspec.json.Decoder(_Handle).decode
+
+
+async def stage(sender: Sender, names: Names, request: Staging, deadline: float) -> str:
+    """Put rows where nobody sees them. See Portable.stage; that they have gone shows when they are to be restored."""
+    handle = _Handle(urandom(8)) if request.handle is None else _decode_handle(request.handle)
+    keys = names.staged(request.session_id, handle.token)
+    rows = _rows(request.portion, request.version)
+    await put(sender, keys, request.life, rows, deadline, forgotten=_forgotten(request.portion))
+    staged = _Handle(handle.token, handle.entries + len(rows.entries), handle.changes + len(rows.changes))
+    return msgspec.json.encode(staged).decode()
+
+
+async def restore(sender: Sender, names: Names, arrival: Arrival, now: str, deadline: float) -> ChangeOutcome:
+    """Make the session visible in one step. See Portable.restore."""
+    outline, onto, portion = arrival.outline, arrival.onto, arrival.portion
+    handle = None if arrival.handle is None else _decode_handle(arrival.handle)
+    adds = onto is not None and handle is None  # to what is there; that is never much
+    jumps = _new_jumps(arrival) if adds else outline.jumps
+    brought = _rows(portion, outline.version)
+    rows = Rows(brought.entries, brought.changes, jumps, _snapshots(outline))
+    forgotten = _forgotten(portion)
+    staged: tuple[Any, Any, Any, Any] = ("", "", "", "")
+    if handle is not None or len(rows) > STEP:
+        handle = handle or _Handle(urandom(8))
+        beside = names.staged(outline.session_id, handle.token)
+        if adds:
+            await put(sender, beside, outline.life, Rows(snapshots=rows.snapshots), deadline)
+            staged, rows = ("", "", "", len(rows.snapshots) or ""), Rows(rows.entries, rows.changes, rows.jumps)
+        else:
+            await put(sender, beside, outline.life, rows, deadline, forgotten=forgotten)
+            entries, changes = handle.entries + len(rows.entries), handle.changes + len(rows.changes)
+            staged = entries, changes, len(rows.jumps), len(rows.snapshots) or ""
+            rows, forgotten = Rows(), ""
+    keys = names.keys(outline.session_id)
+    if handle is not None:
+        keys += names.staged(outline.session_id, handle.token)
+    fields = _fields(outline)
+    args = [
+        "1" if sender.replicas else "",
+        *(("", "", "") if onto is None else (onto.life, onto.version, onto.call)),
+        *staged,
+        "" if arrival.expires_in is None else round(arrival.expires_in * MICROSECONDS),
+        forgotten,
+        undo_text(outline.undo_steps),
+        *(len(fields), *fields),
+        *rows.args,
+    ]
+    return outcome_of(await sender.change(scripts.RESTORE, keys, args, now, deadline), outline.session_id, Fork())
+
+
+def _new_jumps(arrival: Arrival) -> list[Jump]:
+    """The jumps among what is added: a jump is made together with the entry that it leads to."""
+    first = min((change.first_seq for change in arrival.portion.changes if change.count), default=None)
+    return [jump for jump in arrival.outline.jumps if first is not None and jump[0] >= first]
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * MICROSECONDS)
+
+
+def _fields(outline: Outline) -> list[Any]:
+    """The fields of meta that are as they come."""
+    fields: dict[str, Any] = {
+        "version": outline.version,
+        "last_seq": outline.last_seq,
+        "state": state_text(outline.state),
+        "changed_at": _micros(outline.changed_at),
+        "life": outline.life,
+        "created_at": _micros(outline.created_at),
+        "dimension": "" if outline.dimension is None else outline.dimension,
+        "ttl": "" if outline.ttl is None else repr(outline.ttl),
+        "forked_from": outline.forked_from or "",
+    }
+    return [part for pair in fields.items() for part in pair]
+
+
+def _snapshots(outline: Outline) -> list[tuple[str, str]]:
+    parts: list[tuple[str, str]] = []
+    for snapshot in outline.snapshots:
+        text = f"{snapshot.version} {_micros(snapshot.created_at)} {state_text(snapshot.state)}"
+        parts.append((snapshot.id, text if snapshot.label is None else f"{text}\n{snapshot.label}"))
+    return parts
+
+
+def _rows(portion: Portion, version: int) -> Rows:
+    """The entries, and the changes that a session at this version remembers."""
+    entries: list[EntryArgs] = [
+        (
+            entry.seq,
+            entry.kind,
+            entry_value(entry.seq, entry.turn, _micros(entry.created_at), entry.checksum, entry.body),
+        )
+        for entry in portion.entries
+    ]
+    remembered = [change for change in portion.changes if change.version > version - REMEMBERED]
+    return Rows(entries, [_change_fields(change) for change in remembered])
+
+
+def _forgotten(portion: Portion) -> str:
+    return ranges_text(merge([(change.version, change.version) for change in portion.changes if not change.readable]))
+
+
+def _change_fields(change: ChangePart) -> ChangeArgs:
+    facts = f"{change.first_seq} {change.count} {_micros(change.created_at)} {state_text(change.state)}"
+    named = {
+        "call": change.call,
+        "key": change.key,
+        "content": change.content,
+        "snapshot": change.snapshot_id,
+        "label": change.label,
+    }
+    fields = [change.kind, facts, *(part for pair in named.items() if pair[1] is not None for part in pair)]
+    return (change.version, change.key or b"", len(fields), *fields)

@@ -1,0 +1,143 @@
+"""Every change to a session: was it made before, may it be made, what will it write (plans.py), and the writing.
+
+All inside the transaction that group commit has opened (group_commit.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, TakeSnapshot
+from everturn.backends.sqlite import statements
+from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.packed_rows import Run, packed
+from everturn.backends.sqlite.plans import Plan, plan
+from everturn.backends.sqlite.session_row import Session, Trail, columns_of, load
+from everturn.core.paths import State
+from everturn.model import Snapshot
+
+SQL = statements.load("apply_change.sql")
+_INSERT = SQL["insert_run"]
+
+
+def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
+    """Apply all of the change or nothing. See Backend.change for the order of the checks."""
+    session = load(db, request.session_id, now)
+    if session is not None and (request.retry or request.key is not None):
+        replay = recall(db, session, request)
+        if replay is not None:
+            return replay
+    if (request.expected_version, request.expected_life) != (None, None) and not _as_expected(session, request):
+        return _refusal(Status.CONFLICT, session)
+    planned = plan(db, session, request.effect)
+    if isinstance(planned, Status):
+        return _refusal(planned, session)
+    if session is None:
+        session = begin(db, request, now)
+    return write(db, session, planned, request, now)
+
+
+def _as_expected(session: Session | None, request: ChangeRequest) -> bool:
+    version, life = (session.version, session.life) if session else (0, "")
+    return request.expected_version in (None, version) and request.expected_life in (None, life)
+
+
+def _refusal(status: Status, session: Session | None) -> ChangeOutcome:
+    if session is None:
+        return ChangeOutcome(status)
+    return ChangeOutcome(status, session.life, session.version, detail=session.dimension or 0)
+
+
+# --- what was done before --------------------------------------------------------------------------------------------
+
+
+def recall(db: Connection, session: Session, request: ChangeRequest) -> ChangeOutcome | None:
+    """The first receipt of this call or key; None if neither is known."""
+    low, high = session.span
+    if request.retry:
+        since = max(low, session.base + session.version - 2 * REMEMBERED)
+        row = db.row(SQL["find_call"], (since, high, request.call))
+        if row is not None:
+            return _first_receipt(session, request, row)
+    if request.key is not None:
+        trail = Trail(db, session.no, session.state.head)
+        for row in db.execute(SQL["find_key"], (request.key, low, high)):
+            _, first_seq, count, content, *_ = row
+            # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
+            if count == 0 or first_seq + count - 1 in trail:
+                if content != request.content:
+                    return _refusal(Status.KEY_REUSED, session)
+                return _first_receipt(session, request, row)
+    return None
+
+
+def _first_receipt(session: Session, request: ChangeRequest, row: Any) -> ChangeOutcome:
+    version, first_seq, count, _, snapshot_id, label, created_at, messages = row
+    snapshot = None
+    if isinstance(request.effect, TakeSnapshot):
+        snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, messages, created_at)
+    return ChangeOutcome(Status.REPLAYED, session.life, version, first_seq, count, snapshot)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None = None) -> Session:
+    """Begin a new life under the request's name, ending one that expired."""
+    name = (db.namespace, request.session_id)
+    db.execute(SQL["end_session"], name)
+    db.execute(SQL["begin_session"], (*name, request.life, now, now, origin))
+    return Session(db.last_insert_rowid(), request.life, 0, 0, State(), 0, None, request.ttl)
+
+
+def write(db: Connection, session: Session, planned: Plan, request: ChangeRequest, now: float) -> ChangeOutcome:
+    """Write what was planned: entries and pointers, then the session's row, and the record of the change."""
+    version = session.version + 1
+    first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
+    base, size = session.no << 32, session.bytes
+    if planned.follows is not None:
+        db.execute(SQL["insert_jump"], (base + first, planned.follows))
+    for run in packed(first, planned.drafts):
+        size += run.size
+        insert(db, base, run, first, now)
+    if planned.undoable:
+        _push_undo(db, session, planned.state, request.effect.kind, version)
+    if planned.undone is not None:
+        db.execute(SQL["pop_undo"], (planned.undone.id,))
+    if planned.deleted is not None:
+        db.execute(SQL["delete_snapshot"], (planned.deleted,))
+    where = columns_of(planned.state)
+    snapshot = None
+    if planned.snapshot is not None:
+        snapshot_id, label = planned.snapshot.snapshot_id, planned.snapshot.label
+        db.execute(SQL["insert_snapshot"], (snapshot_id, session.no, label, version, *where, now))
+        snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, planned.state.messages, now)
+    ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
+    expires_at = None if ttl is None else db.lives_from + ttl
+    if expires_at is not None and planned.ttl is None and session.expires_at is not None:
+        expires_at = max(expires_at, session.expires_at)  # a clock that is behind makes no life shorter
+    dimension = session.dimension or planned.dimension
+    db.execute(
+        SQL["update_session"],
+        (version, session.last_seq + count, *where, size, dimension, ttl, expires_at, now, session.no),
+    )
+    db.execute(
+        SQL["insert_change"],
+        (
+            *(base + version, request.effect.kind, request.call, request.key, request.content, first, count),
+            *(getattr(request.effect, "snapshot_id", None), getattr(request.effect, "label", None), now, *where),
+        ),
+    )
+    return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot)
+
+
+def insert(db: Connection, base: int, run: Run, turn: int, at: float) -> None:
+    """Write one row of the log."""
+    db.execute(_INSERT, (base + run.seq, turn, run.kind, at, run.checksum, run.body, run.count, run.checksums))
+
+
+def _push_undo(db: Connection, session: Session, after: State, kind: str, version: int) -> None:
+    before = session.state
+    hidden = before.messages - after.messages
+    db.execute(SQL["push_undo"], (session.base + version, kind, after.head, hidden, *columns_of(before)))
+    db.execute(SQL["drop_old_undo"], (*session.span, *session.span))

@@ -1,0 +1,159 @@
+"""SQLite for an event loop: one thread writes, a few read, and the loop never waits for a disk or a lock.
+
+What the operations are is in backend.py; this is only about threads, the loop and cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TypeVar
+
+from everturn.backends.sqlite.backend import SqliteOperations, Work
+from everturn.backends.sqlite.connections import Database
+from everturn.backends.sqlite.group_commit import kept_busy
+from everturn.backends.sqlite.transaction import Job
+from everturn.errors import MemoryStoreBackendError
+
+T = TypeVar("T")
+READERS = 4
+PATIENCE = 60.0  # seconds that close waits for changes under way, each of which has a time-out of its own
+
+
+class _AsyncJob(Job, eq=False, kw_only=True):
+    """A change that a task waits for. `waiter` is None once the task's loop has heard of the outcome."""
+
+    backend: AsyncSqliteBackend
+    waiter: asyncio.Future[None] | None
+
+    def wait_for_call(self) -> None:
+        pass
+
+    def promote(self) -> None:
+        pass  # the writer thread leads, whichever jobs there are; so it can still be withdrawn
+
+    def lead_on(self) -> None:
+        self.backend.want_lead()
+
+    def wake(self) -> None:
+        self.backend.settle(self)
+
+
+class AsyncSqliteBackend(SqliteOperations):
+    """Belongs to the event loop it was opened in."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.loop = asyncio.get_running_loop()
+        self._settled: deque[_AsyncJob] = deque()
+        self._loop_called = False
+        self._closed = False
+        self._start_threads()
+        database.in_child.append(self._start_threads)  # threads do not cross a fork
+
+    def _start_threads(self) -> None:
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="everturn-read")
+        # An item for each wish. Not a semaphore: Python's own costs a lone task's append some 20 us more.
+        self._lead_wanted: SimpleQueue[None] = SimpleQueue()
+        self._stopping = False
+        self._writer = threading.Thread(target=self._lead_when_wanted, name="everturn-write", daemon=True)
+        self._writer.start()
+
+    # --- in the loop -------------------------------------------------------------------------------------------------
+
+    async def _write(self, work: Work[T], deadline: float) -> T:
+        self._refuse_if_closed()
+        waiter: asyncio.Future[None] = self.loop.create_future()
+        job = _AsyncJob(work, deadline, backend=self, waiter=waiter)
+        timer = self.loop.call_later(deadline - time.monotonic(), self._expire, job)
+        try:
+            if self._commits.enqueue(job):
+                self.want_lead()  # last: the writer's thread has the interpreter when this one comes to wait
+            await waiter
+        except asyncio.CancelledError:
+            if not self._commits.withdraw(job):
+                await self._outcome_of(job)  # it was sent: nothing may land after the caller has been told
+            raise
+        finally:
+            timer.cancel()
+        if job.error is not None:
+            raise job.error
+        result: T = job.result
+        return result
+
+    async def _outcome_of(self, job: _AsyncJob) -> None:
+        while job.waiter is not None:
+            job.waiter = self.loop.create_future()
+            with suppress(asyncio.CancelledError):  # asked again; the answer is the same
+                await job.waiter
+
+    def _expire(self, job: _AsyncJob) -> None:
+        if self._commits.withdraw(job):
+            job.error = kept_busy(self._database.name)
+            self._deliver(job)
+
+    def _deliver_all(self) -> None:
+        self._loop_called = False
+        while self._settled:
+            self._deliver(self._settled.popleft())
+
+    def _deliver(self, job: _AsyncJob) -> None:
+        waiter, job.waiter = job.waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _read(self, work: Work[T], deadline: float) -> T:
+        self._refuse_if_closed()
+        return await self.loop.run_in_executor(self._readers, self._run_read, work, deadline)
+
+    async def _apart(self, work: Work[T], deadline: float) -> T:
+        self._refuse_if_closed()
+        return await self.loop.run_in_executor(self._readers, self._run_apart, work, deadline)
+
+    async def _outside(self, work: Work[T], deadline: float) -> T:
+        self._refuse_if_closed()
+        return await self.loop.run_in_executor(self._readers, self._run_outside, work, deadline)
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise self._database.closed_error()
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            await asyncio.shield(self.loop.run_in_executor(None, self._close))
+
+    # --- in threads of our own ---------------------------------------------------------------------------------------
+
+    def _lead_when_wanted(self) -> None:
+        while True:
+            self._lead_wanted.get()
+            if self._stopping:
+                return
+            self._commits.lead()
+
+    def want_lead(self) -> None:
+        """Have the writer thread run a batch."""
+        self._lead_wanted.put(None)
+
+    def settle(self, job: _AsyncJob) -> None:
+        """Have the loop hear of a job that is done: one call for a whole batch."""
+        self._settled.append(job)
+        if not self._loop_called:
+            self._loop_called = True
+            with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+                self.loop.call_soon_threadsafe(self._deliver_all)
+
+    def _close(self) -> None:
+        with suppress(MemoryStoreBackendError):
+            self._commits.run(lambda _: None, time.monotonic() + PATIENCE)  # behind all that wait: then they are done
+        self._database.close()
+        self._stopping = True
+        self._lead_wanted.put(None)
+        self._writer.join()
+        self._readers.shutdown()

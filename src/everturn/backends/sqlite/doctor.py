@@ -1,0 +1,174 @@
+"""Looks for what breaks the promises of a store in a SQLite file, or slows it down. It changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from everturn.backends._shared.server_warnings import Examination, Finding
+from everturn.backends.sqlite import page_checksums as pages
+from everturn.backends.sqlite.connections import Connection
+from everturn.core.numbers import size
+
+FIXED = (3, 51, 3)  # the first without the WAL-reset bug
+# Where locks are a matter of luck, or memory cannot be shared between machines.
+REMOTE = ("nfs", "cifs", "smb", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "9p", "afs", "glusterfs", "lustre", "ceph")
+LARGE_WAL = 64 * 2**20
+LITTLE_ROOM = 256 * 2**20
+
+
+class Answers(msgspec.Struct, frozen=True):
+    """What there is to know of a file."""
+
+    library: tuple[int, ...]
+    python_library: tuple[int, ...]  # of Python's own sqlite3, which other programs here may use on the file
+    journal: str
+    synchronous: str
+    wal_bytes: int
+    pinned_frames: int  # in the WAL, that a checkpoint could not take over: a reader needs them
+    free_pages: int
+    pages: int
+    page_size: int
+    file_system: str
+    room: int
+    mode: int
+    checksums: bool = True  # of the pages
+    can_check: bool = True  # whether this installation knows how
+
+
+def library() -> str:
+    """The version of SQLite that everturn uses."""
+    return apsw.sqlite_lib_version()
+
+
+def examine(db: Connection, path: str) -> Examination:
+    """What is so, and what is wrong with it."""
+    answers = _answers(db, path)
+    facts = (
+        ("file", f"{path}, {size(answers.pages * answers.page_size)}"),
+        ("SQLite", f"{_dotted(answers.library)}, bundled with apsw {apsw.apsw_version()}"),
+        ("Python's sqlite3", f"{_dotted(answers.python_library)}{_exposed(answers.python_library)}"),
+        ("journal", f"{answers.journal}, synchronous={answers.synchronous}"),
+        ("WAL", size(answers.wal_bytes)),
+        ("free pages", f"{answers.free_pages:,} of {answers.pages:,}"),
+        ("file system", answers.file_system or "unknown"),
+        ("room on disk", size(answers.room)),
+        ("permissions", stat.filemode(answers.mode)),
+        ("page checksums", _checked(answers)),
+    )
+    return Examination(facts, tuple(Finding(path, *wrong) for wrong in wrong_with(answers)))
+
+
+def _answers(db: Connection, path: str) -> Answers:
+    wal = Path(f"{path}-wal")
+    _, frames, taken = db.row("PRAGMA wal_checkpoint(PASSIVE)")  # as any writer would: it waits for nobody
+    return Answers(
+        library=_numbers(apsw.sqlite_lib_version()),
+        python_library=_numbers(sqlite3.sqlite_version),
+        journal=db.value("PRAGMA journal_mode"),
+        synchronous=("OFF", "NORMAL", "FULL", "EXTRA")[db.value("PRAGMA synchronous")],
+        wal_bytes=wal.stat().st_size if wal.exists() else 0,
+        pinned_frames=max(frames - taken, 0),
+        free_pages=db.value("PRAGMA freelist_count"),
+        pages=db.value("PRAGMA page_count"),
+        page_size=db.value("PRAGMA page_size"),
+        file_system=_file_system(path),
+        room=shutil.disk_usage(Path(path).absolute().parent).free,
+        mode=Path(path).stat().st_mode,
+        checksums=pages.are_kept(db),
+        can_check=pages.vfs() is not None,
+    )
+
+
+def wrong_with(file: Answers) -> Iterator[tuple[str, str, str]]:
+    """Pure. What is wrong, what may happen, and the fix."""
+    if file.library < FIXED:
+        yield (
+            f"SQLite {_dotted(file.library)} has the WAL-reset bug",
+            "checkpoints that run at once can lose committed turns",
+            "pip install -U apsw",
+        )
+    if file.journal != "wal":
+        yield f"journal mode {file.journal}", "writers and readers block each other", "PRAGMA journal_mode = WAL"
+    if file.synchronous in {"OFF", "NORMAL"}:
+        yield (
+            f"synchronous={file.synchronous}",
+            "a power cut loses turns that were acknowledged",
+            "leave the option out (FULL), or synchronous=FULL in the URL",
+        )
+    if any(file.file_system.startswith(name) for name in REMOTE):
+        yield (
+            f"the file is on {file.file_system}",
+            "its locks and shared memory do not hold between machines, and a file can be damaged",
+            "move it to a local disk, or use redis:// or postgresql://",
+        )
+    if file.wal_bytes > LARGE_WAL or (file.pinned_frames and file.wal_bytes > LARGE_WAL // 8):
+        yield (
+            f"the WAL is {size(file.wal_bytes)}" + (", and a reader pins it" if file.pinned_frames else ""),
+            "reads get slower, the disk may fill, and erased text stays in it",
+            "end long readers (backups, open cursors); it shrinks with the next checkpoint",
+        )
+    if file.pages > 1000 and file.free_pages > file.pages // 2:
+        yield (
+            f"{file.free_pages:,} of {file.pages:,} pages are free",
+            "the file is more than twice as large as what it holds",
+            "everturn compact gives them back",
+        )
+    if file.room < LITTLE_ROOM:
+        yield (
+            f"{size(file.room)} are left on the disk",
+            "changes will be refused (not_written) once it is full",
+            "make room, or move the file",
+        )
+    if file.mode & stat.S_IWOTH:
+        yield (
+            "everyone on this machine may change the file",
+            "a conversation is private, and only everturn may write it",
+            "chmod 600, its -wal and -shm too",
+        )
+    if file.checksums and not file.can_check:
+        yield (
+            "its pages have checksums, and this installation of apsw has no cksumvfs",
+            "it can be read here, unchecked, and not written",
+            "pip install --only-binary :all: apsw",
+        )
+
+
+def _file_system(path: str) -> str:
+    """The kind of file system the file is on, where the system tells."""
+    try:
+        mounts = Path("/proc/mounts").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    where = os.path.realpath(path)
+    found = [line.split(" ")[1:3] for line in mounts]
+    holding = [(len(point), kind) for point, kind in found if where.startswith(point.rstrip("/") + "/")]
+    return max(holding)[1] if holding else ""
+
+
+def _checked(file: Answers) -> str:
+    if file.checksums:
+        return "yes" if file.can_check else "yes, but this installation of apsw has no cksumvfs: nothing can be written"
+    return "no" if file.can_check else "no; this installation of apsw has no cksumvfs"
+
+
+def _exposed(version: tuple[int, ...]) -> str:
+    """What to know of a library that everturn does not use, and other programs here may."""
+    return (
+        "" if version >= FIXED else ", not used by everturn; it has the WAL-reset bug, so write nothing here through it"
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

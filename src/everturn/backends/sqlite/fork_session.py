@@ -1,0 +1,58 @@
+"""Copies a state of one session into a new one, inside the database, in one transaction."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+
+from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
+from everturn.backends.sqlite import apply_change, reads, session_row
+from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.maintenance import SQL, rewrite
+from everturn.backends.sqlite.plans import Plan
+from everturn.core.paths import Range, State, clip
+
+
+def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
+    """Make the target visible in one step. See Backend.fork."""
+    digests = (request.key, request.content)
+    birth = ChangeRequest(request.target, Fork(), request.call, request.ttl, *digests, retry=request.retry)
+    target = session_row.load(db, request.target, now)
+    if target is not None:
+        exists = ChangeOutcome(Status.EXISTS, target.life, target.version)
+        return apply_change.recall(db, target, birth) or exists
+    source = reads.find_session(db, request.source, now)
+    version, life = (source.info.version, source.info.life) if source else (0, "")
+    if request.expected_version not in (None, version) or request.expected_life not in (None, life):
+        return ChangeOutcome(Status.CONFLICT, life, version)
+    if source is None:
+        return ChangeOutcome(Status.NO_SESSION)
+    state = reads.state_at(db, source, Query(request.source, at=request.at))
+    if isinstance(state, Status):
+        return ChangeOutcome(state, life, version)
+    return _copy(db, source, state, birth, now)
+
+
+def _copy(db: Connection, source: reads.Found, state: State, birth: ChangeRequest, now: float) -> ChangeOutcome:
+    target = apply_change.begin(db, birth, now, origin=source.info.session_id)
+    path = session_row.Trail(db, source.no, state.head).down_to(0)
+    kept = [(seq, seq) for seq in state.kept]
+    whole = reads.looked_up(kept + clip(path, state.floor + 1, state.head), path)
+    summaries = reads.looked_up(clip(path, state.cleared + 1, state.floor), path)
+    db.execute(SQL["copy_ranges"], (whole, source.base, target.base))
+    db.execute(SQL["copy_summaries"], (summaries, source.base, target.base))
+    wanted: dict[int, list[Range]] = {}
+    for seq, first, last in db.rows(SQL["too_much"], (whole, target.base)):
+        wanted.setdefault(seq, []).append((first, last))
+    for seq, ranges in wanted.items():
+        rewrite(db, target.base, db.row(SQL["load_row"], (target.base + seq,)), ranges)
+    for (_, after), (seq, _) in pairwise([(0, 0), *path]):  # not those of branches that the copy does not have
+        if seq > 1:
+            db.execute(apply_change.SQL["insert_jump"], (target.base + seq, after))
+    size = db.value(SQL["stored_bytes"], target.span)
+    origin = session_row.load(db, source.info.session_id, now)
+    copied = msgspec.structs.replace(
+        target, last_seq=state.head, bytes=size, dimension=origin.dimension if origin else None
+    )
+    return apply_change.write(db, copied, Plan(state), birth, now)

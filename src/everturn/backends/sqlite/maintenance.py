@@ -1,0 +1,216 @@
+"""Keeping house: removing rows in steps. Each call is one short transaction; whoever calls goes on until all is done.
+
+What may go of a living session is decided in compaction.py. No body is looked into.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import apsw
+import msgspec
+
+from everturn.backends.sqlite import statements
+from everturn.backends.sqlite.apply_change import insert
+from everturn.backends.sqlite.connections import Connection, patiently
+from everturn.backends.sqlite.packed_rows import MOST, look_from, parts
+from everturn.backends.sqlite.session_row import span, state_from
+from everturn.core.paths import Range, State
+from everturn.model import Compaction
+
+SQL = statements.load("maintenance.sql")
+Gone: TypeAlias = tuple[int, int]  # of a row that was deleted: the bytes of its entries, and how many they were
+LONGEST = 0.004  # seconds that one transaction works; then it commits, and whoever waits has a turn
+ROWS = 900  # rows that it has deleted by then, at most; and
+STEP = 100  # those that one statement deletes,
+BYTES = 2**20  # of which size, at most
+ERASED_FOR = 60.0  # seconds that rows of an erased session wait for whoever erases it, before others reap them
+PAGES = 50  # that are given back to the file system by one statement
+PATIENCE = 0.5  # seconds that erase waits for readers to leave the WAL
+QUICKEST = 400 * 2**20  # bytes a second: no faster is a file written anew
+
+
+def roots(db: Connection, no: int) -> list[tuple[State, str]]:
+    """Every state the session can return to, with what to call it."""
+    rows = db.execute(SQL["list_roots"], {"no": no})
+    return [(state_from(columns), name) for *columns, name in rows]
+
+
+class Share:
+    """How long one transaction may work: others wait for the lock no longer than that."""
+
+    def __init__(self) -> None:
+        self._until: float | None = None
+
+    def is_left(self, rows: int = 0) -> bool:
+        """Whether to go on after so many rows. The first time always, or a slow machine would never get done."""
+        if self._until is None:
+            self._until = time.monotonic() + LONGEST
+            return True
+        return rows <= ROWS and time.monotonic() < self._until
+
+
+def delete_some(
+    db: Connection, first: int, last: int, *, below: int | None = None, summaries: bool = True
+) -> tuple[list[Gone], bool]:
+    """Delete the next rows between two ids: at most STEP, of at most BYTES. Also whether there may be more.
+
+    `below`: only rows that end before this id. `summaries`: these, too.
+    """
+    rows = db.rows(SQL["some_rows"], (first, last, below, summaries, STEP))
+    gone: list[Gone] = []
+    size = 0
+    for _, length, count in rows:
+        entries = min(max(count, 1), MOST)
+        gone.append((length - entries + 1, entries))
+        size += length
+        if size >= BYTES:
+            rows = rows[: len(gone)]
+            break
+    if rows:
+        db.execute(SQL["delete_rows"], (first, rows[-1][0], below, summaries))
+    return gone, len(rows) == STEP or size >= BYTES
+
+
+def part(db: Connection, base: int, seq: int) -> None:
+    """Make a row begin at this seq, if one reaches across it."""
+    row = db.row(SQL["row_across"], (base + look_from(seq), base + seq))
+    if row is not None:
+        rewrite(db, base, row, [(row[0], seq - 1), (seq, row[0] + row[6] - 1)])
+
+
+def rewrite(db: Connection, base: int, row: Sequence[Any], wanted: Iterable[Range]) -> None:
+    """Leave these ranges of a row's entries, each in a row of its own. (One damaged beyond that stays as it is.)"""
+    runs = parts(row, wanted)
+    if runs is not None:
+        db.execute(SQL["delete_row"], (base + row[0],))
+        for run in runs:
+            insert(db, base, run, row[5], row[1])
+
+
+def sums(gone: Iterable[Gone]) -> tuple[int, int]:
+    """Bytes and entries, together."""
+    return sum(size for size, _ in gone), sum(count for _, count in gone)
+
+
+# --- sessions that end -----------------------------------------------------------------------------------------------
+
+
+class Removal(msgspec.Struct, frozen=True, gc=False):
+    """What one transaction removed of sessions that ended, and which of them are not yet gone."""
+
+    entries: int = 0
+    bytes: int = 0
+    snapshots: int = 0
+    left: tuple[int, ...] = ()
+    spared: bool = False
+
+    def plus(self, other: Removal) -> Removal:
+        """Both; what is left is what the later one left."""
+        return Removal(
+            self.entries + other.entries,
+            self.bytes + other.bytes,
+            self.snapshots + other.snapshots,
+            other.left,
+            self.spared or other.spared,
+        )
+
+
+def reap(db: Connection, now: float) -> Compaction:
+    """One step: delete rows of a session that ended, and the session when nothing else is left of it."""
+    no = db.value(SQL["some_ended"], (now,))
+    if no is None:
+        return Compaction(0, 0, 0)
+    db.execute(SQL["end"], (no,))  # what is reaped in part must not come back, should the clock be set back
+    removed = remove(db, (no,))
+    return Compaction(1, removed.entries, removed.bytes)
+
+
+def erase(db: Connection, session_id: str, life: str | None, now: float) -> Removal:
+    """End the lives that Backend.erase names: from here on nobody finds them. Then one step of removing them.
+
+    (secure_delete overwrites the rows with zeros.)
+    """
+    lives = tuple(no for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)))
+    for no in lives:
+        db.execute(SQL["end_by_erasing"], (now + ERASED_FOR, no))
+    spared = db.value(SQL["living"], (db.namespace, session_id)) is not None
+    return Removal(spared=spared).plus(remove(db, lives))
+
+
+def remove(db: Connection, lives: Sequence[int]) -> Removal:
+    """One step of removing sessions that ended, in a share of time: their rows, and last the row of the session."""
+    share = Share()
+    removed = Removal(left=tuple(lives))
+    for place, no in enumerate(lives):
+        is_gone = False
+        while not is_gone and share.is_left(removed.entries):
+            part, is_gone = _remove_some(db, no)
+            removed = removed.plus(part)
+        if not is_gone:
+            return removed.plus(Removal(left=tuple(lives[place:])))
+    return removed.plus(Removal())
+
+
+def _remove_some(db: Connection, no: int) -> tuple[Removal, bool]:
+    """Some rows of one table, the log first; and whether all are gone."""
+    low, high = span(no)
+    gone, _ = delete_some(db, low, high)
+    if gone:
+        size, entries = sums(gone)
+        return Removal(entries, size), False
+    for statement in ("reap_changes", "reap_jumps"):
+        db.execute(SQL[statement], (low, high, STEP))
+        if db.changes():
+            return Removal(), False
+    db.execute(SQL["reap_snapshots"], (no, STEP))
+    if snapshots := db.changes():
+        return Removal(snapshots=snapshots), False
+    db.execute(SQL["delete_undo_steps"], (low, high))
+    db.execute(SQL["delete_session"], (no,))
+    return Removal(), True
+
+
+def scrub(db: Connection) -> bool:
+    """Remove the last copies of erased text: those in the WAL, and those that page splits left between rows.
+
+    secure_delete does not know of the latter, so the file is written anew. False if that takes longer than the call
+    may, if there is no room for it, or while a reader needs what is in the WAL: what was deleted stays so.
+
+    Writers wait for all of it, for SQLite cannot do it in steps: incremental_vacuum moves pages as they are, with what
+    lies between their rows, and no statement overwrites that. Nor can the last half be interrupted. So it is not begun
+    where the time that is left is too short by far.
+    """
+    if not db.filename:
+        return True
+    try:
+        if _size(db) > QUICKEST * (db.patience.deadline - time.monotonic()):
+            return False
+        db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than memory; of what is erased it has nothing
+        db.execute("VACUUM")
+        # Writers wait while this waits for readers.
+        db.patience.deadline = min(db.patience.deadline, time.monotonic() + PATIENCE)
+        patiently(lambda: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE), db.patience.deadline)
+    except apsw.Error:
+        return False
+    finally:
+        db.execute("PRAGMA temp_store = MEMORY")
+    return True
+
+
+def _size(db: Connection) -> int:
+    """Bytes of the pages that are in use."""
+    used: int = db.value("PRAGMA page_count") - db.value("PRAGMA freelist_count")
+    return used * int(db.value("PRAGMA page_size"))
+
+
+def give_back_pages(db: Connection) -> bool:
+    """Return some free pages to the file system. True: there are more."""
+    share = Share()
+    while share.is_left():
+        db.execute(f"PRAGMA incremental_vacuum({PAGES})").fetchall()
+        if not db.value("PRAGMA freelist_count"):
+            return False
+    return True

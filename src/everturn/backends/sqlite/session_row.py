@@ -1,0 +1,192 @@
+"""The row of a session, and how to get from it to the rows that hang on it.
+
+Shared by everything that changes or reads a session; it decides nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.backends._shared.verification import damaged_jump, unreadable_session
+from everturn.backends.sqlite import statements
+from everturn.backends.sqlite.connections import Connection
+from everturn.core.paths import Jump, Range, State
+from everturn.core.signal_exceptions import is_interruption
+
+SQL = statements.load("session_row.sql")
+_LOAD = SQL["load_session"]
+_LATEST_JUMPS = SQL["latest_jumps"]
+MOST_JUMPS = 256  # that one statement of a walk fetches
+UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # what reading a row raises that was changed by hand
+
+
+class Session(msgspec.Struct, frozen=True, gc=False):
+    """The row of a live session."""
+
+    no: int
+    life: str
+    version: int
+    last_seq: int
+    state: State
+    bytes: int
+    dimension: int | None
+    ttl: float | None
+    expires_at: float | None = None
+
+    @property
+    def base(self) -> int:
+        """What is added to a seq or version to make a row's id."""
+        return self.no << 32
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The ids of all the session's rows in a table keyed by seq or version."""
+        return span(self.no)
+
+
+def span(no: int) -> tuple[int, int]:
+    return no << 32, (no << 32) + 0xFFFFFFFF
+
+
+def load(db: Connection, session_id: str, now: float) -> Session | None:
+    """The live session of this name; None if there is none or it has expired."""
+    try:
+        row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
+        if row is None:
+            refuse_lost(db, session_id)
+            return None
+        *facts, namespace, name, ended = row
+        no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = facts
+        refuse_another((namespace, name, ended), (db.namespace, session_id, 0))
+        refuse_no_numbers(no, version, last_seq, head, cleared, floor, messages, size)
+        if expires_at is not None and expires_at <= now:
+            return None
+        state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+    except UNREADABLE as exc:
+        if is_interruption(exc):
+            raise
+        raise unreadable_session(session_id, exc) from exc
+    return Session(no, life, version, last_seq, state, size, dimension, ttl, expires_at)
+
+
+def refuse_another(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
+    """Raise ValueError if the row that an index led to is not the one that was asked for."""
+    if found != wanted:
+        raise ValueError(f"the index of names leads to {found!a}")
+
+
+def refuse_lost(db: Connection, session_id: str) -> None:
+    """Raise ValueError if a name may not have been found because the index of names is damaged.
+
+    A search goes wrong at one key, and then past sound ones that all lead it back there: it ends beside that key.
+    """
+    if db.row(SQL["wrong_neighbour"], (db.namespace, session_id)) is not None:
+        raise ValueError("its name is not in the index of names, which is damaged where it would stand")
+
+
+def refuse_no_numbers(*values: object) -> None:
+    """Raise ValueError if one of these is no whole number, or less than 0."""
+    for value in values:
+        if type(value) is not int or value < 0:
+            raise ValueError(f"{value!a} where a number should be")
+
+
+def state_from(columns: Sequence[Any]) -> State:
+    """The state in the five columns head, cleared, floor, kept, messages."""
+    head, cleared, floor, kept, messages = columns
+    refuse_no_numbers(head, cleared, floor, messages)
+    return State(head, cleared, floor, unpack(kept), messages)
+
+
+def columns_of(state: State) -> tuple[int, int, int, str | None, int]:
+    """The same the other way round."""
+    kept = msgspec.json.encode(state.kept).decode() if state.kept else None
+    return state.head, state.cleared, state.floor, kept, state.messages
+
+
+def unpack(kept: str | None) -> tuple[int, ...]:
+    return () if kept is None else tuple(msgspec.json.decode(kept))
+
+
+def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
+    """The state a snapshot of this very session points to."""
+    row = db.row(SQL["load_snapshot"], (snapshot_id, no))
+    return None if row is None else state_from(row)
+
+
+def jumps_to(db: Connection, no: int, head: int) -> list[Jump]:
+    """The jumps up to `head`, newest first: all that there are, and not only those on the path to it."""
+    return db.rows(SQL["list_jumps"], (no << 32, (no << 32) + head))
+
+
+class Trail:
+    """The path to a head, walked back only as far as it is asked for.
+
+    A session that was edited ten thousand times has as many jumps, and few of them lead to where it stands now. So each
+    step seeks the next jump on the way; where nearly every jump is on the way, it takes more of them at a time.
+    """
+
+    __slots__ = ("_ranges", "_walk")
+
+    def __init__(self, db: Connection, no: int, head: int) -> None:
+        self._ranges: list[Range] = []  # the newest first
+        self._walk = _walk(db, no, head)
+
+    @property
+    def walked(self) -> list[Range]:
+        """The ranges seen so far, in order."""
+        return self._ranges[::-1]
+
+    def back(self) -> Iterator[Range]:
+        """The ranges of the path, newest first."""
+        place = 0
+        while place < len(self._ranges) or self._goes_on():
+            yield self._ranges[place]
+            place += 1
+
+    def down_to(self, seq: int) -> list[Range]:
+        """The newest ranges of the path, in order: as many as lead down to `seq`."""
+        self._reach(seq)
+        return self._ranges[::-1]
+
+    def __contains__(self, seq: int) -> bool:
+        self._reach(seq)
+        at = bisect_left(self._ranges, -seq, key=_negative_first)  # the first range that begins at `seq` or before
+        return seq > 0 and at < len(self._ranges) and seq <= self._ranges[at][1]
+
+    def _reach(self, seq: int) -> None:
+        while (not self._ranges or self._ranges[-1][0] > seq) and self._goes_on():
+            pass
+
+    def _goes_on(self) -> bool:
+        found = next(self._walk, None)
+        if found is not None:
+            self._ranges.append(found)
+        return found is not None
+
+
+def _negative_first(found: Range) -> int:
+    return -found[0]
+
+
+def _walk(db: Connection, no: int, at: int) -> Iterator[Range]:
+    base, step = no << 32, 1
+    while at > 0:
+        jumps = db.rows(_LATEST_JUMPS, (base, base + at, step))
+        used = 0
+        for seq, after in jumps:
+            if seq <= at:
+                if not 0 <= after < seq:
+                    raise damaged_jump(db.value(SQL["name_of"], (no,)), seq, after)
+                yield seq, at
+                at = after
+                used += 1
+        if len(jumps) < step:
+            if at > 0:
+                yield 1, at
+            return
+        step = min(2 * step, MOST_JUMPS) if 2 * used >= len(jumps) else 1

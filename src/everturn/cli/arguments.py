@@ -1,0 +1,145 @@
+"""Opens the store a command was given, and finds what it names in it: a session, a snapshot, a point in time.
+
+A command never creates a store by a slip of the pen: a SQLite file must be there, unless it is to be filled.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+import everturn
+from everturn.cli.output import clean
+from everturn.core.masking import masked, masked_url
+from everturn.errors import InvalidInput, SessionNotFound, SnapshotNotFound
+from everturn.model import SessionInfo, Snapshot
+from everturn.store.sync import MemoryStore
+
+MOST_NAMES = 1000  # looked through for near matches
+DIGITS = 19  # of the largest number that means something here; Python refuses to read some 4,300
+
+URL = Annotated[str, typer.Argument(metavar="URL", help="The store: sqlite:///memory.db, redis://host, ...")]
+SESSION = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
+JSON = Annotated[bool, typer.Option("--json", help="One JSON value a line, for scripts.")]
+TIMEOUT = 30.0  # a person waits longer than a request
+
+
+@contextmanager
+def opened(url: str, *, create: bool = False, look: bool = False, **options: Any) -> Iterator[MemoryStore]:
+    """The store; with `look`, a SQLite file is opened read-only. Raises InvalidInput for a file that is not there.
+
+    Warnings about its settings go to stderr, a line each.
+    """
+    url = as_url(url)
+    if not create:
+        refuse_absent_file(url)
+    if look and url.startswith("sqlite:"):
+        options["read_only"] = True  # a command that looks writes nothing, and needs no permission to
+    if "timeout=" not in url:
+        options.setdefault("timeout", TIMEOUT)
+    with warnings_told(), everturn.open(url, **options) as store:
+        yield store
+
+
+@contextmanager
+def warnings_told() -> Iterator[None]:
+    """Let warnings about a store's settings go to stderr, a line each."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _say
+        warnings.simplefilter("always")
+        yield
+
+
+def as_url(url: str) -> str:
+    """A path stands for the URL of the file."""
+    return url if "://" in url else f"sqlite:///{quote(url)}"
+
+
+def file_of(url: str) -> Path | None:
+    """The file of a SQLite URL; None for another backend, and for memory."""
+    if not url.startswith("sqlite://"):
+        return None
+    from everturn.backends.sqlite import path_in
+
+    path = path_in(url.partition("?")[0])
+    return Path(path) if path else None
+
+
+def refuse_absent_file(url: str) -> None:
+    """Raises InvalidInput if a SQLite URL names no file that is there."""
+    path = file_of(url)
+    if url.startswith("sqlite://") and path is None:
+        raise InvalidInput("a store in memory is empty, and gone when the command ends; name a file", path="url")
+    if path is not None and not path.exists():
+        near = sorted(str(other) for other in path.parent.glob(f"*{path.suffix or '.db'}") if other.is_file())[:5]
+        hint = f"; there is {', '.join(near)}" if near else ""
+        # `redis:/me:secret@host`, with a slash too few, is a path as well.
+        shown = masked_url(str(path)) if ":" in str(path) and "@" in str(path) else masked(str(path))
+        raise InvalidInput(f"there is no file {shown}{hint}", path="url")
+
+
+def _say(message: Warning | str, *_: object, **__: object) -> None:
+    sys.stderr.write(f"everturn: warning: {clean(str(message))}\n")
+
+
+# --- what a command names --------------------------------------------------------------------------------------------
+
+
+def session_in(store: MemoryStore, session_id: str) -> SessionInfo:
+    """The facts of a session that must be there. Raises SessionNotFound, with names that are near."""
+    try:
+        return store.info(session_id)
+    except SessionNotFound as error:
+        near = _near(store, session_id)
+        if not near:
+            raise
+        names = ", ".join(repr(name) for name in near)
+        raise SessionNotFound(f"there is no session {session_id!r}; near it: {names}", session_id=session_id) from error
+
+
+def _near(store: MemoryStore, session_id: str) -> list[str]:
+    names: dict[str, None] = {}
+    for prefix in (session_id[:3], ""):
+        page = store.sessions(prefix, limit=MOST_NAMES)
+        names.update(dict.fromkeys(session.session_id for session in page.sessions))
+    folded = {name.casefold(): name for name in names}
+    close = difflib.get_close_matches(session_id.casefold(), folded, n=3, cutoff=0.6)
+    begin = [name for name in names if name.startswith(session_id)][:3]
+    return list(dict.fromkeys([*begin, *(folded[name] for name in close)]))[:5]
+
+
+def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
+    """The snapshot with this id, this label (the latest so named), or the only one whose id begins so."""
+    snapshots = store.list_snapshots(session_id)
+    for found in (
+        [snapshot for snapshot in snapshots if snapshot.id == name],
+        [snapshot for snapshot in snapshots if snapshot.label == name],
+        [snapshot for snapshot in snapshots if len(name) >= 4 and snapshot.id.startswith(name)],
+    ):
+        if found:
+            if len(found) > 1:
+                others = ", ".join(snapshot.id for snapshot in found[:-1])
+                _say(f"{len(found)} snapshots go by {name!r}: this is the latest, {found[-1].id}, not {others}")
+            return found[-1]
+    labels = ", ".join(repr(snapshot.label or snapshot.id) for snapshot in snapshots[-5:])
+    have = f"it has {labels}" if snapshots else "it has none"
+    raise SnapshotNotFound(
+        f"session {session_id!r} has no snapshot {name!r}; {have}", session_id=session_id, snapshot=name
+    )
+
+
+def point_in(store: MemoryStore, session_id: str, name: str | None) -> Snapshot | int | None:
+    """A point in the session's time: a version (a number), a snapshot (its id or label), or None for now."""
+    if name is None or name == "now":
+        return None
+    if name.isdecimal() and len(name) <= DIGITS:
+        return int(name)
+    return snapshot_in(store, session_id, name)

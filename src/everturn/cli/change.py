@@ -1,0 +1,328 @@
+"""The commands that change a session: snapshot, rollback, undo, fork, trim, clear, erase, set-ttl, compact.
+
+What takes something away shows what, and asks. `--yes` answers for a script; without a terminal nothing is assumed.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from everturn.cli.arguments import SESSION, URL, opened, point_in, session_in, snapshot_in
+from everturn.cli.entries import entry_lines
+from everturn.cli.output import clean, console, print_json
+from everturn.core.numbers import count, size
+from everturn.errors import InvalidInput
+from everturn.model import Entry, Receipt
+from everturn.store.sync import MemoryStore
+
+YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+KEY = Annotated[str | None, typer.Option(help="An idempotency key: the same command again does nothing more.")]
+JSON = Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")]
+MOST_SHOWN = 40  # entries that leave the history, before the rest is only counted
+
+
+def snapshot(
+    url: URL,
+    session: SESSION,
+    label: Annotated[str | None, typer.Argument(metavar="LABEL", help="What to call it.")] = None,
+    key: KEY = None,
+    json: JSON = False,
+) -> None:
+    """Save a snapshot of a session.
+
+    It costs the same at any length, and stays until it is deleted or the session ends.
+
+    \b
+    Examples:
+      everturn snapshot sqlite:///memory.db customer-42 "before the new prompt"
+    """
+    with opened(url) as store:
+        session_in(store, session)
+        taken = store.save_snapshot(session, label, key=key)
+        named_so = [one for one in store.list_snapshots(session) if label is not None and one.label == label]
+    if json:
+        print_json([taken])
+    else:
+        named = f" {taken.label!r}" if taken.label else ""
+        console().print(f"snapshot {taken.id}{named} of {count(taken.messages, 'message')}, version {taken.version:,}")
+        if len(named_so) > 1:
+            sys.stderr.write(f"everturn: {len(named_so)} snapshots have this label; the label means the latest\n")
+
+
+def rollback(
+    url: URL,
+    session: SESSION,
+    to: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="A snapshot's id (or its beginning) or label.")],
+    yes: YES = False,
+    key: KEY = None,
+    json: JSON = False,
+) -> None:
+    """Take a session back to a snapshot.
+
+    First shows what will leave the history and what returns, then asks. Nothing is destroyed: undo takes it back. If
+    the session changes while you read, nothing is done and you are told.
+
+    \b
+    Examples:
+      everturn rollback sqlite:///memory.db customer-42 "before the new prompt"
+      everturn rollback sqlite:///memory.db customer-42 5dccf008 --yes
+    """
+    with opened(url) as store:
+        session_in(store, session)
+        target = snapshot_in(store, session, to)
+        now = store.state(session)
+        if not yes:
+            changed = store.diff(session, now.version, target)
+            _show_leaving(changed.removed, changed.added)
+            _ask(f"roll {session!r} back to {clean(target.label or target.id)!r}?")
+        receipt = store.rollback_to_snapshot(session, target, key=key, expected_version=None if yes else now)
+    _done_unless_same(receipt, now.version, "rolled back", json=json)
+
+
+def undo(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JSON = False) -> None:
+    """Take back the latest rollback, replace, trim or clear.
+
+    If turns followed a rollback or replace, undoing it drops them: then it shows them and asks first.
+
+    \b
+    Examples:
+      everturn undo sqlite:///memory.db customer-42
+    """
+    from everturn.errors import VersionConflict
+
+    with opened(url) as store:
+        session_in(store, session)
+        now = store.state(session)
+        try:
+            receipt = store.undo(session, key=key)
+        except VersionConflict:
+            if not yes:
+                _show_leaving(_since_the_move(store, session), ())
+                _ask("undo all the same, and drop these turns?")
+            receipt = store.undo(session, key=key, expected_version=now)
+    _done(receipt, "undone", json=json)
+
+
+def _since_the_move(store: MemoryStore, session_id: str) -> tuple[Entry, ...]:
+    """The entries of the turns that followed the latest rollback or replace."""
+    seqs: set[int] = set()
+    for change in store.changes(session_id, limit=1024):
+        if change.kind in {"rollback", "replace"}:
+            break
+        seqs.update(change.seqs)
+    return tuple(entry for entry in store.state(session_id).entries if entry.seq in seqs)
+
+
+def fork(
+    url: URL,
+    session: SESSION,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the new session; it must not exist.")],
+    at: Annotated[str | None, typer.Option(metavar="POINT", help="A version, or a snapshot's id or label.")] = None,
+    key: KEY = None,
+    json: JSON = False,
+) -> None:
+    """Copy a session's state into a new session.
+
+    As it is now, or as it was --at a version or snapshot. Snapshots and keys stay behind.
+
+    \b
+    Examples:
+      everturn fork sqlite:///memory.db customer-42 customer-42-replay
+      everturn fork sqlite:///memory.db customer-42 experiment --at "before the new prompt"
+    """
+    with opened(url) as store:
+        session_in(store, session)
+        receipt = store.fork(session, new, at=point_in(store, session, at), key=key)
+    _done(receipt, f"forked into {new!r}", json=json)
+
+
+def trim(
+    url: URL,
+    session: SESSION,
+    max_messages: Annotated[int, typer.Argument(metavar="N", min=0, help="Keep at most so many messages.")],
+    all_roles: Annotated[bool, typer.Option("--no-keep-system", help="Trim system messages, too.")] = False,
+    yes: YES = False,
+    key: KEY = None,
+    json: JSON = False,
+) -> None:
+    """Shorten a session to its latest messages.
+
+    Keeps whole turns, always the last one, system messages, and tool results with their calls. Asks first; undo takes
+    it back.
+
+    \b
+    Examples:
+      everturn trim sqlite:///memory.db customer-42 50
+    """
+    with opened(url) as store:
+        facts = session_in(store, session)
+        if not yes:
+            _ask(f"trim {session!r} from {count(facts.messages, 'message')} to at most {max_messages:,}?")
+        receipt = store.trim(session, max_messages=max_messages, keep_system=not all_roles, key=key)
+        left = store.info(session).messages
+    _done_unless_same(receipt, facts.version, f"trimmed to {count(left, 'message')}", json=json)
+
+
+def clear(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JSON = False) -> None:
+    """Empty a session's history.
+
+    The entries stay stored, and undo shows them again; erase is what removes them. Asks first.
+
+    \b
+    Examples:
+      everturn clear sqlite:///memory.db customer-42
+    """
+    with opened(url) as store:
+        facts = session_in(store, session)
+        if not yes:
+            _ask(f"clear {session!r} of {count(facts.messages, 'message')}?")
+        receipt = store.clear(session, key=key)
+    _done_unless_same(receipt, facts.version, "cleared", json=json)
+
+
+def erase(
+    url: URL,
+    session: SESSION,
+    confirm: Annotated[str | None, typer.Option(metavar="SESSION", help="The id once more, for scripts.")] = None,
+    json: JSON = False,
+) -> None:
+    """Remove a session for good, with a receipt.
+
+    Physically, with its snapshots, and with no way back. Asks for the session's id to be typed. Exit code 1 if copies
+    may remain where they cannot be reached yet; the receipt says so.
+
+    \b
+    Examples:
+      everturn erase sqlite:///memory.db customer-42
+      everturn erase sqlite:///memory.db customer-42 --confirm customer-42 --json
+    """
+    with opened(url) as store:
+        facts = session_in(store, session)
+        if confirm is None:
+            _need_terminal("--confirm SESSION")
+            words = f"{count(facts.messages, 'message')}, {count(facts.snapshots, 'snapshot')}, {size(facts.bytes)}"
+            console().print(f"this removes {session!r} for good: {words}")
+            confirm = typer.prompt("type the session's id to go on", default="", show_default=False)
+        if confirm != session:
+            raise InvalidInput(f"is {confirm!r}, not {session!r}; nothing was erased", path="confirm")
+        receipt = store.erase(session)
+    if json:
+        print_json([receipt])
+    else:
+        words = f"{count(receipt.entries, 'entry', 'entries')}, {count(receipt.snapshots, 'snapshot')}"
+        console().print(f"erased {session!r}: {words}, {size(receipt.bytes)}")
+        if not receipt.complete:
+            console().print("not complete: a reader or a replica can still see it; erase again later")
+        for place in receipt.remains:
+            console().print(f"bytes may remain in {place}")
+    raise typer.Exit(0 if receipt.complete else 1)
+
+
+def set_ttl(
+    url: URL,
+    session: SESSION,
+    ttl: Annotated[str, typer.Argument(metavar="TTL", help="Seconds, or 30min, 12h, 7d; 'never' to keep it.")],
+    key: KEY = None,
+    json: JSON = False,
+) -> None:
+    """Let a session expire, so long after its latest change.
+
+    Every change refreshes it; reads do not.
+
+    \b
+    Examples:
+      everturn set-ttl sqlite:///memory.db customer-42 30d
+      everturn set-ttl sqlite:///memory.db customer-42 never
+    """
+    seconds = _seconds(ttl)
+    with opened(url) as store:
+        session_in(store, session)
+        receipt = store.set_ttl(session, seconds, key=key)
+    _done(receipt, "never expires" if seconds is None else f"expires {ttl} after its latest change", json=json)
+
+
+def _seconds(text: str) -> float | None:
+    if text == "never":
+        return None
+    number, unit = text.rstrip("smindh"), text.lstrip("0123456789.")
+    lengths = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+    try:
+        return float(number) * lengths[unit]
+    except (ValueError, KeyError):
+        raise InvalidInput(f"is seconds, or 30min, 12h, 7d, or never; not {text!r}", path="ttl") from None
+
+
+def compact(
+    url: URL,
+    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this one; else all.")] = None,
+    json: JSON = False,
+) -> None:
+    """Reclaim what nothing can reach any more.
+
+    Entries that no head, snapshot or undo step leads to, and what is left of expired sessions; never anything else.
+
+    \b
+    Examples:
+      everturn compact sqlite:///memory.db
+      everturn compact sqlite:///memory.db customer-42
+    """
+    with opened(url) as store:
+        if session is not None:
+            session_in(store, session)
+        done = store.compact(session)
+    if json:
+        print_json([done])
+    else:
+        words = f"{count(done.entries, 'entry', 'entries')} of {count(done.sessions, 'session')}, {size(done.bytes)}"
+        console().print(f"reclaimed {words}")
+
+
+# --- asking and telling ----------------------------------------------------------------------------------------------
+
+
+def _show_leaving(leaving: tuple[Entry, ...], returning: tuple[Entry, ...]) -> None:
+    screen = console()
+    for title, entries, mark in (("leaving the history", leaving, "-"), ("coming back", returning, "+")):
+        if not entries:
+            continue
+        screen.print(f"{title}: {count(len(entries), 'entry', 'entries')}")
+        if len(entries) > MOST_SHOWN:
+            screen.print(f"  ... and {len(entries) - MOST_SHOWN:,} before these")
+        for entry in entries[-MOST_SHOWN:]:
+            for line in entry_lines(entry, screen.width, mark=mark, style="red" if mark == "-" else "green"):
+                screen.print(line, soft_wrap=True)
+    if not leaving and not returning:
+        screen.print("the history stays as it is")
+
+
+def _ask(question: str) -> None:
+    """Go on only if a person says so."""
+    _need_terminal("--yes")
+    if not typer.confirm(question):
+        sys.stderr.write("everturn: nothing was changed\n")
+        raise typer.Exit(2)
+
+
+def _need_terminal(option: str) -> None:
+    if not sys.stdin.isatty():
+        raise InvalidInput(f"there is no terminal to ask on; {option} goes on without", path="stdin")
+
+
+def _done_unless_same(receipt: Receipt, before: int, what: str, *, json: bool) -> None:
+    """Tell of a change that undo takes back; or that there was nothing to do, when undo would take back another."""
+    if receipt.version == before and not receipt.replayed:
+        _done(receipt, "nothing to do, and nothing was changed", json=json)
+    else:
+        _done(receipt, what, json=json, hint="undo takes it back")
+
+
+def _done(receipt: Receipt, what: str, *, json: bool, hint: str = "") -> None:
+    if json:
+        print_json([receipt])
+        return
+    again = " (it was done before: the same key)" if receipt.replayed else ""
+    tip = f"; {hint}" if hint else ""
+    console().print(f"{what}: {receipt.session_id!r} is at version {receipt.version:,}{again}{tip}")

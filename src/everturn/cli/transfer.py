@@ -1,0 +1,154 @@
+"""The commands that move sessions: export, import, copy. (backup.py copies a file whole.)"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from everturn import private_files
+from everturn.cli.arguments import URL, opened, session_in
+from everturn.cli.output import clean, console, print_json
+from everturn.core.numbers import count
+from everturn.errors import InvalidInput
+from everturn.model import CopyProgress, CopyReport
+
+JSON = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+
+
+def export(
+    url: URL,
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="SESSION", help="Which; else all.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else standard output.")] = None,
+) -> None:
+    """Write sessions as lines of JSON.
+
+    Everything of them: history, branches, snapshots, undo, keys, what is left of a TTL. Each session is as it was at
+    one moment, and is written only once all of it was read and found sound. docs/storage.md describes the lines. Only
+    you can read the file (mode 600), unless it replaces one that others can read.
+
+    \b
+    Examples:
+      everturn export sqlite:///memory.db > memory.jsonl
+      everturn export redis://localhost customer-42 customer-43 -o two.jsonl
+      everturn export sqlite:///memory.db | gzip > memory.jsonl.gz
+    """
+    from everturn.transfer.jsonl import write_sessions
+
+    if output is not None and output.is_dir():
+        raise InvalidInput("is a directory; name a file in it", path=str(output))
+    with opened(url, look=True) as store:
+        for name in sessions or ():
+            session_in(store, name)
+        if output is None:
+            written = write_sessions(store, sessions or None, sys.stdout.buffer.write)
+            sys.stdout.buffer.flush()
+        else:
+            with private_files.written(output) as file:
+                written = write_sessions(store, sessions or None, file.write)
+    sys.stderr.write(f"{count(written, 'session')} written\n")
+
+
+def import_(
+    url: URL,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="An export; else standard input.")] = None,
+    form: Annotated[str | None, typer.Option("--from", help="openai-agents or langchain: their SQLite files.")] = None,
+    table: Annotated[str | None, typer.Option(help="With --from: the table, if it is not the usual one.")] = None,
+    json: JSON = False,
+) -> None:
+    """Bring in sessions, from an export or from another store.
+
+    Nothing is written before the whole file was found sound. A session that is absent is imported, one that is there is
+    skipped, an earlier state of it is extended; anything else is a conflict, reported and left alone (exit code 1).
+
+    With --from, the file is one of OpenAI Agents' SQLiteSession or of LangChain's SQLChatMessageHistory. It is read, in
+    a process of its own, and never written to; what came in goes on under the framework's adapter.
+
+    \b
+    Examples:
+      everturn import sqlite:///other.db memory.jsonl
+      gunzip -c memory.jsonl.gz | everturn import redis://localhost
+      everturn import sqlite:///memory.db conversations.db --from openai-agents
+      everturn import sqlite:///memory.db chat.db --from langchain --table message_store
+    """
+    from everturn.cli import foreign
+    from everturn.transfer.jsonl import read_sessions
+
+    if form is not None and form not in foreign.FORMATS:
+        raise InvalidInput(f"is {' or '.join(foreign.FORMATS)}, not {form!r}", path="--from")
+    if form is not None and file is None:
+        raise InvalidInput("needs a file to read", path="--from")
+    with opened(url, create=True) as store, _bar() as tell:
+        if form is not None and file is not None:
+            report = foreign.bring(store, form, file, table, lambda name, done: tell(_step(name, done)))
+        elif file is None:
+            report = read_sessions(sys.stdin.buffer, store, tell)
+        else:
+            with file.open("rb") as lines:
+                report = read_sessions(lines, store, tell)
+    _print(report, json=json)
+
+
+def copy(
+    source: URL,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="The URL of the store to copy into.")],
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="SESSION", help="Which; else all.")] = None,
+    json: JSON = False,
+) -> None:
+    """Copy sessions from one store into another, of any backends.
+
+    Everything arrives, each session in one step, and is compared when it is there. Both stores may be in use. Cut off,
+    run it again, and it goes on; run twice, it changes nothing. Conflicts are reported and left alone (exit code 1).
+
+    \b
+    Examples:
+      everturn copy sqlite:///memory.db redis://localhost
+      everturn copy redis://localhost postgresql://host/db customer-42
+    """
+    import everturn
+
+    with opened(source) as here, opened(target, create=True) as there, _bar() as tell:
+        for name in sessions or ():
+            session_in(here, name)
+        report = everturn.copy(here, there, sessions or None, tell)
+    _print(report, json=json)
+
+
+def _step(session_id: str, done: int) -> CopyProgress:
+    return CopyProgress(session_id, None, None, 0, done, None)
+
+
+@contextmanager
+def _bar() -> Iterator[Callable[[CopyProgress], None]]:
+    """A bar in a terminal, on stderr; nothing elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not os.isatty(2)) as progress:
+        task = progress.add_task("", total=None)
+
+        def tell(step: CopyProgress) -> None:
+            told = f"{step.sessions:,} sessions; {clean(step.session_id)[:40]}, {step.entries:,} entries"
+            progress.update(task, description=told, completed=step.sessions, total=step.total)
+
+        yield tell
+
+
+def _print(report: CopyReport, *, json: bool) -> None:
+    if json:
+        print_json([report])
+    else:
+        screen = console()
+        numbers = [(report.imported, "imported"), (report.extended, "extended"), (report.skipped, "there already")]
+        numbers += [(report.absent, "gone meanwhile"), (report.behind, "changed meanwhile: copy again")]
+        told = ", ".join(f"{number:,} {what}" for number, what in numbers if number) or "nothing to do"
+        screen.print(told + (f"; {report.verified:,} compared and equal" if report.verified else ""))
+        for session_id, why in report.conflicts:
+            screen.print(f"conflict: {session_id!r}: {clean(why)}", soft_wrap=True)
+    raise typer.Exit(0 if report.ok else 1)

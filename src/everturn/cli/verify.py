@@ -1,0 +1,67 @@
+"""The commands one trusts a store by: verify. (doctor.py looks at settings, check.py runs the contract.)"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from everturn.cli.arguments import URL, as_url, file_of, opened, refuse_absent_file, session_in
+from everturn.cli.output import clean, console, print_json
+from everturn.core.numbers import count
+from everturn.errors import MemoryStoreBackendError, Unsupported
+
+
+def verify(
+    url: URL,
+    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this one; else everything.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON value: the report.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept-pages", help="SQLite: take the pages of the file as they are, first.")
+    ] = False,
+) -> None:
+    """Check at rest all that can be checked.
+
+    Every entry against its checksum; gaps, heads beyond the log, dangling snapshots, counts that do not add up, parts
+    that belong to no session; every page of a SQLite file. Changes nothing. Exit code 1 and a list if something is
+    wrong.
+
+    --accept-pages gives the pages of a SQLite file new checksums, if the file is sound otherwise. It is for files that
+    another program wrote: a restore by litestream, VACUUM INTO, sqlite3 that closed the file after a crash.
+
+    \b
+    Examples:
+      everturn verify sqlite:///memory.db
+      everturn verify sqlite:///memory.db customer-42 --json
+    """
+    if accept:
+        _accept_pages(url)
+    with opened(url, look=True) as store:
+        if session is not None:
+            session_in(store, session)
+        report = store.verify(session)
+    if json:
+        print_json([report])
+    else:
+        screen = console()
+        looked = f"{count(report.sessions, 'session')}, {count(report.entries, 'entry', 'entries')}"
+        screen.print(f"{looked}: {'all sound' if report.ok else count(len(report.problems), 'problem')}")
+        for problem in report.problems:
+            where = "the store" if problem.session_id is None else repr(problem.session_id)
+            entry = "" if problem.seq is None else f", entry {problem.seq:,}"
+            screen.print(f"  {where}{entry}: {clean(problem.what)}", soft_wrap=True)
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def _accept_pages(url: str) -> None:
+    from everturn.backends.sqlite import page_checksums
+    from everturn.backends.sqlite.errors import translated
+
+    path = file_of(as_url(url))
+    if path is None:
+        raise Unsupported("--accept-pages is for SQLite files")
+    refuse_absent_file(as_url(url))
+    with translated(str(path)):
+        verdict = page_checksums.accept(str(path))
+    if verdict != "ok":
+        raise MemoryStoreBackendError(f"{path} is damaged, and was left as it is: {verdict}", outcome="not_written")

@@ -1,0 +1,345 @@
+"""Opens stores: a URL and options to a backend's backend, by way of the entry-point group `everturn.backends`.
+
+Of a backend it knows the scheme, and of ours the names of the options, which are keywords here for editors and type
+checkers; a test compares them. Which backends there are beside ours is decided by what is installed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from errno import EMFILE, ENFILE
+from functools import partial
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+from urllib.parse import parse_qsl
+
+from everturn.backend import Opener
+from everturn.core.masking import ESCAPES, masked_url
+from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
+from everturn.option_values import COMMON, NOT_GIVEN, given, read_options
+from everturn.store.aio import AsyncMemoryStore
+from everturn.store.operations import Settings
+from everturn.store.sync import MemoryStore
+
+GROUP = "everturn.backends"
+OURS = {
+    "sqlite": "everturn.backends.sqlite",
+    "redis": "everturn.backends.redis",
+    "rediss": "everturn.backends.redis",
+    "redis+cluster": "everturn.backends.redis",
+    "redis+sentinel": "everturn.backends.redis",
+    "postgresql": "everturn.backends.postgres",
+    "postgres": "everturn.backends.postgres",
+}
+"""As pyproject.toml registers them, and nobody else's: to look through all that is installed takes a process 50 ms."""
+
+
+def open(  # noqa: A001 - everturn.open is the public name
+    url: str,
+    *,
+    ttl: float | None = NOT_GIVEN,
+    timeout: float = NOT_GIVEN,
+    max_message_bytes: int = NOT_GIVEN,
+    namespace: str = NOT_GIVEN,
+    synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"] = NOT_GIVEN,
+    page_checksums: bool = NOT_GIVEN,
+    file_mode: int | str = NOT_GIVEN,
+    read_only: bool = NOT_GIVEN,
+    vfs: str | None = NOT_GIVEN,
+    warnings: bool = NOT_GIVEN,
+    wait_replicas: int = NOT_GIVEN,
+    max_connections: int = NOT_GIVEN,
+    sentinel_username: str = NOT_GIVEN,
+    sentinel_password: str = NOT_GIVEN,
+    ssl: bool = NOT_GIVEN,
+    ssl_ca_certs: str = NOT_GIVEN,
+    ssl_cert_reqs: Literal["none", "optional", "required"] = NOT_GIVEN,
+    ssl_certfile: str = NOT_GIVEN,
+    ssl_keyfile: str = NOT_GIVEN,
+    ssl_check_hostname: bool = NOT_GIVEN,
+    schema: str = NOT_GIVEN,
+    pool_size: int = NOT_GIVEN,
+    **options: Any,
+) -> MemoryStore:
+    """Open the store that a URL names. A SQLite file, or the tables of a database, are created if there are none.
+
+    An option may stand in the URL's query instead (`sqlite:///memory.db?ttl=3600`). A keyword goes before it.
+
+    ```python
+    with everturn.open("sqlite:///memory.db", ttl=30 * 86400) as store:
+        store.add_messages("customer-42", [everturn.ChatMessage("user", "Hi!")])
+    ```
+
+    Args:
+        url: The backend and the place: `sqlite:///memory.db` (three slashes for a relative path, four for an absolute
+            one), `sqlite://` (in memory), `redis://host`, `rediss://`, `redis+cluster://`, `redis+sentinel://`,
+            `postgresql://user@host/db`, or a scheme that an installed package registers.
+        ttl: Every backend: seconds after its latest change that a new session lives. None, the default: for ever.
+        timeout: Every backend: seconds that a call may take, retries included; 5 by default.
+        max_message_bytes: Every backend: the largest entry that is taken; 16 MiB by default.
+        namespace: Every backend: keeps the sessions of several applications apart in one database; "" by default.
+        synchronous: SQLite: how a change is synced to the disk. "FULL", the default, survives a power loss.
+        page_checksums: SQLite: whether a new file has a checksum on every page; on by default.
+        file_mode: SQLite: the permissions of a new file; 0o600 by default.
+        read_only: SQLite: read the file and never write to it; off by default.
+        vfs: SQLite: the name of a file system of your own, for tests.
+        warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
+        wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.
+        max_connections: Redis: the most connections to each server; 50 by default.
+        sentinel_username: Redis: the user at the sentinels, where they have their own.
+        sentinel_password: Redis: the password at the sentinels, where they have their own.
+        ssl: Redis: use TLS, as `rediss://` does; off by default.
+        ssl_ca_certs: Redis: a file with the certificates to trust.
+        ssl_cert_reqs: Redis: whether the server's certificate is checked; "required" by default.
+        ssl_certfile: Redis: a file with the client's own certificate.
+        ssl_keyfile: Redis: a file with the key of that certificate.
+        ssl_check_hostname: Redis: whether the certificate must name the server's host; on by default.
+        schema: PostgreSQL: the schema that holds the tables; "everturn" by default.
+        pool_size: PostgreSQL: the most connections of this store; 10 by default.
+        options: PostgreSQL: the parameters of libpq, such as `sslmode`. Of another package's backend: its own options.
+
+    Returns:
+        A store that blocks the calling thread. Threads may share it.
+
+    Raises:
+        InvalidInput: The URL or an option is not known, or does not belong to this backend. The message lists those
+            that do.
+        Unsupported: The backend's driver is not installed. The message says what to install.
+        SchemaTooNew: The data was written by a newer everturn. It was left untouched.
+        MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
+    """
+    opener, address, settings, own = _resolve(url, given(locals()))
+    with _drivers(address.partition(":")[0]):
+        return MemoryStore(opener.open(address, own, time.monotonic() + settings.timeout), settings)
+
+
+async def open_async(
+    url: str,
+    *,
+    ttl: float | None = NOT_GIVEN,
+    timeout: float = NOT_GIVEN,  # noqa: ASYNC109 - of the calls on the store, too
+    max_message_bytes: int = NOT_GIVEN,
+    namespace: str = NOT_GIVEN,
+    synchronous: Literal["OFF", "NORMAL", "FULL", "EXTRA"] = NOT_GIVEN,
+    page_checksums: bool = NOT_GIVEN,
+    file_mode: int | str = NOT_GIVEN,
+    read_only: bool = NOT_GIVEN,
+    vfs: str | None = NOT_GIVEN,
+    warnings: bool = NOT_GIVEN,
+    wait_replicas: int = NOT_GIVEN,
+    max_connections: int = NOT_GIVEN,
+    sentinel_username: str = NOT_GIVEN,
+    sentinel_password: str = NOT_GIVEN,
+    ssl: bool = NOT_GIVEN,
+    ssl_ca_certs: str = NOT_GIVEN,
+    ssl_cert_reqs: Literal["none", "optional", "required"] = NOT_GIVEN,
+    ssl_certfile: str = NOT_GIVEN,
+    ssl_keyfile: str = NOT_GIVEN,
+    ssl_check_hostname: bool = NOT_GIVEN,
+    schema: str = NOT_GIVEN,
+    pool_size: int = NOT_GIVEN,
+    **options: Any,
+) -> AsyncMemoryStore:
+    """Open the store that a URL names, as one whose methods are awaited. It belongs to the running event loop.
+
+    An option may stand in the URL's query instead (`sqlite:///memory.db?ttl=3600`). A keyword goes before it.
+
+    ```python
+    async with await everturn.open_async("redis://localhost", wait_replicas=1) as store:
+        await store.add_messages("customer-42", [everturn.ChatMessage("user", "Hi!")])
+    ```
+
+    Args:
+        url: The backend and the place: `sqlite:///memory.db` (three slashes for a relative path, four for an absolute
+            one), `sqlite://` (in memory), `redis://host`, `rediss://`, `redis+cluster://`, `redis+sentinel://`,
+            `postgresql://user@host/db`, or a scheme that an installed package registers.
+        ttl: Every backend: seconds after its latest change that a new session lives. None, the default: for ever.
+        timeout: Every backend: seconds that a call may take, retries included; 5 by default.
+        max_message_bytes: Every backend: the largest entry that is taken; 16 MiB by default.
+        namespace: Every backend: keeps the sessions of several applications apart in one database; "" by default.
+        synchronous: SQLite: how a change is synced to the disk. "FULL", the default, survives a power loss.
+        page_checksums: SQLite: whether a new file has a checksum on every page; on by default.
+        file_mode: SQLite: the permissions of a new file; 0o600 by default.
+        read_only: SQLite: read the file and never write to it; off by default.
+        vfs: SQLite: the name of a file system of your own, for tests.
+        warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
+        wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.
+        max_connections: Redis: the most connections to each server; 50 by default.
+        sentinel_username: Redis: the user at the sentinels, where they have their own.
+        sentinel_password: Redis: the password at the sentinels, where they have their own.
+        ssl: Redis: use TLS, as `rediss://` does; off by default.
+        ssl_ca_certs: Redis: a file with the certificates to trust.
+        ssl_cert_reqs: Redis: whether the server's certificate is checked; "required" by default.
+        ssl_certfile: Redis: a file with the client's own certificate.
+        ssl_keyfile: Redis: a file with the key of that certificate.
+        ssl_check_hostname: Redis: whether the certificate must name the server's host; on by default.
+        schema: PostgreSQL: the schema that holds the tables; "everturn" by default.
+        pool_size: PostgreSQL: the most connections of this store; 10 by default.
+        options: PostgreSQL: the parameters of libpq, such as `sslmode`. Of another package's backend: its own options.
+
+    Returns:
+        A store for this event loop. Its tasks may share it.
+
+    Raises:
+        InvalidInput: The URL or an option is not known, or does not belong to this backend. The message lists those
+            that do.
+        Unsupported: The backend's driver is not installed. The message says what to install.
+        SchemaTooNew: The data was written by a newer everturn. It was left untouched.
+        MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
+    """
+    opener, address, settings, own = _resolve(url, given(locals()))
+    with _drivers(address.partition(":")[0]):
+        backend = await opener.open_async(address, own, time.monotonic() + settings.timeout)
+    return AsyncMemoryStore(backend, settings)
+
+
+def from_client(
+    client: Any,
+    *,
+    ttl: float | None = NOT_GIVEN,
+    timeout: float = NOT_GIVEN,
+    max_message_bytes: int = NOT_GIVEN,
+    namespace: str = NOT_GIVEN,
+    warnings: bool = NOT_GIVEN,
+    wait_replicas: int = NOT_GIVEN,
+    max_connections: int = NOT_GIVEN,
+    schema: str = NOT_GIVEN,
+    **options: Any,
+) -> Any:
+    """Make a store over a client that you have. Closing the store leaves the client open.
+
+    ```python
+    store: everturn.MemoryStore = everturn.from_client(redis.Redis(), ttl=3600)
+    ```
+
+    Args:
+        client: A client of redis-py, valkey-py or fakeredis, or a connection or pool of psycopg; blocking or
+            asynchronous.
+        ttl: Every backend: seconds after its latest change that a new session lives. None, the default: for ever.
+        timeout: Every backend: seconds that a call may take, retries included; 5 by default.
+        max_message_bytes: Every backend: the largest entry that is taken; 16 MiB by default.
+        namespace: Every backend: keeps the sessions of several applications apart in one database; "" by default.
+        warnings: Redis and PostgreSQL: warn when opening of settings of the server that can lose turns; on by default.
+        wait_replicas: Redis: the number of replicas that must have a change before the call returns; 0 by default.
+        max_connections: Redis: the most connections to each server; 50 by default. (Only a cluster's client needs it.)
+        schema: PostgreSQL: the schema that holds the tables; "everturn" by default.
+        options: Options of another package's backend.
+
+    Returns:
+        A MemoryStore over a blocking client; an AsyncMemoryStore over an asynchronous one, within its event loop. A
+            type checker does not know which, so annotate the variable.
+
+    Raises:
+        InvalidInput: No installed backend takes this client, or an option is not known or belongs to the client.
+        MemoryStoreBackendError: The server cannot be reached.
+    """
+    named = given(locals())
+    for loader in _every():
+        try:
+            opener: Any = _loaded("an installed backend", loader)
+        except ImportError:
+            continue  # its driver is not installed, so this is not its client
+        adopts = getattr(opener, "adopts", None)
+        face = adopts(client) if adopts else None
+        if face is not None:
+            settings, own = read_options(opener, named)
+            backend = opener.adopt(client, own, time.monotonic() + settings.timeout)
+            return (AsyncMemoryStore if face == "async" else MemoryStore)(backend, settings)
+    raise InvalidInput(
+        f"a {type(client).__module__}.{type(client).__qualname__} is no client that an installed backend takes; "
+        "give one of redis-py, valkey-py, fakeredis or psycopg, or use everturn.open",
+        path="client",
+    )
+
+
+def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Settings, dict[str, Any]]:
+    if not isinstance(url, str):
+        raise InvalidInput(f"must be a string, not {type(url).__name__}", path="url")
+    scheme, colon, _ = url.partition("://")
+    known = _ours if scheme in _ours else {**_installed(), **_ours}
+    if not colon or scheme not in known:
+        shown = masked_url(url)
+        raise InvalidInput(
+            f"{shown!r} does not begin with a scheme there is a backend for: "
+            + ", ".join(f"{name}://" for name in sorted(known))
+            + ("" if "://" in url else f"; for a file, write sqlite:///{shown.removeprefix('sqlite:')}"),
+            path="url",
+        )
+    opener = _opener_of(scheme, known[scheme])
+    address, _, query = url.partition("?")
+    if "@" in query:
+        _refuse_unescaped(opener, query)
+    settings, own = read_options(opener, dict(parse_qsl(query, keep_blank_values=True)) | dict(options))
+    return opener, address, settings, own
+
+
+def _refuse_unescaped(opener: Opener, query: str) -> None:
+    """Raise InvalidInput if an @ behind a ? is not in an option's value: then the ? is one of a password.
+
+    Without a word of it: what would be called an unknown option is a part of the password.
+    """
+    if any(name not in COMMON and name not in opener.OPTIONS for name, _ in parse_qsl(query, keep_blank_values=True)):
+        raise InvalidInput(f"has an @ behind a ?; {ESCAPES}", path="url")
+
+
+_Loader: TypeAlias = Callable[[], Any]
+_ours: dict[str, _Loader] = {scheme: partial(import_module, name) for scheme, name in OURS.items()}
+_known_installed: dict[str, _Loader] = {}
+
+
+def _installed() -> dict[str, _Loader]:
+    """All backends that are installed, ours among them."""
+    from importlib.metadata import MetadataPathFinder, entry_points
+
+    if not _known_installed:
+        try:
+            _known_installed.update((found.name, found.load) for found in entry_points(group=GROUP))
+        except OSError as exc:
+            raise _unread("the list of installed backends", exc) from exc
+        if not _known_installed:  # ours are always there: so they could not be read, and the reader remembers none
+            MetadataPathFinder().invalidate_caches()
+            raise _unread("the list of installed backends", "it came out empty")
+    return _known_installed
+
+
+def _every() -> Iterator[_Loader]:
+    """Ours, then the others, which are only looked for by who gets so far."""
+    yield from _ours.values()
+    yield from (loader for scheme, loader in _installed().items() if scheme not in _ours)
+
+
+def _unread(what: str, why: object) -> MemoryStoreBackendError:
+    return MemoryStoreBackendError(
+        f"{what} could not be read ({why}); are there open files left?", outcome="not_written"
+    )
+
+
+def _opener_of(scheme: str, loader: _Loader) -> Opener:
+    what = f"the backend of {scheme}://"
+    with _drivers(scheme):
+        opener: Opener = _loaded(what, loader)
+        load_driver = getattr(opener, "load_driver", None)
+        if load_driver:  # now, since no time-out has begun: a first import may take longer than one
+            _loaded(what, load_driver)
+    return opener
+
+
+def _loaded(what: str, loader: _Loader) -> Any:
+    try:
+        return loader()
+    except OSError as exc:
+        if exc.errno not in (EMFILE, ENFILE):
+            raise
+        raise _unread(what, exc) from exc
+
+
+@contextmanager
+def _drivers(scheme: str) -> Iterator[None]:
+    """Say which extra to install where a backend's driver is missing."""
+    try:
+        yield
+    except ImportError as exc:
+        extra = next((name for name in ("redis", "postgres") if scheme.startswith(name)), scheme)
+        raise Unsupported(f"{scheme}:// needs {exc.name}: pip install 'everturn[{extra}]'") from exc

@@ -1,0 +1,14 @@
+"""Pure functions and values of conversations: no IO, no clock, no randomness, no driver.
+
+validation.py       arguments that come from outside, checked
+codec.py            entries to bytes and back, with checksums
+message_batches.py  rows of messages to ChatMessages, a batch at a time
+paths.py            the entries that a head shows, as ranges of seqs; branches.py answers it without walking
+tool_calls.py       calls and their results: pairs, orphans, missing results
+trimming.py         which of the newest turns a trim keeps
+text_search.py      whether an entry mentions a text
+numbers.py          counts, sizes and durations as people say them
+vectors.py          similarity of embeddings
+masking.py          secrets in texts that people and logs see
+signal_exceptions.py  exceptions of signal handlers, told from faults
+"""

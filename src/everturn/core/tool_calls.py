@@ -1,0 +1,109 @@
+"""Matches tool calls with their results: pairs, orphans, order, and results that are missing. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from everturn.model import JSON, ChatMessage
+
+SYSTEM_ROLES = frozenset({"system", "developer"})
+
+
+# --- tool calls and their results ------------------------------------------------------------------------------------
+
+
+def calls_in(message: ChatMessage) -> set[str]:
+    """The ids of the tool calls a message makes (OpenAI's `tool_calls`, or `tool_use` parts)."""
+    calls = [(call, "id") for call in message.tool_calls or ()]
+    calls += [(part, "id") for part in _parts(message, "tool_use")]
+    return _ids(calls)
+
+
+def results_in(message: ChatMessage) -> set[str]:
+    """The ids of the tool calls whose results a message carries (`tool_call_id`, or `tool_result` parts)."""
+    results = _ids([(part, "tool_use_id") for part in _parts(message, "tool_result")])
+    return results | ({message.tool_call_id} if message.tool_call_id else set())
+
+
+def _parts(message: ChatMessage, kind: str) -> list[JSON]:
+    parts = message.content if isinstance(message.content, list) else ()
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == kind]
+
+
+def _ids(calls: Iterable[tuple[JSON, str]]) -> set[str]:
+    found = (call.get(name) for call, name in calls if isinstance(call, dict))
+    return {call_id for call_id in found if isinstance(call_id, str)}
+
+
+def without_orphans(messages: list[ChatMessage]) -> list[ChatMessage]:
+    """Drop results at the beginning whose call was cut off; no model accepts a prompt that begins with one."""
+    for index, message in enumerate(messages):
+        if not (message.role == "tool" or results_in(message)):
+            return messages[index:]
+    return []
+
+
+HEALED = "No result was recorded for this tool call; it may not have run."
+
+
+def in_order(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Those messages whose seq is greater than all before: rows that are damaged may have lost their place."""
+    last, found = 0, []
+    for message in messages:
+        if message.seq is not None and message.seq > last:
+            last = message.seq
+            found.append(message)
+    return found
+
+
+def heal(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Give every unanswered tool call a synthetic error result, right behind the results that are there."""
+    unanswered = _unanswered(messages)
+    healed: list[ChatMessage] = []
+    owed: list[str] = []
+    for index, message in enumerate(messages):
+        if owed and not results_in(message):
+            healed += map(_missing_result, owed)
+            owed = []
+        healed.append(message)
+        owed += unanswered.get(index, ())
+    return healed + list(map(_missing_result, owed))
+
+
+def _unanswered(messages: Sequence[ChatMessage]) -> dict[int, list[str]]:
+    """By position, the ids of calls that no result follows before an id is used again (some models reuse them)."""
+    calls: dict[str, int] = {}
+    unanswered: dict[int, list[str]] = {}
+    for index, message in enumerate(messages):
+        for call_id in results_in(message):
+            calls.pop(call_id, None)
+        for call_id in sorted(calls_in(message)):
+            if call_id in calls:
+                unanswered.setdefault(calls[call_id], []).append(call_id)
+            calls[call_id] = index
+    for call_id, index in calls.items():
+        unanswered.setdefault(index, []).append(call_id)
+    return unanswered
+
+
+def _missing_result(call_id: str) -> ChatMessage:
+    return ChatMessage("tool", HEALED, tool_call_id=call_id, metadata={"healed": True})
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def pairs(messages: Iterable[ChatMessage]) -> list[dict[str, str]]:
+    """The two-string face of a history: each user message with the last assistant text before the next one.
+
+    A question without an answer yet has an empty `ai`; an answer without a question an empty `human`.
+    """
+    found: list[dict[str, str]] = []
+    for message in messages:
+        if message.role == "user":
+            found.append({"human": message.text, "ai": ""})
+        elif message.role == "assistant" and message.text:
+            if not found:
+                found.append({"human": "", "ai": ""})
+            found[-1]["ai"] = message.text
+    return found

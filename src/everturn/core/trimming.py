@@ -1,0 +1,202 @@
+"""Plans a trim: which of the newest turns stay, given what it is told of the messages, newest first. Pure.
+
+It reads nothing and keeps no message. Whoever reads asks it how much more it wants to know (store/trim.py).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from everturn.core.tool_calls import SYSTEM_ROLES, calls_in, results_in
+from everturn.errors import InvalidInput
+from everturn.model import MESSAGE, ChatMessage
+
+
+class Header(msgspec.Struct, frozen=True, gc=False):
+    """The facts about one visible message that a plan needs."""
+
+    seq: int
+    turn: int  # seq of the first entry of its turn
+    kind: str = MESSAGE
+    system: bool = False
+    calls: frozenset[str] = frozenset()
+    results: frozenset[str] = frozenset()
+    tokens: int = 0
+
+
+class Cut(msgspec.Struct, frozen=True, gc=False):
+    """The outcome of a trim: hide everything up to `floor` but summaries and `kept`; `hidden` messages go."""
+
+    floor: int
+    kept: tuple[int, ...]
+    hidden: int
+
+
+class _Start(NamedTuple):
+    """A turn with which the part that stays may begin. `messages` and `tokens` count what would stay then, without the
+    system messages that stay anyway."""
+
+    number: int  # of the turn, counted from the newest
+    turn: int
+    messages: int
+    tokens: int
+
+
+class Planner:
+    """Takes the headers of messages, newest first, and says where to cut.
+
+    Keeps system messages (if told to; they count), then the newest whole turns that fit, and always the last one.
+    Never cuts between a tool call and its result: so it may keep less than would fit, and more where the last turn
+    answers an earlier one. Its memory is bounded by the turns that may stay and the system messages, whatever the
+    length of the history. `floor` is where the last trim cut.
+    """
+
+    def __init__(self, *, floor: int, max_messages: int | None, max_tokens: int | None, keep_system: bool) -> None:
+        self._floor = floor
+        self._max_messages = max_messages
+        self._max_tokens = max_tokens
+        self._keep_system = keep_system
+        self.seen = 0  # messages it was told of
+        self._system = array("q")  # seqs of system messages that stay wherever the cut is
+        self._system_tokens = 0
+        self._low: list[int] = []  # seqs of messages below the floor, which an earlier trim kept
+        self._turn: int | None = None  # the one being added
+        self._number = 0
+        self._count = 0
+        self._tokens = 0
+        # Of turns that are too far back for what may stay, only one is ever needed: the first, if there is no other.
+        self._starts: list[_Start] = []
+        # Results whose call was not seen yet, and in which turn. If the call shows up, that turn and those before it
+        # down to the call's are no start. Some models use an id again: the nearest call before a result is its own.
+        self._unmatched: dict[str, int] = {}
+
+    @property
+    def counts_tokens(self) -> bool:
+        """Whether the tokens of messages that are not kept anyway still matter."""
+        return self._max_tokens is not None and not self._is_over
+
+    @property
+    def wants_turns(self) -> bool:
+        """Whether the turns of older messages still matter. Else their headers may have any."""
+        return not (self._is_over and self._starts and self._first_unmatched > self._starts[0].number)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether older messages still matter. Else the plan is fixed."""
+        return self.wants_turns or self._keep_system or self._first_unmatched <= self._starts[-1].number
+
+    @property
+    def wants_calls(self) -> bool:
+        """Whether tool calls and results of older messages still matter."""
+        return self.wants_turns or self._first_unmatched <= self._starts[-1].number
+
+    def add(self, header: Header) -> None:
+        """Take the next older message."""
+        if header.turn != self._turn:
+            self._end_turn()
+            self._turn = header.turn
+        self.seen += 1
+        if header.seq <= self._floor:
+            self._low.append(header.seq)
+        if self._keep_system and header.system:
+            self._system.append(header.seq)
+            self._system_tokens += header.tokens
+        else:
+            self._count += 1
+            self._tokens += header.tokens
+        for call in header.calls:
+            since = self._unmatched.pop(call, None)
+            while since is not None and self._starts and self._starts[-1].number >= since:
+                self._starts.pop()
+        for result in header.results:
+            self._unmatched.setdefault(result, self._number)
+
+    def pass_over(self, count: int) -> None:
+        """Take so many messages, none of them a system message, of which nothing else is wanted."""
+        self.seen += count
+
+    def cut(self, total: int | None = None) -> Cut | None:
+        """The plan, once no more is wanted or there is no more; None if there is nothing to hide.
+
+        `total` is the number of visible messages, if not all of them were added.
+        """
+        self._end_turn()
+        if not self._starts:
+            return None
+        start = next((start for start in reversed(self._starts) if self._fits(start)), self._starts[0])
+        hidden = (self.seen if total is None else total) - start.messages - len(self._system)
+        if not hidden:
+            return None
+        kept = {seq for seq in self._system if seq < start.turn} | {seq for seq in self._low if seq >= start.turn}
+        return Cut(max(start.turn - 1, self._floor), tuple(sorted(kept)), hidden)
+
+    def _end_turn(self) -> None:
+        """Note that what stays may begin with the turn that was being added."""
+        if self._turn is None:
+            return
+        if not self._starts or not self._is_over:
+            self._starts.append(_Start(self._number, self._turn, self._count, self._tokens))
+        self._number += 1
+        self._turn = None
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether what was added so far does not fit, whatever is still to come."""
+        return self._exceeds(self._count, self._tokens)
+
+    def _fits(self, start: _Start) -> bool:
+        return not self._exceeds(start.messages, start.tokens)
+
+    def _exceeds(self, count: int, tokens: int) -> bool:
+        return (self._max_messages is not None and count + len(self._system) > self._max_messages) or (
+            self._max_tokens is not None and tokens + self._system_tokens > self._max_tokens
+        )
+
+    @property
+    def _first_unmatched(self) -> int:
+        return min(self._unmatched.values(), default=self._number + 1)
+
+
+def header(message: ChatMessage, turn: int, tokens: int = 0) -> Header:
+    """The header of a message that has a seq."""
+    plain = message.tool_calls is None and message.tool_call_id is None and isinstance(message.content, str)
+    return Header(
+        message.seq or 0,
+        turn,
+        MESSAGE,
+        message.role in SYSTEM_ROLES,
+        _NONE if plain else frozenset(calls_in(message)),
+        _NONE if plain else frozenset(results_in(message)),
+        tokens,
+    )
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+def counted(count_tokens: Callable[[ChatMessage], int], message: ChatMessage) -> int:
+    """The tokens of a message. Raises InvalidInput for a number below 0: then longer would be shorter."""
+    tokens = count_tokens(message)
+    if tokens < 0:
+        raise InvalidInput(f"returned {tokens} for a message; a count is at least 0", path="count_tokens")
+    return tokens
+
+
+def plan_trim(
+    headers: Sequence[Header],
+    *,
+    floor: int,
+    max_messages: int | None,
+    max_tokens: int | None,
+    keep_system: bool,
+) -> Cut | None:
+    """Where to cut so that what stays fits, or None if it fits already, of all headers, oldest first. See Planner."""
+    planner = Planner(floor=floor, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system)
+    for item in reversed(headers):
+        if item.kind == MESSAGE:
+            planner.add(item)
+    return planner.cut()

@@ -1,0 +1,122 @@
+"""Checks the arguments of a call: ids, keys, labels, counts, versions. Each check raises InvalidInput."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from everturn.backend import At
+from everturn.errors import (
+    InvalidInput,
+)
+from everturn.model import Receipt, SessionState, Snapshot
+
+T = TypeVar("T")
+LONGEST_ID = 512
+LARGEST_COUNT = 2**53
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+def checked_id(session_id: object, path: str = "session_id") -> str:
+    """The session id. Raises InvalidInput unless it is 1 to 512 bytes of text without NUL."""
+    if type(session_id) is not str:
+        if not isinstance(session_id, str):
+            raise InvalidInput(f"must be a string, not {type(session_id).__name__}", path=path)
+        session_id = plain(session_id)
+    if session_id.isascii() and 0 < len(session_id) <= LONGEST_ID and "\0" not in session_id:
+        return session_id  # as most are
+    return _checked_text(session_id, path)
+
+
+def checked_key(key: object) -> bytes | None:
+    if key is None:
+        return None
+    if not isinstance(key, str):
+        raise InvalidInput(f"must be a string, not {type(key).__name__}", path="key")
+    return _checked_text(key, "key").encode()
+
+
+def checked_label(label: object, path: str = "label") -> str | None:
+    if label is None:
+        return None
+    if not isinstance(label, str):
+        raise InvalidInput(f"must be a string, not {type(label).__name__}", path=path)
+    return _checked_text(label, path)
+
+
+def plain(text: str) -> str:
+    """The text as itself: a member of an enumeration, for one, shows its name where its text was meant."""
+    return str.__str__(text)
+
+
+def _checked_text(text: str, path: str) -> str:
+    text = plain(text)
+    try:
+        length = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput("has a lone surrogate, which cannot be stored", path=path) from None
+    if not 0 < length <= LONGEST_ID:
+        raise InvalidInput(f"must have 1 to {LONGEST_ID} bytes, not {length}", path=path)
+    if "\0" in text:
+        raise InvalidInput("must not contain NUL", path=path)
+    return text
+
+
+def checked_count(number: object, path: str, least: int = 0) -> int:
+    """A whole number of at least `least`, as large as any backend can count. Raises InvalidInput."""
+    if type(number) is not int:
+        raise InvalidInput(f"must be a whole number, not {type(number).__name__}", path=path)
+    if number < least:
+        raise InvalidInput(f"must be at least {least}, not {number}", path=path)
+    return min(number, LARGEST_COUNT)
+
+
+def checked_bound(number: object, path: str) -> int | None:
+    """The same, or None for no bound."""
+    return None if number is None else checked_count(number, path)
+
+
+def checked_search(text: object, path: str, longest: int) -> str:
+    """Text to look for: whatever can be stored, up to `longest` characters. Raises InvalidInput."""
+    if not isinstance(text, str) or "\0" in text or len(text) > longest:
+        raise InvalidInput(f"must be a string of up to {longest} characters without NUL", path=path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("has a lone surrogate, which cannot be stored", path=path) from None
+    return plain(text)
+
+
+def checked_expectation(expected: object) -> tuple[int | None, str | None]:
+    """The version, and the life where one is named."""
+    if expected is None:
+        return None, None
+    if isinstance(expected, Receipt | SessionState):
+        return expected.version, expected.life
+    if type(expected) is not int or expected < 0:
+        raise InvalidInput(
+            "is a version (0 for a session that must not exist), a Receipt or a SessionState, "
+            f"not {expected if type(expected) is int else type(expected).__name__}",
+            path="expected_version",
+        )
+    return expected, None
+
+
+def checked_at(at: object, path: str = "at") -> At:
+    """A snapshot's id, a version, or None for now."""
+    if at is None:
+        return None
+    if type(at) is int:
+        return checked_count(at, path)
+    if isinstance(at, Snapshot | str):
+        return checked_snapshot(at, path)
+    raise InvalidInput(f"is a snapshot (or its id) or a version, not {type(at).__name__}", path=path)
+
+
+def checked_snapshot(snapshot: object, path: str = "snapshot") -> str:
+    if isinstance(snapshot, Snapshot):
+        return snapshot.id
+    if isinstance(snapshot, str):
+        return _checked_text(snapshot, path)
+    raise InvalidInput(f"is a Snapshot or its id, not {type(snapshot).__name__}", path=path)

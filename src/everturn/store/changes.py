@@ -1,0 +1,384 @@
+"""The methods that change a session: each makes one request, with a call id that its retries carry along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from os import urandom
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from everturn.backend import (
+    Append,
+    ChangeOutcome,
+    ChangeRequest,
+    Clear,
+    DeleteSnapshot,
+    Effect,
+    Fork,
+    ForkRequest,
+    Rollback,
+    SetTTL,
+    Status,
+    TakeSnapshot,
+    Undo,
+)
+from everturn.core import codec
+from everturn.errors import InvalidInput, MemoryStoreBackendError
+from everturn.model import (
+    JSON,
+    MESSAGE,
+    ChatMessage,
+    Entry,
+    Receipt,
+    SessionState,
+    Snapshot,
+    Summary,
+    ToolCall,
+)
+from everturn.store.arguments import (
+    checked_at,
+    checked_count,
+    checked_expectation,
+    checked_id,
+    checked_key,
+    checked_label,
+    checked_snapshot,
+)
+from everturn.store.refusals import refuse
+from everturn.store.retries import Caller
+
+Expected: TypeAlias = int | Receipt | SessionState | None
+"""The version a session must be at: a number (0: it must not exist), or a receipt or state, whose life counts too."""
+
+LONGEST_TTL = 10**11  # seconds: three thousand years
+_NO_TURN = (str, bytes, Mapping)  # iterable, but not what was meant
+_DONE = (Status.APPLIED, Status.REPLAYED, Status.UNCHANGED)
+
+
+def new_call() -> bytes:
+    """The id of one call: its retries carry it, and a life that it begins is named after it."""
+    return urandom(16)
+
+
+class Changes(Caller):
+    """Every change is all or nothing, and returns once it is kept.
+
+    `key` makes the caller's own retry find the first attempt (`replayed`); `expected_version` makes the change
+    conditional (VersionConflict, and nothing is changed). A fault raises MemoryStoreBackendError, whose `outcome` says
+    whether the change may have been kept.
+    """
+
+    # --- turns -------------------------------------------------------------------------------------------------------
+
+    async def add_messages(
+        self,
+        session_id: str,
+        messages: Iterable[ChatMessage | Mapping[str, JSON]],
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Append one turn of messages: all or nothing, contiguous, in this order. An empty turn changes nothing.
+
+        Raises InvalidInput, naming the value, if anything in it would not come back as it went in.
+        """
+        # As `_append` and `call` do, in fewer steps: every coroutine on the way costs a turn some microseconds.
+        drafts = self._encoded(messages, "messages", codec.encode_message)
+        effect = Append(drafts, len(drafts))
+        content = () if key is None else _content_of(effect)
+        request = self._request(session_id, effect, key, expected_version, content)
+        deadline = self.face.clock() + self.settings.timeout
+        first: ChangeOutcome | MemoryStoreBackendError
+        try:
+            first = await self.backend.change(request, deadline)
+        except MemoryStoreBackendError as exc:
+            first = exc
+        if isinstance(first, ChangeOutcome):
+            outcome = first
+        else:
+            outcome = await self.insist(partial(self._attempt, request), deadline, first)
+        if outcome.status not in _DONE:
+            refuse(outcome, request.session_id, expected=request.expected_version)
+        return receipt_of(request.session_id, outcome)
+
+    async def append(
+        self,
+        session_id: str,
+        entries: Iterable[Entry | Mapping[str, JSON]],
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Append one turn of messages, tool calls, summaries and records, mixed: all or nothing, in this order.
+
+        An empty turn changes nothing. Raises InvalidInput, naming the value, if it would not come back as it went in.
+        """
+        return await self._append(session_id, self._encoded(entries, "entries"), None, key, expected_version)
+
+    async def replace(
+        self,
+        session_id: str,
+        entries: Iterable[Entry | Mapping[str, JSON]],
+        *,
+        after: int = 0,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """In one undoable step, make the history the path up to seq `after`, and these entries behind it.
+
+        Raises InvalidInput if `after` is neither 0 nor the seq of an entry on the path.
+        """
+        after = checked_count(after, "after")
+        return await self._append(session_id, self._encoded(entries, "entries"), after, key, expected_version)
+
+    async def save_context(
+        self,
+        session_id: str,
+        human: str,
+        ai: str,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Append one turn of what the human said and what the AI answered."""
+        for name, text in (("human", human), ("ai", ai)):
+            if not isinstance(text, str):
+                raise InvalidInput(f"must be a string, not {type(text).__name__}", path=name)
+        turn = (ChatMessage("user", human), ChatMessage("assistant", ai))
+        return await self.add_messages(session_id, turn, key=key, expected_version=expected_version)
+
+    async def add_tool_call(
+        self,
+        session_id: str,
+        tool_call: ToolCall,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Append a record of a tool call, as a turn of its own."""
+        if not isinstance(tool_call, ToolCall):
+            raise InvalidInput(f"must be a ToolCall, not {type(tool_call).__name__}", path="tool_call")
+        draft = codec.encode(tool_call, "tool_call", self.settings.max_message_bytes)
+        return await self._append(session_id, (draft,), None, key, expected_version)
+
+    async def add_summary(
+        self, session_id: str, summary: Summary, *, key: str | None = None, expected_version: Expected = None
+    ) -> Receipt:
+        """Append a summary, as a turn of its own. The first embedding in a session fixes the length of all."""
+        if not isinstance(summary, Summary):
+            raise InvalidInput(f"must be a Summary, not {type(summary).__name__}", path="summary")
+        draft = codec.encode(summary, "summary", self.settings.max_message_bytes)
+        return await self._append(session_id, (draft,), None, key, expected_version)
+
+    def _encoded(
+        self, entries: object, path: str, encode: Callable[[Any, str, int], codec.Draft] = codec.encode
+    ) -> tuple[codec.Draft, ...]:
+        if type(entries) is not list and (isinstance(entries, _NO_TURN) or not isinstance(entries, Iterable)):
+            raise InvalidInput(f"must be a list of entries, not {type(entries).__name__}", path=path)
+        limit = self.settings.max_message_bytes
+        drafts: list[codec.Draft] = []
+        for entry in entries:
+            drafts.append(codec.encode_plain(entry, limit) or encode(entry, f"{path}[{len(drafts)}]", limit))
+        return tuple(drafts)
+
+    async def _append(
+        self,
+        session_id: str,
+        drafts: tuple[codec.Draft, ...],
+        after: int | None,
+        key: str | None,
+        expected: Expected,
+    ) -> Receipt:
+        messages, dimension = 0, None
+        for draft in drafts:
+            if draft.kind == MESSAGE:
+                messages += 1
+            elif draft.dimension is not None:
+                if dimension is not None and dimension != draft.dimension:
+                    lengths = f"{dimension} and {draft.dimension}"
+                    raise InvalidInput(f"embeddings of one session have one length, not {lengths}", path="entries")
+                dimension = draft.dimension
+        effect = Append(drafts, messages, dimension, after)
+        content = () if key is None else _content_of(effect)
+        request = self._request(session_id, effect, key, expected, content)
+        outcome = await self.call(partial(self._attempt, request))
+        if outcome.status not in _DONE:
+            refuse(outcome, request.session_id, expected=request.expected_version, named=after)
+        return receipt_of(request.session_id, outcome)
+
+    # --- the head ----------------------------------------------------------------------------------------------------
+
+    async def save_snapshot(
+        self,
+        session_id: str,
+        label: str | None = None,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Snapshot:
+        """Point a new snapshot at the present state. Costs the same at any length; outlives every rollback."""
+        label = checked_label(label)
+        effect = TakeSnapshot(urandom(12).hex(), label)
+        outcome = await self._outcome(session_id, effect, key, expected_version, ((label or "").encode(),))
+        return cast("Snapshot", outcome.snapshot)
+
+    async def delete_snapshot(
+        self, session_id: str, snapshot: Snapshot | str, *, key: str | None = None, expected_version: Expected = None
+    ) -> Receipt:
+        """Forget a snapshot; what only it could reach is reclaimed by `compact`. Raises SnapshotNotFound."""
+        name = checked_snapshot(snapshot)
+        content = (name.encode(),)
+        return await self._change(session_id, DeleteSnapshot(name), key, expected_version, content, named=name)
+
+    async def rollback_to_snapshot(
+        self, session_id: str, snapshot: Snapshot | str, *, key: str | None = None, expected_version: Expected = None
+    ) -> Receipt:
+        """Return to the snapshot's state: messages, tool calls, summaries and records together, in one step.
+
+        Moves a pointer and deletes nothing, so it can be undone, and a later snapshot can be returned to as well.
+        Raises SessionNotFound, and SnapshotNotFound also for another session's snapshot or an earlier life's.
+        """
+        name = checked_snapshot(snapshot)
+        return await self._change(session_id, Rollback(name), key, expected_version, (name.encode(),), named=name)
+
+    async def undo(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
+        """Take back the latest rollback, replace, trim or clear; ten steps are kept, and there is no redo.
+
+        Undo of a trim or clear keeps turns that came later. Undo of a rollback or replace would drop them, and raises
+        VersionConflict unless `expected_version` names the present version. Raises InvalidInput if nothing is left.
+        """
+        effect = Undo(drop_turns=expected_version is not None)
+        return await self._change(session_id, effect, key, expected_version)
+
+    # --- shortening --------------------------------------------------------------------------------------------------
+
+    async def clear(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
+        """Empty the history; snapshots stay, and undo brings it back. An empty or absent session is left as it is."""
+        return await self._change(session_id, Clear(), key, expected_version)
+
+    async def set_ttl(
+        self,
+        session_id: str,
+        seconds: float | None,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Let the session expire this long after its latest change; None: never. Raises SessionNotFound."""
+        if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds <= LONGEST_TTL):
+            raise InvalidInput(f"is a number of seconds above 0, or None for no limit, not {seconds!r}", path="seconds")
+        effect = SetTTL(None if seconds is None else float(seconds))
+        return await self._change(session_id, effect, key, expected_version, (repr(effect.seconds).encode(),))
+
+    # --- copies ------------------------------------------------------------------------------------------------------
+
+    async def fork(
+        self,
+        session_id: str,
+        new_session_id: str,
+        *,
+        at: Snapshot | str | int | None = None,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Copy a state into a new session, which appears in one step, with the same seqs and a life of its own.
+
+        Snapshots, undo steps and keys stay behind. Raises SessionNotFound if there is nothing to copy, InvalidInput if
+        the new session exists. `expected_version` is that of the session copied from; the receipt is the new one's.
+        """
+        session_id, new_session_id = checked_id(session_id), checked_id(new_session_id, "new_session_id")
+        version, life = checked_expectation(expected_version)
+        digests = _digests(key, Fork.kind, (session_id.encode(), repr(checked_at(at)).encode()))
+        request = ForkRequest(
+            session_id,
+            new_session_id,
+            checked_at(at),
+            new_call(),
+            self.settings.ttl,
+            *digests,
+            version,
+            life,
+        )
+        outcome = await self.call(
+            lambda retry, by: self.backend.fork(msgspec.structs.replace(request, retry=retry), by)
+        )
+        if outcome.status in (Status.EXISTS, Status.KEY_REUSED):
+            refuse(outcome, new_session_id)
+        if outcome.status not in _DONE:
+            refuse(outcome, session_id, expected=version, named=checked_at(at))
+        return receipt_of(new_session_id, outcome)
+
+    # --- one change --------------------------------------------------------------------------------------------------
+
+    async def _change(
+        self,
+        session_id: str,
+        effect: Effect,
+        key: str | None,
+        expected: Expected,
+        content: tuple[bytes, ...] = (),
+        *,
+        named: Any = None,
+    ) -> Receipt:
+        """Send one change until it is answered. `content` is what the key stands for. Raises what a refusal means."""
+        return receipt_of(session_id, await self._outcome(session_id, effect, key, expected, content, named=named))
+
+    async def _outcome(
+        self,
+        session_id: str,
+        effect: Effect,
+        key: str | None,
+        expected: Expected,
+        content: tuple[bytes, ...],
+        *,
+        named: Any = None,
+        call: bytes | None = None,
+        also: Status | None = None,
+        deadline: float | None = None,
+    ) -> ChangeOutcome:
+        """The same, with the backend's own answer; a refusal that is `also` fine is not raised."""
+        request = self._request(session_id, effect, key, expected, content, call)
+        outcome = await self.call(partial(self._attempt, request), deadline)
+        if outcome.status not in _DONE and outcome.status is not also:
+            refuse(outcome, session_id, expected=request.expected_version, named=named)
+        return outcome
+
+    def _request(
+        self,
+        session_id: str,
+        effect: Effect,
+        key: str | None,
+        expected: Expected,
+        content: tuple[bytes, ...],
+        call: bytes | None = None,
+    ) -> ChangeRequest:
+        session_id, call, ttl = checked_id(session_id), call or urandom(16), self.settings.ttl
+        if key is None and expected is None:
+            return ChangeRequest(session_id, effect, call, ttl)  # as most are
+        version, life = checked_expectation(expected)
+        digests = (None, None) if key is None else _digests(key, effect.kind, content)
+        return ChangeRequest(session_id, effect, call, ttl, *digests, version, life)
+
+    def _attempt(self, request: ChangeRequest, retry: bool, by: float) -> Coroutine[Any, Any, ChangeOutcome]:  # noqa: FBT001 - as `call` has it
+        return self.backend.change(msgspec.structs.replace(request, retry=True) if retry else request, by)
+
+
+def _content_of(effect: Append) -> tuple[bytes, ...]:
+    """What a key of an append stands for."""
+    bodies = [part for draft in effect.drafts for part in (draft.kind.encode(), codec.canonical(draft.body))]
+    return str(effect.after).encode(), *bodies
+
+
+def _digests(key: str | None, kind: str, content: tuple[bytes, ...]) -> tuple[bytes | None, bytes | None]:
+    """The key, and what it is used with, as they are remembered."""
+    checked = checked_key(key)
+    if checked is None:
+        return None, None
+    return codec.digest(checked), codec.digest(kind.encode(), *content)
+
+
+def receipt_of(session_id: str, outcome: ChangeOutcome) -> Receipt:
+    seqs = tuple(range(outcome.first_seq, outcome.first_seq + outcome.count))
+    return Receipt(session_id, outcome.life, outcome.version, seqs, outcome.status is Status.REPLAYED)

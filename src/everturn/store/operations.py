@@ -1,0 +1,14 @@
+"""The methods of a store, once for MemoryStore and AsyncMemoryStore: arguments in, one request out, a value back."""
+
+from __future__ import annotations
+
+from everturn.store.maintenance import Upkeep
+from everturn.store.reads import Reads
+from everturn.store.retries import Runtime, Settings
+
+
+class Operations(Upkeep, Reads):
+    """Everything a store can do. The faces (sync.py, aio.py) lend it a clock, a sleep and their names."""
+
+
+__all__ = ["Operations", "Runtime", "Settings"]

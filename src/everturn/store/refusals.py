@@ -1,0 +1,89 @@
+"""Turns a backend's refusal into the error that the caller sees."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, TypeVar
+
+from everturn.backend import ChangeOutcome, Status
+from everturn.errors import (
+    InvalidInput,
+    SessionNotFound,
+    SnapshotNotFound,
+    VersionConflict,
+)
+
+T = TypeVar("T")
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = None, named: Any = None) -> NoReturn:
+    """Raise what a backend's refusal means to the caller. `named` is the snapshot, seq or version it was about."""
+    where = f"session {session_id!r}"
+    match outcome.status:
+        case Status.CONFLICT if expected == outcome.version:
+            raise _conflict(
+                f"{where} at version {expected} is another life than the one expected; re-read",
+                session_id,
+                expected,
+                outcome,
+            )
+        case Status.CONFLICT:
+            raise _conflict(
+                f"{where} is at version {outcome.version}, not {expected}; re-read and retry",
+                session_id,
+                expected,
+                outcome,
+            )
+        case Status.FOLLOWED:
+            text = (
+                f"{where} has had turns since; undo would drop them. To do so, name expected_version={outcome.version}"
+            )
+            raise _conflict(text, session_id, expected, outcome)
+        case Status.NO_SESSION:
+            raise no_session(session_id)
+        case Status.NO_SNAPSHOT:
+            raise no_snapshot(session_id, named)
+        case Status.NO_VERSION:
+            raise no_version(session_id, named)
+        case Status.KEY_REUSED:
+            raise InvalidInput(
+                f"was used before in {where} with other content; use a new key for a new change", path="key"
+            )
+        case Status.NOTHING_TO_UNDO:
+            raise InvalidInput(f"{where} has no rollback, replace, trim or clear left to take back", path="undo")
+        case Status.NOT_ON_PATH:
+            raise InvalidInput(f"{named} is not the seq of an entry in the history of {where}", path="after")
+        case Status.DIMENSION:
+            raise InvalidInput(f"must have {outcome.detail} numbers, as the others of {where}", path="embedding")
+        case Status.EXISTS:
+            raise InvalidInput(f"{where} exists already; fork into a new one, or erase it first", path="new_session_id")
+    raise AssertionError(outcome)  # pragma: no cover - a backend broke the protocol
+
+
+def _conflict(text: str, session_id: str, expected: int | None, outcome: ChangeOutcome) -> VersionConflict:
+    return VersionConflict(text, session_id=session_id, expected=expected, actual=outcome.version)
+
+
+def no_session(session_id: str) -> SessionNotFound:
+    return SessionNotFound(
+        f"there is no session {session_id!r}: it never was, it expired, or it was erased",
+        session_id=session_id,
+    )
+
+
+def no_snapshot(session_id: str, snapshot: str) -> SnapshotNotFound:
+    return SnapshotNotFound(
+        f"session {session_id!r} has no snapshot {snapshot!r} in its present life; list_snapshots tells which it has",
+        session_id=session_id,
+        snapshot=snapshot,
+    )
+
+
+def no_version(session_id: str, version: object) -> InvalidInput:
+    return InvalidInput(
+        f"session {session_id!r} cannot be read at version {version}: it was never reached, or has been reclaimed; "
+        "a snapshot keeps a state for good",
+        path="at",
+    )

@@ -1,0 +1,76 @@
+"""Sends a request to the backend until it is answered or the call's time-out is over. Retries are decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from everturn.backend import Backend
+from everturn.errors import (
+    MemoryStoreBackendError,
+)
+
+T = TypeVar("T")
+FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The options every store has, whatever its backend."""
+
+    ttl: float | None = None
+    timeout: float = 5.0
+    max_message_bytes: int = 16 * 2**20
+
+
+class Runtime(Protocol):
+    """What differs between the two faces of the store: how time is told and passed, and where long thinking is done."""
+
+    def clock(self) -> float: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def offload(self, think: Callable[[], T]) -> T: ...
+
+
+class Caller:
+    """Sends requests to a backend, again after a transient fault, within the store's time-out."""
+
+    def __init__(self, backend: Backend, settings: Settings, face: Runtime) -> None:
+        self.backend = backend
+        self.settings = settings
+        self.face = face
+
+    async def call(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
+        """Send a request until it is answered. `send` gets whether this is a retry, and the deadline: of a call of many
+        requests that of all of them.
+
+        Raises MemoryStoreBackendError with outcome "not_written" only if no attempt can have been applied.
+        """
+        if deadline is None:
+            deadline = self.face.clock() + self.settings.timeout
+        try:
+            return await send(False, deadline)  # noqa: FBT003 - said above
+        except MemoryStoreBackendError as exc:
+            error = exc
+        return await self.insist(send, deadline, error)  # out here: an attempt is not the cause of the next one's fault
+
+    async def insist(
+        self, send: Callable[[bool, float], Awaitable[T]], deadline: float, error: MemoryStoreBackendError
+    ) -> T:
+        """Send a request again whose first attempt ended in this error, as `call` does."""
+        latest, doubtful = error, error.outcome == "unknown"
+        pause = FIRST_PAUSE
+        while latest.transient and self.face.clock() + pause < deadline:
+            await self.face.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            try:
+                return await send(True, deadline)  # noqa: FBT003
+            except MemoryStoreBackendError as exc:
+                latest, doubtful = exc, doubtful or exc.outcome == "unknown"
+                # An attempt for which there was no time left says less than the one before it.
+                if exc.outcome == "unknown" or self.face.clock() < deadline:
+                    error = exc
+        error.outcome = "unknown" if doubtful else "not_written"
+        raise error

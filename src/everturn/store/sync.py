@@ -1,0 +1,891 @@
+"""The blocking store, with the one documented text of every method. What the methods do is in backend/.
+
+A blocking backend never suspends, so a method's coroutine runs to its end at the first `send`: `drive` does that, and
+no event loop is needed. The methods of AsyncMemoryStore (aio.py) are made from these by `tools/make_async_store.py`;
+run it after a change here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Literal, Self, TypeVar
+
+from everturn.backend import Backend, drive
+from everturn.model import (
+    JSON,
+    Change,
+    ChatMessage,
+    Compaction,
+    Diff,
+    Entry,
+    ErasureReceipt,
+    Hit,
+    Match,
+    Page,
+    Receipt,
+    SessionInfo,
+    SessionState,
+    Snapshot,
+    Summary,
+    ToolCall,
+    VerifyReport,
+)
+from everturn.store.operations import Operations, Settings
+
+T = TypeVar("T")
+
+
+class BlockingRuntime:
+    """Time passes by blocking the calling thread."""
+
+    clock = staticmethod(time.monotonic)
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to block: that is what this face is for
+
+    async def offload(self, think: Callable[[], T]) -> T:
+        return think()
+
+
+class MemoryStore:
+    """A durable store of conversations. Made by `everturn.open`; safe to share between threads and across a fork.
+
+    Every change is all or nothing, and returns once it is kept. Every call ends within the store's `timeout`: transient
+    faults are retried until then, and a change that did land is never made twice. An absent session reads as empty.
+    """
+
+    def __init__(self, backend: Backend, settings: Settings) -> None:
+        self._operations = Operations(backend, settings, BlockingRuntime())
+
+    # --- turns -------------------------------------------------------------------------------------------------------
+
+    def add_messages(
+        self,
+        session_id: str,
+        messages: Iterable[ChatMessage | Mapping[str, JSON]],
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Append one turn of messages: all or nothing, in this order, never mixed with another turn.
+
+        An empty turn changes nothing, and its receipt names the present version.
+
+        ```python
+        receipt = store.add_messages("customer-42", [ChatMessage("user", "Hi!")], key="request-77")
+        store.add_messages("customer-42", [ChatMessage("assistant", "Hello.")], expected_version=receipt)
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            messages: The messages of the turn: ChatMessage values, or dicts with at least `role` and `content`. Fields
+                that ChatMessage does not have are kept in its `extra`.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the turn and the `seqs` of its messages.
+
+        Raises:
+            InvalidInput: A value would not come back as it went in (NaN, bytes, lone surrogates). `path` names it.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.add_messages(session_id, messages, key=key, expected_version=expected_version))
+
+    def append(
+        self,
+        session_id: str,
+        entries: Iterable[Entry | Mapping[str, JSON]],
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Append one turn of messages, tool calls, summaries and records, mixed: all or nothing, in this order.
+
+        An empty turn changes nothing, and its receipt names the present version.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            entries: The entries of the turn: ChatMessage, ToolCall, Summary and Record values. A dict is a message.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the turn and the `seqs` of its entries.
+
+        Raises:
+            InvalidInput: A value would not come back as it went in. `path` names it.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.append(session_id, entries, key=key, expected_version=expected_version))
+
+    def replace(
+        self,
+        session_id: str,
+        entries: Iterable[Entry | Mapping[str, JSON]],
+        *,
+        after: int = 0,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Replace the end of the history by these entries, in one step that `undo` takes back.
+
+        The history becomes the entries up to `after`, followed by the given ones: to edit a message, to ask the model
+        again, to remove the last turn. Where that changes nothing, nothing is changed.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            entries: The new entries, as for `append`. With none, the end of the history is removed.
+            after: The `seq` of the last entry that stays. 0: none stays.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the change and the `seqs` of the new entries.
+
+        Raises:
+            InvalidInput: `after` is not the seq of an entry in the history, or a value would not come back as it went
+                in. `path` names it.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(
+            self._operations.replace(session_id, entries, after=after, key=key, expected_version=expected_version)
+        )
+
+    def save_context(
+        self,
+        session_id: str,
+        human: str,
+        ai: str,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Append one turn of two messages, all or nothing: the human's words and the AI's answer.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            human: The text of a message with the role `user`.
+            ai: The text of a message with the role `assistant`.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the turn and the `seqs` of both messages.
+
+        Raises:
+            InvalidInput: A text is no string, or cannot be stored.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.save_context(session_id, human, ai, key=key, expected_version=expected_version))
+
+    def load_memory(self, session_id: str) -> list[dict[str, str]]:
+        """Return the history as pairs of strings, oldest first: the reverse of `save_context`.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+
+        Returns:
+            Dicts with `human` and `ai`, where `ai` is "" if there is no answer yet. An absent session has none.
+
+        Raises:
+            CorruptEntry: A stored message is damaged or missing.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.load_memory(session_id))
+
+    def get_history(
+        self,
+        session_id: str,
+        *,
+        limit: int | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        at: Snapshot | str | int | None = None,
+        heal: bool = False,
+        on_corrupt: Literal["raise", "skip"] = "raise",
+    ) -> list[ChatMessage]:
+        """Return the messages of the history, oldest first, as they were at one moment.
+
+        An absent session has no messages. A fault is an error, never an empty list.
+
+        ```python
+        prompt = [message.to_dict() for message in store.get_history("customer-42", limit=20, heal=True)]
+        yesterday = store.get_history("customer-42", at=snapshot)
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            limit: Return at most this many, the latest. The list then never begins with a tool result whose call was
+                cut off. None: all of them.
+            before: Return only messages with a `seq` below this one.
+            after: Return only messages with a `seq` above this one.
+            at: Read the state of then: a snapshot, its id, or a version. None: the present state.
+            heal: Make it a list that a model accepts: a tool call without a result gets one that says so. Nothing is
+                written.
+            on_corrupt: "raise" raises CorruptEntry at a damaged or missing entry; "skip" leaves such entries out.
+
+        Returns:
+            The messages, each with its `seq` and `created_at`.
+
+        Raises:
+            CorruptEntry: A stored message is damaged or missing, and `on_corrupt` is "raise".
+            SnapshotNotFound: `at` is no snapshot of this session.
+            InvalidInput: `at` is a version that was never reached or has been reclaimed; or a bound is no whole number.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(
+            self._operations.get_history(
+                session_id, limit=limit, before=before, after=after, at=at, heal=heal, on_corrupt=on_corrupt
+            )
+        )
+
+    # --- tool calls and summaries ------------------------------------------------------------------------------------
+
+    def add_tool_call(
+        self,
+        session_id: str,
+        tool_call: ToolCall,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Append the record of one tool call, as a turn of its own.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            tool_call: The tool's name and arguments, with its result or error and its duration where they are known.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the turn and the record's seq.
+
+        Raises:
+            InvalidInput: It is no ToolCall, or a value would not come back as it went in. `path` names it.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.add_tool_call(session_id, tool_call, key=key, expected_version=expected_version))
+
+    def get_tool_calls(self, session_id: str) -> list[ToolCall]:
+        """Return the records of tool calls in the history, oldest first.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+
+        Returns:
+            The records, each with its `seq` and `created_at`. An absent session has none.
+
+        Raises:
+            CorruptEntry: A stored record is damaged or missing.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.get_tool_calls(session_id))
+
+    def add_summary(
+        self,
+        session_id: str,
+        summary: Summary,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Append a summary with its embedding, as a turn of its own.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            summary: The text, its embedding, and the first and last seq that it stands for. The first embedding of a
+                session fixes the length of all that follow; numbers are kept as float32.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the turn and the summary's seq.
+
+        Raises:
+            InvalidInput: It is no Summary, its embedding has another length than the session's, or a value would not
+                come back as it went in. `path` names it.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.add_summary(session_id, summary, key=key, expected_version=expected_version))
+
+    def get_summaries(self, session_id: str) -> list[Summary]:
+        """Return the summaries in the history, oldest first. A trim does not hide them.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+
+        Returns:
+            The summaries, each with its `seq` and `created_at`. An absent session has none.
+
+        Raises:
+            CorruptEntry: A stored summary is damaged or missing.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.get_summaries(session_id))
+
+    def search_summaries(self, session_id: str, embedding: Collection[float], *, k: int = 5) -> list[Hit]:
+        """Return the summaries of this session that are most like an embedding, best first.
+
+        The similarity is the exact cosine. Of two that are equally like it, the one with the lower seq comes first.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            embedding: The numbers to compare with: a list, a tuple, or an array of numpy.
+            k: Return at most this many.
+
+        Returns:
+            Hits with their `score` (higher is better) and `summary`. A session without summaries has none.
+
+        Raises:
+            InvalidInput: The embedding's length is not that of the session's summaries.
+            CorruptEntry: A stored summary is damaged or missing.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.search_summaries(session_id, embedding, k=k))
+
+    # --- snapshots and the head --------------------------------------------------------------------------------------
+
+    def save_snapshot(
+        self,
+        session_id: str,
+        label: str | None = None,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Snapshot:
+        """Save a snapshot: a lasting pointer to the present state. Costs the same at any length of the history.
+
+        A snapshot outlives every rollback; only `delete_snapshot` and the end of the session remove it. An absent
+        session begins with it.
+
+        ```python
+        snapshot = store.save_snapshot("customer-42", "before the refund")
+        store.rollback_to_snapshot("customer-42", snapshot)
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            label: A text for people, up to 512 bytes. Several snapshots may have the same.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            The snapshot. Its `id` is enough to find it again, from any process.
+
+        Raises:
+            InvalidInput: The label cannot be stored.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.save_snapshot(session_id, label, key=key, expected_version=expected_version))
+
+    def list_snapshots(self, session_id: str) -> list[Snapshot]:
+        """Return the session's snapshots, in the order they were taken.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+
+        Returns:
+            The snapshots. An absent session has none.
+
+        Raises:
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.list_snapshots(session_id))
+
+    def delete_snapshot(
+        self,
+        session_id: str,
+        snapshot: Snapshot | str,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Delete a snapshot. The history stays as it is; `compact` reclaims entries that only the snapshot reached.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            snapshot: A Snapshot of this session, or its id.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the change.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            SnapshotNotFound: The session has no such snapshot.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.delete_snapshot(session_id, snapshot, key=key, expected_version=expected_version))
+
+    def rollback_to_snapshot(
+        self,
+        session_id: str,
+        snapshot: Snapshot | str,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Return to a snapshot's state: messages, tool calls, summaries and records together, in one atomic step.
+
+        It moves a pointer and deletes nothing: `undo` takes it back, and a later snapshot can be returned to as well.
+        Where the session is in that state already, nothing changes.
+
+        ```python
+        store.rollback_to_snapshot("customer-42", snapshot)
+        store.undo("customer-42")
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            snapshot: A Snapshot of this session, or its id.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the change.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            SnapshotNotFound: The session has no such snapshot; also if it is one of an earlier session of this name.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(
+            self._operations.rollback_to_snapshot(session_id, snapshot, key=key, expected_version=expected_version)
+        )
+
+    def undo(
+        self,
+        session_id: str,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Take back the latest rollback, replace, trim or clear. The latest ten can be taken back; there is no redo.
+
+        Undo of a trim or clear keeps the turns that came later. Undo of a rollback or replace drops them: if there are
+        any, it raises VersionConflict unless `expected_version` names the present version.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the change.
+
+        Raises:
+            InvalidInput: There is nothing left to take back.
+            SessionNotFound: There is no such session.
+            VersionConflict: The session is not at `expected_version`, or turns would be dropped.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.undo(session_id, key=key, expected_version=expected_version))
+
+    def diff(
+        self,
+        session_id: str,
+        a: Snapshot | str | int | None,
+        b: Snapshot | str | int | None = None,
+    ) -> Diff:
+        """Compare two states of a session: the entries that `b` shows and `a` does not, and the other way round.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            a: A snapshot, its id, or a version. None: the present state.
+            b: The other state, in the same way.
+
+        Returns:
+            The entries `added` and `removed` on the way from `a` to `b`, in order.
+
+        Raises:
+            SnapshotNotFound: A state is no snapshot of this session.
+            InvalidInput: A version was never reached, or has been reclaimed.
+            CorruptEntry: A stored entry is damaged or missing.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.diff(session_id, a, b))
+
+    def fork(
+        self,
+        session_id: str,
+        new_session_id: str,
+        *,
+        at: Snapshot | str | int | None = None,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Copy a state into a new session, which appears in one step.
+
+        Entries keep their seqs. Snapshots, undo steps and keys stay behind; `info` of the copy names its origin.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            new_session_id: Names the copy. There must be no session of this name.
+            at: Read the state of then: a snapshot, its id, or a version. None: the present state.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+                This is about the session that is copied.
+
+        Returns:
+            The receipt of the new session.
+
+        Raises:
+            SessionNotFound: There is nothing to copy.
+            SnapshotNotFound: `at` is no snapshot of this session.
+            InvalidInput: The new session exists already, or `at` is a version that cannot be read.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(
+            self._operations.fork(session_id, new_session_id, at=at, key=key, expected_version=expected_version)
+        )
+
+    # --- shortening and removing -------------------------------------------------------------------------------------
+
+    def trim(
+        self,
+        session_id: str,
+        *,
+        max_messages: int | None = None,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[ChatMessage], int] | None = None,
+        keep_system: bool = True,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Hide the oldest turns until the history fits. `undo` brings them back.
+
+        It keeps whole turns, always the last one, and a tool call together with its result. Summaries stay. If the
+        history fits, or the session is absent, nothing changes. Turns that others append meanwhile stay in view.
+
+        ```python
+        store.trim("customer-42", max_messages=50)
+        store.trim("customer-42", max_tokens=8000, count_tokens=lambda message: len(message.text) // 4)
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            max_messages: Leave at most this many messages.
+            max_tokens: Leave at most this many tokens, as `count_tokens` counts them. At least one of the two bounds
+                is needed.
+            count_tokens: Your function from a message to its number of tokens; needed with `max_tokens`.
+            keep_system: Keep system messages in view. They count towards the bounds.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the change.
+
+        Raises:
+            InvalidInput: No bound was given, or only one of `max_tokens` and `count_tokens`.
+            CorruptEntry: A stored message is damaged or missing.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(
+            self._operations.trim(
+                session_id,
+                max_messages=max_messages,
+                max_tokens=max_tokens,
+                count_tokens=count_tokens,
+                keep_system=keep_system,
+                key=key,
+                expected_version=expected_version,
+            )
+        )
+
+    def clear(
+        self,
+        session_id: str,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Empty the history in one step. Snapshots stay, and `undo` brings the history back.
+
+        If the history is empty, or the session absent, nothing changes. To remove the data itself, use `erase`.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the change.
+
+        Raises:
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.clear(session_id, key=key, expected_version=expected_version))
+
+    def clear_all(self) -> int:
+        """Clear every session, one after the other: each atomically, and each can be undone.
+
+        Returns:
+            The number of sessions that had something to clear.
+
+        Raises:
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.clear_all())
+
+    def erase(self, session_id: str) -> ErasureReceipt:
+        """Remove a session physically: entries, snapshots, everything. It cannot be undone.
+
+        An absent session is no error; its receipt counts zero. A session that begins under this name while the call
+        runs is left alone.
+
+        ```python
+        receipt = store.erase("customer-42")
+        assert receipt.complete, "a reader or a replica can still see it: erase again when it has gone"
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+
+        Returns:
+            A receipt with what was removed, whether nobody can read it any more (`complete`), and where bytes of it
+                may remain until something else removes them (`remains`), such as the server's own log.
+
+        Raises:
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.erase(session_id))
+
+    # --- facts -------------------------------------------------------------------------------------------------------
+
+    def state(
+        self,
+        session_id: str,
+        *,
+        at: Snapshot | str | int | None = None,
+        kind: str | None = None,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> SessionState:
+        """Return everything about a session that two stores can be compared by: no clocks, no random ids.
+
+        It may be passed as `expected_version`. An absent session has version 0 and no entries.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            at: Read the state of then: a snapshot, its id, or a version. None: the present state.
+            kind: Return only entries of this kind: "message", "tool_call", "summary", or that of a Record.
+            before: Return only entries with a `seq` below this one.
+            after: Return only entries with a `seq` above this one.
+
+        Returns:
+            The version, the entries in order, the snapshots' labels and versions, the undo steps and the TTL.
+
+        Raises:
+            SnapshotNotFound: `at` is no snapshot of this session.
+            InvalidInput: `at` is a version that was never reached or has been reclaimed; or a bound is no whole number.
+            CorruptEntry: A stored entry is damaged or missing.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.state(session_id, at=at, kind=kind, before=before, after=after))
+
+    def info(self, session_id: str) -> SessionInfo:
+        """Return facts about a session: version, counts, sizes, times. Costs the same at any length.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+
+        Returns:
+            The facts. Reading them does not refresh the TTL.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.info(session_id))
+
+    def changes(self, session_id: str, limit: int = 100) -> list[Change]:
+        """Return the latest changes of a session, newest first.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            limit: Return at most this many. At least the latest 1,024 are remembered.
+
+        Returns:
+            The changes, each with the version it made. An absent session has none.
+
+        Raises:
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.changes(session_id, limit))
+
+    def sessions(
+        self,
+        prefix: str = "",
+        *,
+        limit: int = 100,
+        page: str | None = None,
+        order: Literal["recent"] | None = None,
+    ) -> Page:
+        """Return one page of the sessions. A session that is there throughout is on at least one page.
+
+        Args:
+            prefix: Return only sessions whose id begins with this text.
+            limit: Return at most this many on a page, up to 1,000.
+            page: The `next` of the page before. None: the first page.
+            order: None: by id. "recent": the latest changed first.
+
+        Returns:
+            The sessions' facts, and in `next` the token of the next page, or None on the last.
+
+        Raises:
+            InvalidInput: `page` is not the `next` of a page in this order, or `limit` is below 1.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.sessions(prefix, limit=limit, page=page, order=order))
+
+    def find(self, text: str, *, session_id: str | None = None, limit: int = 50) -> list[Match]:
+        """Find entries in which a text occurs, newest first in each session. Every string of an entry is searched.
+
+        Args:
+            text: The text to look for, 1 to 1,000 characters. ASCII letters match in either case.
+            session_id: Search this session only. None: all sessions.
+            limit: Return at most this many.
+
+        Returns:
+            The entries, each with its session. Only entries that the history shows are found.
+
+        Raises:
+            InvalidInput: The text is empty or too long.
+            CorruptEntry: A stored entry is damaged.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.find(text, session_id=session_id, limit=limit))
+
+    # --- housekeeping ------------------------------------------------------------------------------------------------
+
+    def set_ttl(
+        self,
+        session_id: str,
+        seconds: float | None,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | None = None,
+    ) -> Receipt:
+        """Let a session expire this long after its latest change. Every change restarts the time; reads do not.
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            seconds: The time to live. None: the session never expires.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt or SessionState means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the change.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            InvalidInput: `seconds` is not a number above 0.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.set_ttl(session_id, seconds, key=key, expected_version=expected_version))
+
+    def verify(self, session_id: str | None = None) -> VerifyReport:
+        """Look for gaps, bad checksums and dangling pointers. Nothing is changed.
+
+        Args:
+            session_id: Verify this session only. None: everything that is stored.
+
+        Returns:
+            A report with what was looked at and the `problems`; `ok` says that there are none.
+
+        Raises:
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.verify(session_id))
+
+    def compact(self, session_id: str | None = None) -> Compaction:
+        """Reclaim entries that no head, snapshot or undo step can reach, and never anything else.
+
+        It goes in short steps that keep nobody waiting, and may be repeated at any time.
+
+        Args:
+            session_id: Compact this session only. None: all sessions, and the remains of those that expired.
+
+        Returns:
+            The number of sessions, entries and bytes that were reclaimed.
+
+        Raises:
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.compact(session_id))
+
+    def close(self) -> None:
+        """Release the connections and files that this store opened. Calls after it fail; a second close does nothing.
+
+        A client that was passed to `everturn.from_client` stays open.
+        """
+        return drive(self._operations.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def operations_of(store: MemoryStore) -> Operations:
+    """Return the implementation behind a store, for work on two stores at once. All others call the methods."""
+    return store._operations  # noqa: SLF001 - this is its module

@@ -1,0 +1,214 @@
+"""Trim: the one change whose thinking is done in Python, and so the one that looks before it asks.
+
+It reads from the newest message backwards, a page at a time, and asks a planner (core/trimming.py) where to cut. A cut
+that was planned on a state that is no more is refused, and planned again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from everturn.backend import Query, Reading, SetFloor, Status
+from everturn.core import codec
+from everturn.core.codec import EntryRow
+from everturn.core.message_batches import MessageReader
+from everturn.core.tool_calls import SYSTEM_ROLES
+from everturn.core.trimming import Planner, counted, header
+from everturn.errors import InvalidInput, MemoryStoreBackendError
+from everturn.model import MESSAGE, ChatMessage, Receipt
+from everturn.store.arguments import checked_bound, checked_id
+from everturn.store.changes import Changes, Expected, new_call, receipt_of
+
+FIRST_PAGE = 1000  # messages: most sessions are read with one request
+LARGEST_PAGE = 10_000
+PAGE_BYTES = 8 * 2**20
+
+
+class Trims(Changes):
+    """See Changes for what all changes have in common."""
+
+    async def trim(
+        self,
+        session_id: str,
+        *,
+        max_messages: int | None = None,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[ChatMessage], int] | None = None,
+        keep_system: bool = True,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Hide the oldest turns, so that at most `max_messages` (or `max_tokens` by your counter) stay. Undoable.
+
+        Keeps system messages (they count) unless told otherwise, whole turns, always the last one, and a tool call
+        together with its result. Summaries stay. If all fits, or the session is absent, nothing changes.
+        """
+        max_messages = checked_bound(max_messages, "max_messages")
+        max_tokens = checked_bound(max_tokens, "max_tokens")
+        if max_messages is None and max_tokens is None:
+            raise InvalidInput("give max_messages or max_tokens", path="max_messages")
+        if (max_tokens is None) != (count_tokens is None):
+            raise InvalidInput("max_tokens needs count_tokens, and the other way round", path="count_tokens")
+        bounds = Bounds(max_messages, max_tokens, count_tokens, keep_system)
+        content = msgspec.json.encode([max_messages, max_tokens, keep_system])
+        deadline = self.face.clock() + self.settings.timeout
+        while True:
+            effect = await self._planned_cut(checked_id(session_id), bounds, deadline)
+            if effect is not None:
+                outcome = await self._outcome(
+                    session_id,
+                    effect,
+                    key,
+                    expected_version,
+                    (content,),
+                    call=new_call(),  # a new plan is a new call
+                    also=Status.MOVED,
+                    deadline=deadline,
+                )
+                if outcome.status is not Status.MOVED:
+                    return receipt_of(session_id, outcome)
+            if self.face.clock() >= deadline:  # the head was moved meanwhile: look again, but not for ever
+                raise MemoryStoreBackendError(
+                    f"session {session_id!r}: its head was moved again and again while a trim was planned",
+                    outcome="not_written",
+                )
+
+    async def _planned_cut(self, session_id: str, bounds: Bounds, deadline: float) -> SetFloor | None:
+        """Look at what is visible, from the newest backwards, as far as the plan needs it. None: it moved meanwhile.
+
+        Later pages are read at the version of the first, so that all of them are of one state.
+        """
+        page = await self._page(Query(session_id, limit=FIRST_PAGE), deadline)
+        seen, session = page.reading.state, page.reading.session
+        if session is None:
+            return SetFloor("", seen, None)
+        planner = Planner(
+            floor=seen.floor,
+            max_messages=bounds.max_messages,
+            max_tokens=bounds.max_tokens,
+            keep_system=bounds.keep_system,
+        )
+        while True:
+            await self.face.offload(partial(page.tell, planner, bounds))
+            if not (page.has_more and planner.wants_more):
+                break
+            if self.face.clock() >= deadline:
+                raise self._too_long(session_id, seen.messages, planner)
+            # All kinds only where it matters which turn a message is of: messages alone are read much faster.
+            kind = None if planner.wants_turns else MESSAGE
+            try:
+                page = await self._page(page.next_query(session_id, kind, session.version), deadline)
+            except MemoryStoreBackendError as exc:
+                if self.face.clock() < deadline:
+                    raise
+                raise self._too_long(session_id, seen.messages, planner) from exc
+            now = page.reading.session
+            if now is None or now.life != session.life or page.reading.state != seen:
+                return None
+        cut = await self.face.offload(partial(planner.cut, seen.messages if page.has_more else None))
+        if cut is None:
+            return SetFloor(session.life, seen, None)
+        return SetFloor(session.life, seen, cut.floor, cut.kept, cut.hidden)
+
+    async def _page(self, query: Query, deadline: float) -> _Page:
+        async def send(_retry: object, by: float) -> _Page:
+            reader = MessageReader(query.session_id) if query.kind else TurnReader(query.session_id)
+            reading = await self.backend.read(query, reader.take, by)
+            turns = None if isinstance(reader, MessageReader) else reader.turns
+            return _Page(query, reading, reader.messages, turns)
+
+        page = await self.call(send, deadline)
+        if page.reading.first_missing:
+            raise codec.missing(query.session_id, page.reading.first_missing)
+        return page
+
+    def _too_long(self, session_id: str, messages: int, planner: Planner) -> MemoryStoreBackendError:
+        advice = "open the store with a larger timeout"
+        if not planner.wants_turns:  # then it reads on for system messages only
+            advice += ", or trim with keep_system=False, which reads only as many messages as stay"
+        return MemoryStoreBackendError(
+            f"session {session_id!r}: of its {messages:,} messages {planner.seen:,} could be looked at within "
+            f"{self.settings.timeout:g} s, and a trim needs more of them; {advice}",
+            outcome="not_written",
+        )
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What a trim may leave."""
+
+    max_messages: int | None
+    max_tokens: int | None
+    count_tokens: Callable[[ChatMessage], int] | None
+    keep_system: bool
+
+
+class TurnReader:
+    """Takes rows of all kinds, and decodes the messages among them. Keeps the first seq of each one's turn."""
+
+    def __init__(self, session_id: str) -> None:
+        self._session_id = session_id
+        self._reader = MessageReader(session_id)
+        self.turns: list[int] = []
+
+    @property
+    def messages(self) -> list[ChatMessage]:
+        return self._reader.messages
+
+    def take(self, rows: Sequence[EntryRow]) -> None:
+        """Decode a batch. Raises CorruptEntry at the first bad row, of whichever kind."""
+        for row in rows:
+            if row[4] != MESSAGE and codec.checksum(row[4], row[3]) != row[2]:
+                codec.decode(self._session_id, row[4], *row[:4])  # raises
+        messages = [row for row in rows if row[4] == MESSAGE]
+        if messages:
+            self._reader.take([row[:4] for row in messages])
+            self.turns += [row[5] for row in messages]
+
+
+class _Page(msgspec.Struct, frozen=True):
+    """Some messages of a state, in order, and where they are of different turns which."""
+
+    query: Query
+    reading: Reading
+    messages: list[ChatMessage]
+    turns: list[int] | None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there may be older ones."""
+        return self.reading.cut or self.query.after > 0
+
+    def next_query(self, session_id: str, kind: str | None, version: int) -> Query:
+        """The query for the next older messages: by seqs, which is fastest, or by number where few seqs are visible."""
+        low = self.query.after + 1 if self.query.after else self.messages[0].seq or 1
+        high = (self.messages[-1].seq or 0) if self.messages else low
+        size = self._size_of_next()
+        hidden = max(self.reading.state.cleared, self.reading.state.floor)
+        if low - size > hidden and 2 * len(self.messages) > high - low:
+            return Query(session_id, kind, version, after=low - size - 1, before=low)
+        return Query(session_id, kind, version, before=low, limit=size)
+
+    def _size_of_next(self) -> int:
+        """As many messages as have the size of a page, going by the length of a few of these."""
+        some = self.messages[:: max(1, len(self.messages) // 20)]
+        length = sum(len(message.text) for message in some) / max(1, len(some))
+        return max(FIRST_PAGE // 10, min(LARGEST_PAGE, int(PAGE_BYTES / (length + 200))))
+
+    def tell(self, planner: Planner, bounds: Bounds) -> None:
+        """Tell the planner of these messages, newest first, as far as it wants to know."""
+        messages, count = self.messages, bounds.count_tokens
+        if not planner.wants_calls:
+            kept = [message for message in messages if message.role in SYSTEM_ROLES]
+            for message in reversed(kept):
+                planner.add(header(message, 0, counted(count, message) if count else 0))
+            planner.pass_over(len(messages) - len(kept))
+            return
+        turns = self.turns or [0] * len(messages)
+        for message, turn in zip(reversed(messages), reversed(turns), strict=True):
+            matters = count is not None and (
+                planner.counts_tokens or (bounds.keep_system and message.role in SYSTEM_ROLES)
+            )
+            planner.add(header(message, turn, counted(count, message) if count and matters else 0))

@@ -1,0 +1,29 @@
+"""docs/contract.md, made from the clauses themselves: a promise that is not run is not on the page."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from itertools import groupby
+
+from everturn.testing.contract import CLAUSES
+from everturn.testing.results import CONTRACT_VERSION
+from everturn.testing.shapes import SHAPES
+
+_HEAD = "| clause | promise | the incident behind it | needs |\n|---|---|---|---|\n"
+
+
+def page() -> str:
+    """The whole page."""
+    shapes = "\n".join(f"- {shape.name} (one {shape.unit} a call)" for shape in SHAPES)
+    top = files(__package__).joinpath("page_top.md").read_text("utf-8")
+    parts = [top.format(number=len(CLAUSES), version=CONTRACT_VERSION, shapes=shapes)]
+    for layer, clauses in groupby(CLAUSES, key=lambda clause: clause.layer):
+        parts.append(f"\n## {layer.capitalize()}\n\n{_HEAD}")
+        for clause in clauses:
+            needs = ", ".join(need.replace("|", " or ") for need in clause.needs)
+            parts.append(f"| `{clause.id}` | {clause.promise} | {_cell(clause.incident)} | {needs} |\n")
+    return "".join(parts)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,230 @@
+"""Runs clauses on a target within a budget, and says what became of each. One status per clause, decided here.
+
+What a clause does is its own business; who shows the report, the report's.
+"""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from everturn.testing.history import save
+from everturn.testing.kit.clause import Broken, Clause, NotOffered, StoreRaised, Untested, is_not_offered
+from everturn.testing.kit.environment import Run
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.parallel import work_off
+from everturn.testing.kit.target import TargetError, needed
+from everturn.testing.results import CONTRACT_VERSION, ClauseResult, RunReport, Status, Violation, count_statuses
+from everturn.testing.workers.controller import OrderFailed, WorkerDied
+
+QUICK_SECONDS, DEFAULT_SECONDS = 10.0, 60.0
+_LONGEST_QUICK = 600.0  # seconds: a machine so busy that the least takes longer has no time for it
+_GRACE = 2.0  # seconds after the budget's end in which a call under way may still return
+_LEAST_SLICE = 0.02
+_OTHERS_SEE_IT = frozenset({"another-process", "handover", "plain-process"})
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A clause to run, and the one point of its sweep, if it is a replay."""
+
+    clause: Clause
+    only: int | None = None
+
+
+class Runner:
+    """One run: clauses in their order, each with its part of the time that is left."""
+
+    def __init__(
+        self,
+        run: Run,
+        chosen: Sequence[Chosen],
+        *,
+        budget: float,
+        known: Mapping[str, str] | None = None,
+        histories: Path | None = None,
+    ) -> None:
+        """`budget` is what the run should take. A quick run may overrun it: it does the least of every clause.
+
+        `known` is the ledger: clause ids and reasons. The history of a broken clause is saved in `histories`.
+        """
+        self.run = run
+        self.histories = histories
+        self.budget = budget
+        self.known = dict(known or {})
+        # One clause is run for its own sake: it tells more than that nothing works.
+        self.smoke = run.smoke if len(chosen) > 1 else None
+        self._chosen = tuple(chosen)
+        self.results: list[ClauseResult] = []
+        self._order = {one.clause.id: number for number, one in enumerate(chosen)}
+        self._waiting = sum(one.clause.weight for one in chosen)
+        self._started = time.monotonic()
+        self._started_at = datetime.now(UTC)
+        self._ends = self._started + budget
+        self._hard_end = self._started + max(budget, _LONGEST_QUICK) if run.quick else self._ends
+        run.end_at(self._hard_end + _GRACE)
+
+    def result(self, chosen: Chosen, lane: Run | None = None) -> ClauseResult:
+        """Run one clause, in a lane of the run. Returns what became of it, also when there is no time left for it."""
+        clause = chosen.clause
+        began = time.monotonic()
+        part = clause.weight / max(self._waiting, clause.weight)
+        self._waiting -= clause.weight
+        # Most need less than their part, so that all may have more; in a quick run they would take it.
+        share = part if self.run.quick else part * 1.5
+        until = began + max((self._ends - began) * share, _LEAST_SLICE)
+        violations: tuple[Violation, ...] = ()
+        status: Status = "pass"
+        point = clause.id
+        if missing := clause.missing(self.run.offered):
+            status, detail = "not_offered", needed(missing)
+        elif self.smoke is not None:
+            status, detail = "untested", f"not tried, because the store cannot append and read at all: {self.smoke}"
+        elif began >= self._hard_end:
+            status, detail = "untested", f"the budget of {self.budget:g} s was used up before; give a larger --budget"
+        else:
+            status, detail, violations, point = self._tried(chosen, lane or self.run, min(until, self._hard_end))
+        if clause.id in self.known and status in {"fail", "untested"}:
+            status, detail = "known", f"known: {self.known[clause.id]}" + (f" ({detail})" if detail else "")
+        result = ClauseResult(
+            clause.id,
+            clause.layer,
+            status,
+            detail,
+            violations,
+            clause.promise,
+            clause.incident,
+            self._replay(point) if status in {"fail", "untested", "known"} else "",
+            time.monotonic() - began,
+        )
+        self.results.append(result)
+        return result
+
+    def _tried(self, chosen: Chosen, lane: Run, until: float) -> tuple[Status, str, tuple[Violation, ...], str]:
+        kit = Kit(lane, chosen.clause, until=until, only=chosen.only)
+        kept = False
+        status: Status = "pass"
+        detail: str = ""
+        violations: tuple[Violation, ...] = ()
+        try:
+            chosen.clause.test(kit)
+            kept = True
+        except Broken as exc:
+            status, detail, violations = "fail", exc.detail, exc.violations
+        except StoreRaised as exc:
+            if is_not_offered(exc.fault):
+                status, detail = "not_offered", f"not offered: {exc}"
+            else:
+                status, violations = "fail", (kit.violation(str(exc), session=exc.step.session),)
+        except WorkerDied as exc:
+            status, violations = "fail", (kit.violation(f"the store took its process along: {exc}"),)
+        except OrderFailed as exc:
+            status, violations = "fail", (kit.violation(f"the store could not be opened or closed: {exc}"),)
+        except Untested as exc:
+            status, detail = "untested", str(exc)
+        except NotOffered as exc:
+            status, detail = "not_offered", str(exc)
+        except Exception as exc:  # noqa: BLE001 - whatever happens in here, a report is written
+            status, detail = "untested", _own_fault(exc)
+        try:
+            kit.end(kept=kept)
+        except Exception as exc:  # noqa: BLE001 - as above
+            kit.notes.append(_own_fault(exc))
+        if status == "fail" and self.histories is not None and (events := kit.events()):
+            self.histories.mkdir(parents=True, exist_ok=True)
+            save(events, saved := self.histories / f"{chosen.clause.id}.jsonl")
+            kit.notes.append(f"history: {saved}")
+        point = next((kit.replays[one.session] for one in violations if one.session in kit.replays), chosen.clause.id)
+        return status, "; ".join(filter(None, [detail, *kit.notes])), violations, point
+
+    def _replay(self, point: str) -> str:
+        return f"everturn check {shlex.quote(self.run.target.text)} --clause {point} --seed {self.run.seed}"
+
+    def report(self) -> RunReport:
+        """What became of all that was run so far, in the order in which it was chosen."""
+        results = sorted(self.results, key=lambda result: self._order.get(result.id, 0))
+        return RunReport(
+            contract_version=CONTRACT_VERSION,
+            target=self.run.target.text,
+            seed=self.run.seed,
+            clauses=tuple(results),
+            started=self._started_at.isoformat(timespec="seconds"),
+            seconds=time.monotonic() - self._started,
+            versions={"everturn": version("everturn"), "python": platform.python_version()},
+            complaints=tuple(self._complaints()),
+            hints=tuple(self._hints()),
+            counts=count_statuses(results),
+        )
+
+    def _hints(self) -> Iterable[str]:
+        if self.run.offer.processes and any(one.id in _OTHERS_SEE_IT and one.status == "fail" for one in self.results):
+            yield (
+                "Another process did not see what was stored. If the store lives in memory by nature, say so with "
+                "`factory.processes = False`: clauses about other processes are then not offered."
+            )
+
+    def abandon(self, why: str) -> RunReport:
+        """The report of a run that ends here: clauses that have no result yet are untested, and say why."""
+        done = {result.id for result in self.results}
+        for one in self._chosen:
+            if one.clause.id not in done:
+                self.results.append(
+                    ClauseResult(
+                        one.clause.id, one.clause.layer, "untested", why, (), one.clause.promise, one.clause.incident
+                    )
+                )
+        return self.report()
+
+    def _complaints(self) -> Iterable[str]:
+        """What is wrong with the list of known failures: an entry must be about a failure there is."""
+        found = {result.id: result.status for result in self.results}
+        for name in self.known:
+            if name not in found:
+                yield f"the ledger names {name!r}, and there is no such clause in this run"
+            elif found[name] != "known":
+                yield f"the ledger names {name!r} as a known failure, and it is {found[name]}: remove the entry"
+
+
+def run_all(
+    runner: Runner,
+    chosen: Sequence[Chosen],
+    *,
+    stop_at_first: bool = False,
+    begin: Callable[[Clause], None] = lambda _: None,
+    end: Callable[[ClauseResult], None] = lambda _: None,
+) -> RunReport:
+    """Run them all (or, with `stop_at_first`, until one is broken), and report.
+
+    `begin` and `end` are told one at a time, but in the order in which clauses begin and end: two run side by side.
+    A run that is interrupted, or whose target is lost, is reported as far as it came.
+    """
+    telling = Lock()
+
+    def work(one: Chosen, lane: Run) -> bool:
+        with telling:
+            begin(one.clause)
+        result = runner.result(one, lane)
+        with telling:
+            end(result)
+        return not (stop_at_first and result.status in {"fail", "untested"})
+
+    try:
+        work_off(runner.run, chosen, work)
+    except KeyboardInterrupt:
+        return runner.abandon("the run was interrupted before")
+    except TargetError as exc:
+        return runner.abandon(f"the run ended before: {exc}")
+    return runner.report()
+
+
+def _own_fault(exc: Exception) -> str:
+    frame = traceback.extract_tb(exc.__traceback__)[-1]
+    return f"the kit itself failed, please report this with the seed: {exc!r} at {frame.name}, line {frame.lineno}"

@@ -1,0 +1,66 @@
+"""Which clauses a run takes, and which failures of it are known: what a command line or an ini file says, read.
+
+It runs nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from everturn.testing.kit.clause import Clause
+from everturn.testing.kit.runner import Chosen
+from everturn.testing.results import LAYERS
+
+
+class BadChoice(ValueError):
+    """There is no such clause, layer or ledger; the text says which there are."""
+
+
+def chosen(clauses: Sequence[Clause], names: Iterable[str] = (), layers: Iterable[str] = ()) -> list[Chosen]:
+    """The clauses of these ids (`id`, or `id@n` for one point of a sweep) and layers; all, if none are named.
+
+    Raises BadChoice for a name that is none.
+    """
+    wanted_layers = [part.strip() for layer in layers for part in layer.split(",") if part.strip()]
+    known_layers = [layer for layer in LAYERS if any(clause.layer == layer for clause in clauses)]
+    for layer in wanted_layers:
+        if layer not in known_layers:
+            raise BadChoice(f"there is no layer {layer!r}; there are {', '.join(known_layers)}")
+    by_id = {clause.id: clause for clause in clauses}
+    named: list[Chosen] = []
+    for name in names:
+        clause_id, at, point = name.partition("@")
+        if at and not point.isdigit():
+            raise BadChoice(f"{name!r}: after the @ goes the number of a point, as in {clause_id}@7")
+        named.append(Chosen(by_id[find(clauses, clause_id).id], int(point) if at else None))
+    if named or not wanted_layers:
+        return named or [Chosen(clause) for clause in clauses]
+    return [Chosen(clause) for clause in clauses if clause.layer in wanted_layers]
+
+
+def find(clauses: Sequence[Clause], clause_id: str) -> Clause:
+    """The clause of this id. Raises BadChoice, with those that come close."""
+    for clause in clauses:
+        if clause.id == clause_id:
+            return clause
+    close = difflib.get_close_matches(clause_id, [clause.id for clause in clauses], n=4)
+    hint = f"; did you mean {', '.join(close)}?" if close else "; everturn check --list names them all"
+    raise BadChoice(f"there is no clause {clause_id!r}{hint}")
+
+
+def read_ledger(path: Path) -> dict[str, str]:
+    """The known failures in a TOML file: `clause-id = "reason"` under `[known]`. Raises BadChoice, OSError."""
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise BadChoice(f"{path} is no ledger: {exc}") from exc
+    known = found.get("known")
+    if set(found) != {"known"} or not isinstance(known, Mapping):
+        raise BadChoice(f'{path} is no ledger: it has one table, [known], with lines like clause-id = "reason"')
+    for name, reason in known.items():
+        if not isinstance(reason, str) or not reason.strip():
+            raise BadChoice(f"{path}: {name} needs a reason, as a string")
+    return dict(known)

@@ -1,0 +1,141 @@
+"""The factories behind store URLs: the same backend and options, in a place of the kit's own.
+
+A URL names a backend, never data to touch. What a factory of ours offers is said as anybody else's: by its signature.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from pathlib import Path
+from pkgutil import iter_modules
+from typing import Any
+from urllib.parse import urlsplit
+
+
+def factory(url: str, *, use_server: bool = False) -> Callable[..., Any]:
+    """The factory of a store URL. With `use_server` the server it names is used, in a namespace for each place."""
+    scheme = url.partition("://")[0]
+    make = PRIVATE[scheme] if scheme in PRIVATE and not use_server else _in_namespace
+    made = make(url)
+    made.share_threads = True
+    _preload(scheme)
+    return made  # type: ignore[no-any-return]  # a function, with the attributes of a factory
+
+
+def _preload(scheme: str) -> None:
+    """Import the backend, so that processes forked from this one need not."""
+    from everturn.connect import GROUP
+
+    for entry_point in entry_points(group=GROUP):
+        if entry_point.name == scheme:
+            backend = entry_point.load()
+            for module in iter_modules(getattr(backend, "__path__", ())):
+                importlib.import_module(f"{backend.__name__}.{module.name}")
+
+
+def _sqlite(url: str) -> Any:
+    import everturn
+
+    query = urlsplit(url).query
+    if not url.partition("://")[2].partition("?")[0]:
+
+        def in_memory(where: Path, ttl: float | None = None, timeout: float | None = None) -> Any:  # noqa: ARG001 - no place
+            return everturn.open(f"sqlite://?{query}", **_given(ttl=ttl, timeout=timeout))
+
+        in_memory.processes = False  # type: ignore[attr-defined]  # what a factory offers are its attributes
+        return in_memory
+
+    def file(where: Path, ttl: float | None = None, timeout: float | None = None, vfs: str | None = None) -> Any:
+        return everturn.open(f"sqlite:///{where}/memory.db?{query}", **_given(ttl=ttl, timeout=timeout, vfs=vfs))
+
+    return file
+
+
+def _redis(url: str) -> Any:
+    import redis  # noqa: F401 - as in `_preload`: the backend imports it when it connects
+
+    import everturn
+
+    query = urlsplit(url).query
+
+    def server(where: Path, redis_url: str, ttl: float | None = None, timeout: float | None = None) -> Any:
+        given = _given(ttl=ttl, timeout=timeout, namespace=where.name, warnings="off")
+        return everturn.open(f"{redis_url}?{query}", **given)
+
+    if url.startswith("redis:"):
+        server.corrupt = _corrupt_redis  # type: ignore[attr-defined]
+    return server
+
+
+def _postgres(url: str) -> Any:
+    import everturn
+
+    query = urlsplit(url).query
+
+    def server(where: Path, postgres_url: str, ttl: float | None = None, timeout: float | None = None) -> Any:
+        given = _given(ttl=ttl, timeout=timeout, namespace=where.name)
+        return everturn.open(f"{postgres_url}?{query}", **given)
+
+    server.corrupt = _corrupt_postgres  # type: ignore[attr-defined]
+    return server
+
+
+def _in_namespace(url: str) -> Any:
+    import everturn
+
+    def server(where: Path, ttl: float | None = None, timeout: float | None = None) -> Any:
+        return everturn.open(url, **_given(ttl=ttl, timeout=timeout, namespace=where.name))
+
+    def cleanup(where: Path) -> None:
+        with everturn.open(url, namespace=where.name) as store:
+            while page := store.sessions(limit=100).sessions:
+                for session in page:
+                    store.erase(session.session_id)
+
+    server.cleanup = cleanup  # type: ignore[attr-defined]
+    return server
+
+
+PRIVATE: dict[str, Callable[[str], Any]] = {
+    "sqlite": _sqlite,
+    "redis": _redis,
+    "redis+cluster": _redis,
+    "redis+sentinel": _redis,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+}
+"""The schemes of backends that the kit can have a private one of."""
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+# --- garbage in our own stored form (docs/storage-redis.md, docs/storage-postgres.md) --------------------------------
+
+
+def _corrupt_redis(where: Path, session_id: str, *, redis_url: str) -> None:
+    """Write the log anew, with garbage of the same length at the end of its second entry."""
+    import redis
+
+    log = f"everturn:{{{where.name}:{session_id}}}:log"
+    with redis.Redis.from_url(redis_url) as client:
+        entries: Any = client.xrange(log)
+        client.delete(log)
+        for number, (entry_id, fields) in enumerate(entries):
+            garbled = {kind: value[:-20] + b"\xff" * 20 for kind, value in fields.items()}
+            client.xadd(log, garbled if number == 1 else fields, id=entry_id)
+
+
+def _corrupt_postgres(where: Path, session_id: str, *, postgres_url: str) -> None:
+    """Replace the body of the second entry by as many question marks."""
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE everturn.entries SET body = repeat('?', length(body)) WHERE seq = 2 AND session ="
+            " (SELECT no FROM everturn.sessions WHERE namespace = %s AND session_id = %s)",
+            (where.name, session_id),
+        )

@@ -1,0 +1,198 @@
+"""The contract in a pytest run: `--memory-target TARGET` adds one item per clause, beside whatever else is collected.
+
+What a clause does is the contract's business; here its result becomes pytest's: passed, failed, skipped or xfailed.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from everturn.testing.kit.runner import Chosen, Runner
+    from everturn.testing.kit.target import Target
+    from everturn.testing.results import ClauseResult
+
+MARK = "memory_contract"
+_SETTINGS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("--memory-target", {"metavar": "TARGET", "help": "run the contract on a store URL or package.module:factory"}),
+    (
+        "--memory-quick",
+        {"action": "store_true", "help": "the least of every clause: about 10 seconds, on a server more"},
+    ),
+    ("--memory-budget", {"type": float, "metavar": "SECONDS", "help": "what the contract may take; 60 is usual"}),
+    ("--memory-seed", {"type": int, "help": "fixes inputs, plan, pause and kill points of the contract"}),
+    ("--memory-ledger", {"metavar": "FILE", "help": "failures of the contract that are known, with reasons"}),
+    ("--memory-use-server", {"action": "store_true", "help": "use the server in the URL, in a namespace of its own"}),
+)
+
+
+def add_options(group: pytest.OptionGroup) -> None:
+    for name, settings in _SETTINGS:
+        group.addoption(name, **settings)
+
+
+def register(config: pytest.Config) -> None:
+    """Take part in this run, if it names a target. Raises UsageError for one that is none."""
+    config.addinivalue_line("markers", f"{MARK}: a clause of the memory contract (see --memory-target)")
+    text = config.getoption("--memory-target")
+    if text is None:
+        return
+    from everturn.testing.kit.selection import BadChoice, read_ledger
+    from everturn.testing.kit.target import TargetError, parse
+
+    try:
+        target = parse(text, use_server=bool(config.getoption("--memory-use-server")))
+        ledger = config.getoption("--memory-ledger")
+        known = read_ledger(Path(ledger)) if ledger else {}
+    except (BadChoice, OSError, TargetError) as exc:
+        raise pytest.UsageError(f"--memory-target: {exc}") from exc
+    quick, seed = bool(config.getoption("--memory-quick")), config.getoption("--memory-seed")
+    contract = Contract(target, quick=quick, seed=seed, budget=config.getoption("--memory-budget"), known=known)
+    config.pluginmanager.register(Hooks(contract), "everturn-memory-contract")
+
+
+class Contract:
+    """One run of the contract, begun when its first clause is, and ended with the session or class it belongs to."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        quick: bool = False,
+        seed: int | None = None,
+        budget: float | None = None,
+        known: dict[str, str] | None = None,
+        histories: Path | None = None,
+    ) -> None:
+        from everturn.testing.contract import CLAUSES
+        from everturn.testing.kit.runner import DEFAULT_SECONDS, QUICK_SECONDS, Chosen
+
+        self.target = target
+        self.clauses = [Chosen(clause) for clause in CLAUSES]
+        self.known = known or {}
+        self.histories = histories
+        self._quick = quick
+        self._seed = secrets.randbelow(10**6) if seed is None else seed
+        self._budget = budget if budget is not None else QUICK_SECONDS if quick else DEFAULT_SECONDS
+        self._runner: Runner | None = None
+        self._refused: str | None = None
+
+    def judge(self, chosen: Chosen) -> None:
+        """Run one clause, and end the test that it is as its status says."""
+        show(self._begun().result(chosen))
+
+    def judge_ledger(self) -> None:
+        """Fail if the ledger names what does not fail, of the clauses that were run."""
+        if self._runner is not None and (complaints := self._runner.report().complaints):
+            pytest.fail("\n".join(complaints), pytrace=False)
+
+    def _begun(self) -> Runner:
+        from everturn.testing.kit.environment import Run
+        from everturn.testing.kit.runner import Runner
+        from everturn.testing.kit.target import TargetError
+        from everturn.testing.servers import ServerError
+
+        if self._refused is not None:
+            pytest.skip(self._refused)  # said once is enough; the run has failed
+        if self._runner is None:
+            try:
+                run = Run(self.target, seed=self._seed, quick=self._quick)
+            except (ServerError, TargetError) as exc:
+                self._refused = f"the contract cannot be run: {exc}"
+                pytest.fail(self._refused, pytrace=False)
+            self._runner = Runner(run, self.clauses, budget=self._budget, known=self.known, histories=self.histories)
+        return self._runner
+
+    def close(self) -> None:
+        if self._runner is not None:
+            self._runner.run.close()
+            self._runner = None
+
+
+def show(result: ClauseResult) -> None:
+    """End a test as the clause's status says."""
+    if result.status == "not_offered":
+        pytest.skip(result.detail)
+    if result.status == "known":
+        pytest.xfail(result.detail)
+    if result.status in {"fail", "untested"}:
+        pytest.fail(told(result), pytrace=False)
+
+
+def told(result: ClauseResult) -> str:
+    """A broken clause, as a person reads it."""
+    lines = [f"{result.id}: {result.promise}"]
+    lines += [f"{result.status}: {result.detail}"] if result.detail else [result.status]
+    lines += ["", *(violation.story for violation in result.violations[:3])] if result.violations else []
+    if len(result.violations) > 3:
+        lines.append(f"... and {len(result.violations) - 3} more")
+    return "\n".join([*lines, "", f"incident: {result.incident}", f"replay:   {result.replay}"])
+
+
+class Hooks:
+    """The hooks of a run that names a target."""
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+
+    @pytest.hookimpl(tryfirst=True)  # before -k and -m choose
+    def pytest_collection_modifyitems(self, session: pytest.Session, items: list[pytest.Item]) -> None:
+        if self._contract.histories is None:
+            cache = getattr(session.config, "cache", None)
+            self._contract.histories = Path(cache.mkdir("everturn")) if cache is not None else None
+        parent = ContractNode.from_parent(session, name=f"memory[{self._contract.target.text}]")
+        ours: list[pytest.Item] = [
+            ClauseItem.from_parent(parent, chosen=one, contract=self._contract) for one in self._contract.clauses
+        ]
+        if self._contract.known:
+            ours.append(LedgerItem.from_parent(parent, name="ledger", contract=self._contract))
+        session.config.hook.pytest_collectreport(report=pytest.CollectReport(parent.nodeid, "passed", None, [*ours]))
+        items += ours
+
+    def pytest_sessionfinish(self) -> None:
+        self._contract.close()
+
+
+class ContractNode(pytest.Collector):
+    """What the items of a target stand under."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options, nodeid=options["name"])
+
+    def collect(self) -> list[pytest.Item]:
+        return []
+
+
+class ClauseItem(pytest.Item):
+    """One clause."""
+
+    def __init__(self, *, chosen: Chosen, contract: Contract, **options: Any) -> None:
+        super().__init__(name=chosen.clause.id, **options)
+        self._chosen = chosen
+        self._contract = contract
+        self.add_marker(getattr(pytest.mark, MARK))
+
+    def runtest(self) -> None:
+        self._contract.judge(self._chosen)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, f"{self.parent.name if self.parent else ''}::{self.name}"
+
+
+class LedgerItem(pytest.Item):
+    """What is wrong with the list of known failures."""
+
+    def __init__(self, *, contract: Contract, **options: Any) -> None:
+        super().__init__(**options)
+        self._contract = contract
+        self.add_marker(getattr(pytest.mark, MARK))
+
+    def runtest(self) -> None:
+        self._contract.judge_ledger()
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, f"{self.parent.name if self.parent else ''}::{self.name}"

@@ -1,0 +1,6 @@
+"""Races between calls.
+
+sweep.py          one call stopped at each of its points while another completes
+random_rounds.py  writers and a reader that start together
+breakpoints.py    a call stopped at a chosen point
+"""

@@ -1,0 +1,48 @@
+"""Which shape a target's objects have, and how each shape is spoken to. Recognised by callable attributes alone.
+
+    base.py        what every shape becomes: a few operations
+    plain.py       lists of messages (everturn's own), pairs of strings, one message at a time
+    frameworks.py  LangChain, OpenAI Agents, LlamaIndex, Google ADK
+    langgraph.py   LangGraph's checkpoints
+
+A new shape is a class here, and a place in SHAPES.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from everturn.testing.shapes.base import Dialect, Message, Said, Seen
+from everturn.testing.shapes.frameworks import AdkDialect, AgentsDialect, LangChainDialect, LlamaIndexDialect
+from everturn.testing.shapes.langgraph import LangGraphDialect
+from everturn.testing.shapes.plain import ListDialect, PairDialect, SingleDialect
+
+# The first that fits. An everturn store fits two; lists of messages say more than pairs of strings.
+SHAPES: tuple[type[Dialect], ...] = (
+    LangGraphDialect,
+    AdkDialect,
+    LlamaIndexDialect,
+    AgentsDialect,
+    ListDialect,
+    PairDialect,
+    SingleDialect,
+    LangChainDialect,
+)
+
+
+def shape_of(example: Any) -> type[Dialect] | None:
+    """The shape of an object, or None if it has none of them."""
+    return next((shape for shape in SHAPES if shape.fits(example)), None)
+
+
+def is_awaited(example: Any, shape: type[Dialect]) -> bool:
+    """Whether the store is used by awaiting it: its append is a coroutine, or has only an awaited twin."""
+    for name in shape.appends_to:
+        method = getattr(example, name, None)
+        if callable(method):
+            return inspect.iscoroutinefunction(method)
+    return True
+
+
+__all__ = ["SHAPES", "Dialect", "Message", "Said", "Seen", "is_awaited", "shape_of"]

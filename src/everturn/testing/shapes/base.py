@@ -1,0 +1,241 @@
+"""What a memory store looks like to the kit, whatever shape it has: a few operations, each of them one coroutine.
+
+A shape (the modules beside this one) says how its objects are called. It judges nothing, and imports no framework.
+
+The operations are written once for both faces, as everturn's backend is: over a blocking store they never suspend.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import copy
+from importlib import import_module
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+Unit: TypeAlias = Literal["turn", "pair", "message"]
+"""What one call of the shape appends, and so what must be all or nothing."""
+
+Source: TypeAlias = Callable[[str | None], Awaitable[Any]]
+"""Gives the target's object: the one of a session where the shape is one object per session, else the only one."""
+
+
+class Message(dict[str, Any]):
+    """What a store is handed where its factory makes no messages: a dict whose items can be read as attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A message as the kit writes it, before a shape makes it the store's."""
+
+    role: str
+    content: Any
+    fields: Mapping[str, Any] = {}
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A message as a store gave it back. `fields` is what it carries beside role and content."""
+
+    role: str
+    content: Any
+    fields: Mapping[str, Any] = {}
+
+
+FIELDS = ("name", "tool_calls", "tool_call_id", "id", "metadata")
+_ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
+
+
+def seen(raw: Any) -> Seen:
+    """Read a message of any common form: a mapping, a (role, content) pair, an object. Raises TypeError."""
+    if isinstance(raw, Mapping):
+        role = raw.get("role", raw.get("type"))
+        content = raw.get("content")
+        fields = {name: raw[name] for name in FIELDS if name in raw}
+    elif isinstance(raw, tuple | list) and len(raw) >= 2 and not hasattr(raw, "content"):
+        role, content, fields = raw[0], raw[1], {}
+    elif hasattr(raw, "content"):
+        role = getattr(raw, "role", getattr(raw, "type", None))
+        content = raw.content
+        fields = {name: getattr(raw, name) for name in FIELDS if hasattr(raw, name)}
+    else:
+        raise TypeError(f"a message came back as {type(raw).__name__}, which has no role and content")
+    role = getattr(role, "value", role)
+    return Seen(_ROLES.get(str(role), str(role)), content, fields)
+
+
+class Dialect:
+    """One opened store. A shape overrides `append` and `read`, and names what else it has."""
+
+    name: ClassVar[str]
+    unit: ClassVar[Unit] = "turn"
+    per_session: ClassVar[bool] = False
+    has_roles: ClassVar[bool] = True  # any role, or only who asks and who answers
+    has_fields: ClassVar[bool] = False  # whether a message can be made with more than role and content
+    appends_to: ClassVar[tuple[str, ...]]  # the method that appends: blocking, and awaited if named otherwise
+    clears_with: ClassVar[tuple[str, ...]] = ("clear",)
+    optional: ClassVar[Mapping[str, str]] = {
+        "trim": "trim",
+        "clear_all": "clear_all",
+        "undo": "undo",
+        "save_snapshot": "save_snapshot",
+        "rollback": "rollback_to_snapshot",
+        "delete_snapshot": "delete_snapshot",
+        "list_snapshots": "list_snapshots",
+    }
+
+    def __init__(self, example: Any, source: Source, make: Callable[[str, Any], Any] | None, *, awaited: bool) -> None:
+        """`example` is one of the target's objects, for looking at; `make` is the factory's own `message`."""
+        self._example = example
+        self._source = source
+        self._make = make
+        self._handed: list[Any] = []
+        self.awaited = awaited
+
+    # --- what is offered ---------------------------------------------------------------------------------------------
+
+    @classmethod
+    def fits(cls, example: Any) -> bool:
+        """Whether an object has this shape."""
+        raise NotImplementedError
+
+    def operations(self) -> frozenset[str]:
+        """The operations that are offered: those whose method is callable, and options that its signature names."""
+        found = {"append", "read"}
+        found |= {name for name, method in self.optional.items() if self._has(method)}
+        if any(self._has(name) for name in self.clears_with):
+            found.add("clear")
+        if not {"save_snapshot", "rollback"} <= found:
+            found -= {"save_snapshot", "rollback", "delete_snapshot", "list_snapshots"}
+        found |= {option for option in ("key", "expected_version") if self._takes(self._appender(), option)}
+        if self.has_roles:
+            found.add("roles")
+        if self.has_fields and self._make is None:
+            found.add("fields")
+        return frozenset(found | self.more())
+
+    def more(self) -> set[str]:
+        """What only this shape offers."""
+        return set()
+
+    def _appender(self) -> str:
+        return next(name for name in self.appends_to if self._has(name))
+
+    def _has(self, name: str) -> bool:
+        return callable(getattr(self._example, name, None)) or callable(getattr(self._example, f"a{name}", None))
+
+    def _takes(self, method: str, parameter: str) -> bool:
+        """Whether a method has such a parameter, beside those that it is always given."""
+        try:
+            parameters = inspect.signature(getattr(self._example, self._named(method))).parameters
+        except (AttributeError, TypeError, ValueError):
+            return False
+        return parameter in list(parameters)[0 if self.per_session else 1 :]
+
+    def _named(self, method: str) -> str:
+        """The method's name on this face: a store awaited as a whole prefers `a...`, where there are both."""
+        twin = callable(getattr(self._example, f"a{method}", None))
+        return f"a{method}" if twin and (self.awaited or not hasattr(self._example, method)) else method
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    async def call(self, session: str | None, method: str, *args: Any, **options: Any) -> Any:
+        """Call a method of the store, on whichever face it has, with the session first where it takes one."""
+        target = await self._source(session)
+        if session is not None and not self.per_session:
+            args = (session, *args)
+        return await settled(getattr(target, self._named(method))(*args, **options))
+
+    def made(self, messages: Sequence[Said]) -> list[Any]:
+        """The messages as the store takes them."""
+        if self._make is not None:
+            self._handed = [self._make(said.role, said.content) for said in messages]
+        else:
+            self._handed = [self.message(said) for said in messages]
+        return self._handed
+
+    def framework(self, module: str) -> Any:
+        """A framework's module, if the target's class derives from one of it; else None."""
+        root = module.partition(".")[0]
+        family = (kind.__module__.partition(".")[0] for kind in type(self._example).__mro__)
+        return import_module(module) if root in family else None
+
+    def message(self, said: Said) -> Any:
+        return Message(role=said.role, content=said.content, **said.fields)
+
+    # --- operations --------------------------------------------------------------------------------------------------
+
+    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+        """Append the messages in one call of the shape. `options`: key, expected_version, where offered."""
+        raise NotImplementedError
+
+    async def read(self, session: str) -> list[Seen]:
+        """The history, oldest first."""
+        return [seen(raw) for raw in await self.read_raw(session)]
+
+    async def read_raw(self, session: str) -> Any:
+        """What the store itself returned."""
+        raise NotImplementedError
+
+    async def read_and_spoil(self, session: str) -> None:
+        """Read, and empty the list that came back."""
+        raw = await self.read_raw(session)
+        if isinstance(raw, list):
+            raw.clear()
+
+    async def append_and_spoil(self, session: str, messages: Sequence[Said]) -> None:
+        """Append, and then empty the list that was handed over."""
+        await self.append(session, messages)
+        self._handed.clear()
+
+    async def append_awaited(self, session: str, messages: Sequence[Said]) -> None:
+        """Append by the awaited twin of the blocking method. Run in a loop (Subject.taken), which it may need."""
+        twin = copy(self)
+        twin.awaited = True
+        await twin.append(session, messages)
+
+    async def clear(self, session: str) -> None:
+        await self.call(session, next(name for name in self.clears_with if self._has(name)))
+
+    async def clear_all(self) -> None:
+        await self.call(None, "clear_all")
+
+    async def trim(self, session: str, most: int) -> None:
+        if self._takes("trim", "max_messages"):
+            await self.call(session, "trim", max_messages=most)
+        else:
+            await self.call(session, "trim", most)
+
+    async def save_snapshot(self, session: str) -> Any:
+        """Take a snapshot. Returns its handle: what can be sent to another process and rolled back to there."""
+        return handle_of(await self.call(session, "save_snapshot"))
+
+    async def rollback(self, session: str, snapshot: Any) -> None:
+        await self.call(session, "rollback_to_snapshot", snapshot)
+
+    async def delete_snapshot(self, session: str, snapshot: Any) -> None:
+        await self.call(session, "delete_snapshot", snapshot)
+
+    async def list_snapshots(self, session: str) -> list[Any]:
+        return [handle_of(snapshot) for snapshot in await self.call(session, "list_snapshots")]
+
+    async def undo(self, session: str) -> None:
+        await self.call(session, "undo")
+
+
+def handle_of(snapshot: Any) -> Any:
+    """A snapshot's id where it is an object (or a dict) that has one, else what was returned."""
+    if isinstance(snapshot, Mapping) and "id" in snapshot:
+        return snapshot["id"]
+    return getattr(snapshot, "id", snapshot)
+
+
+async def settled(result: Any) -> Any:
+    """What a call returned, awaited if it must be."""
+    return await result if inspect.isawaitable(result) else result

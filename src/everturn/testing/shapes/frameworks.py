@@ -1,0 +1,194 @@
+"""The shapes of frameworks whose stores append: LangChain, OpenAI Agents, LlamaIndex, Google ADK.
+
+A framework is imported only to make its messages, and only where the target derives from it: a store that merely has
+the same shape gets plain messages, or those that its factory makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, ClassVar
+
+from everturn.testing.shapes.base import Dialect, Message, Said, Seen, seen, settled
+
+_LATEST = 20  # events
+
+
+class LangChainDialect(Dialect):
+    """LangChain's `BaseChatMessageHistory`: one object per session; `add_messages`, `messages`, `clear`."""
+
+    name = "LangChain BaseChatMessageHistory"
+    per_session = True
+    has_fields = True
+    appends_to = ("add_messages",)
+
+    @classmethod
+    def fits(cls, example: Any) -> bool:
+        # Looked for without being read: `messages` is a property that goes to the disk.
+        named = hasattr(type(example), "messages") or "messages" in getattr(example, "__dict__", ())
+        reads = named or _has(example, "aget_messages")
+        return _has(example, "add_messages") and reads and not _has(example, "get_history")
+
+    def message(self, said: Said) -> Any:
+        if (langchain := self.framework("langchain_core.messages")) is None:
+            return Message(type={"user": "human", "assistant": "ai"}.get(said.role, said.role), content=said.content)
+        kinds: dict[str, Any] = {
+            "user": langchain.HumanMessage,
+            "assistant": langchain.AIMessage,
+            "system": langchain.SystemMessage,
+            "tool": langchain.ToolMessage,
+        }
+        fields = {name: value for name, value in said.fields.items() if name != "metadata"}
+        return kinds[said.role](content=said.content, **fields)
+
+    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+        await self.call(session, "add_messages", self.made(messages), **options)
+
+    async def read_raw(self, session: str) -> Any:
+        target = await self._source(session)
+        if self.awaited and _has(target, "aget_messages"):
+            return await target.aget_messages()
+        return target.messages
+
+
+class AgentsDialect(Dialect):
+    """OpenAI Agents' `Session`: one object per session; `add_items`, `get_items`, `pop_item`, `clear_session`."""
+
+    name = "OpenAI Agents Session"
+    per_session = True
+    has_fields = True
+    appends_to = ("add_items",)
+    clears_with = ("clear_session", "clear")
+
+    @classmethod
+    def fits(cls, example: Any) -> bool:
+        return _has(example, "add_items") and _has(example, "get_items")
+
+    def more(self) -> set[str]:
+        found = {"latest"} if self._takes("get_items", "limit") else set()
+        return found | ({"pop"} if self._has("pop_item") else set())
+
+    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+        await self.call(session, "add_items", self.made(messages), **options)
+
+    def message(self, said: Said) -> Any:
+        return {"role": said.role, "content": said.content, **said.fields}
+
+    async def read_raw(self, session: str) -> Any:
+        return await self.call(session, "get_items")
+
+    async def latest(self, session: str, most: int) -> list[Seen]:
+        return [seen(raw) for raw in await self.call(session, "get_items", limit=most)]
+
+    async def pop(self, session: str) -> Seen | None:
+        taken = await self.call(session, "pop_item")
+        return None if taken is None else seen(taken)
+
+
+class LlamaIndexDialect(Dialect):
+    """LlamaIndex's `BaseChatStore`: `add_message(key, message)`, `get_messages`, `set_messages`, `delete_messages`."""
+
+    name = "LlamaIndex BaseChatStore"
+    unit = "message"
+    appends_to = ("add_message", "async_add_message")
+    clears_with = ("delete_messages",)
+
+    @classmethod
+    def fits(cls, example: Any) -> bool:
+        return all(_has(example, name) for name in ("add_message", "get_messages", "set_messages", "delete_messages"))
+
+    def more(self) -> set[str]:
+        return {"replace"} | ({"pop"} if self._has("delete_last_message") else set())
+
+    def _named(self, method: str) -> str:
+        # Its awaited twin has a name of its own: async_add_message, beside aget_messages.
+        if method == "add_message" and self.awaited and _has(self._example, "async_add_message"):
+            return "async_add_message"
+        return super()._named(method)
+
+    def message(self, said: Said) -> Any:
+        make = getattr(self.framework("llama_index.core.llms"), "ChatMessage", Message)
+        return make(role=said.role, content=said.content)
+
+    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+        (made,) = self.made(messages)
+        await self.call(session, "add_message", made, **options)
+
+    async def read_raw(self, session: str) -> Any:
+        return await self.call(session, "get_messages")
+
+    async def replace(self, session: str, messages: Sequence[Said]) -> None:
+        await self.call(session, "set_messages", self.made(messages))
+
+    async def pop(self, session: str) -> Seen | None:
+        taken = await self.call(session, "delete_last_message")
+        return None if taken is None else seen(taken)
+
+
+class AdkDialect(Dialect):
+    """Google ADK's `BaseSessionService`: `create_session`, `get_session`, `append_event`, `delete_session`.
+
+    The session is read before each event, as the documentation asks; a stale one is the service's error to raise.
+    Of a long one its latest events are read then, as by an agent whose `RunConfig` says so: it is not the kit that is
+    quadratic.
+    """
+
+    name = "Google ADK BaseSessionService"
+    unit = "message"
+    has_roles = False
+    appends_to = ("append_event",)
+    clears_with = ("delete_session",)
+    of: ClassVar[dict[str, str]] = {"app_name": "everturn_kit", "user_id": "kit"}
+
+    @classmethod
+    def fits(cls, example: Any) -> bool:
+        return all(_has(example, name) for name in ("create_session", "get_session", "append_event"))
+
+    def message(self, said: Said) -> Any:
+        author = "user" if said.role == "user" else "model"
+        if (events := self.framework("google.adk.events")) is None:
+            return Message(author=author, content=Message(parts=[Message(text=said.content)]), partial=None)
+        types = import_module("google.genai.types")
+        content = types.Content(role=author, parts=[types.Part(text=said.content)])
+        return events.Event(author=author, content=content)
+
+    async def _session(self, session: str, **options: Any) -> Any:
+        service = await self._source(None)
+        return service, await settled(service.get_session(session_id=session, **self.of, **options))
+
+    def _latest(self) -> dict[str, Any]:
+        sessions = self.framework("google.adk.sessions.base_session_service")
+        if sessions is None or not self._takes("get_session", "config"):
+            return {}
+        return {"config": sessions.GetSessionConfig(num_recent_events=_LATEST)}
+
+    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+        service, found = await self._session(session, **self._latest())
+        if found is None:
+            found = await settled(service.create_session(session_id=session, **self.of))
+            if getattr(found, "id", session) != session:  # an empty id asks for a new one: so the name was refused
+                raise ValueError(f"the service named the session {found.id!r}, not {session!r}")
+        # Made now, as in a run of an agent: an event carries the time at which it was made.
+        (event,) = self.made(messages)
+        await settled(service.append_event(found, event, **options))
+
+    async def read_raw(self, session: str) -> Any:
+        _, found = await self._session(session)
+        return [] if found is None else found.events
+
+    async def read(self, session: str) -> list[Seen]:
+        return [_heard(event) for event in await self.read_raw(session)]
+
+    async def clear(self, session: str) -> None:
+        service = await self._source(None)
+        await settled(service.delete_session(session_id=session, **self.of))
+
+
+def _heard(event: Any) -> Seen:
+    parts = event.content.parts if event.content is not None else ()
+    return Seen("user" if event.author == "user" else "assistant", "".join(part.text or "" for part in parts))
+
+
+def _has(example: Any, method: str) -> bool:
+    return callable(getattr(example, method, None))

@@ -1,0 +1,127 @@
+"""The shape of LangGraph's `BaseCheckpointSaver`, which stores whole states: a turn is read, extend, put.
+
+The kit does what a compiled graph does, without the graph. langgraph itself is not imported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import count
+from os import getpid, urandom
+from typing import Any, ClassVar
+from uuid import UUID
+
+from everturn.testing.shapes.base import Dialect, Said, Seen, seen
+
+_order = count()  # breaks ties between ids made in one tick of the clock
+
+
+class LangGraphDialect(Dialect):
+    """`get_tuple`, `put`, `delete_thread`, or their awaited twins."""
+
+    name = "LangGraph BaseCheckpointSaver"
+    has_fields = True
+    appends_to = ("put",)
+    clears_with = ("delete_thread",)
+    optional: ClassVar[Mapping[str, str]] = {
+        name: method for name, method in Dialect.optional.items() if "snapshot" in method
+    }
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._held: dict[str, Any] = {}
+
+    @classmethod
+    def fits(cls, example: Any) -> bool:
+        return any(
+            callable(getattr(example, get, None)) and callable(getattr(example, put, None))
+            for get, put in (("get_tuple", "put"), ("aget_tuple", "aput"))
+        )
+
+    def more(self) -> set[str]:
+        return {"checkpoints"}
+
+    def message(self, said: Said) -> Any:
+        return {"role": said.role, "content": said.content, **said.fields}
+
+    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+        return await self.put(session, messages, await self.get(session), **options)
+
+    async def get(self, session: str, checkpoint_id: str | None = None) -> Any:
+        """A checkpoint's tuple: the latest, or the one of this id. None if there is none."""
+        return await self.call(None, "get_tuple", _config(session, checkpoint_id))
+
+    async def put(self, session: str, messages: Sequence[Said], latest: Any, **options: Any) -> str:
+        """Extend the state that was read, and put it as that one's child. Returns the new checkpoint's id."""
+        found = latest.checkpoint if latest is not None else {}
+        versions = dict(found.get("channel_versions", {}))
+        saver = await self._source(None)
+        following = getattr(saver, "get_next_version", lambda current, _: (current or 0) + 1)
+        versions["messages"] = following(versions.get("messages"), None)
+        values = dict(found.get("channel_values", {}))
+        values["messages"] = [*values.get("messages", []), *self.made(messages)]
+        checkpoint = {
+            "v": 4,
+            "id": new_id(),
+            "ts": datetime.now(UTC).isoformat(),
+            "channel_values": values,
+            "channel_versions": versions,
+            "versions_seen": dict(found.get("versions_seen", {})),
+            "updated_channels": ["messages"],
+        }
+        step = latest.metadata.get("step", 0) + 1 if latest is not None else 0
+        config = latest.config if latest is not None else _config(session)
+        metadata: dict[str, Any] = {"source": "loop", "step": step, "parents": {}}
+        put = await self.call(None, "put", config, checkpoint, metadata, {"messages": versions["messages"]}, **options)
+        returned = put["configurable"].get("checkpoint_id") if isinstance(put, Mapping) else None
+        return str(returned or checkpoint["id"])
+
+    async def read_raw(self, session: str) -> Any:
+        found = await self.get(session)
+        return [] if found is None else found.checkpoint["channel_values"].get("messages", [])
+
+    async def clear(self, session: str) -> None:
+        await self.call(None, "delete_thread", session)
+
+    # --- checkpoints -------------------------------------------------------------------------------------------------
+
+    async def append_knowing(self, session: str, messages: Sequence[Said]) -> tuple[str, str | None]:
+        """Append, and say which checkpoint was made, and from which."""
+        latest = await self.get(session)
+        parent = latest.config["configurable"].get("checkpoint_id") if latest is not None else None
+        return await self.put(session, messages, latest), parent
+
+    async def hold(self, session: str, holder: str) -> None:
+        """Read as `holder`, and keep what was read for `put_held`: so that others can go in between."""
+        self._held[holder] = await self.get(session)
+
+    async def put_held(self, session: str, holder: str, messages: Sequence[Said]) -> str:
+        """Put a child of what `holder` read."""
+        return await self.put(session, messages, self._held[holder])
+
+    async def checkpoint(self, session: str, checkpoint_id: str) -> tuple[list[Seen], str | None] | None:
+        """The messages of the checkpoint with this id, and its parent's id. None if it cannot be retrieved."""
+        found = await self.get(session, checkpoint_id)
+        if found is None:
+            return None
+        parent = getattr(found, "parent_config", None)
+        return messages_in(found), parent["configurable"].get("checkpoint_id") if parent else None
+
+
+def messages_in(found: Any) -> list[Seen]:
+    return [] if found is None else [seen(raw) for raw in found.checkpoint["channel_values"].get("messages", [])]
+
+
+def _config(session: str, checkpoint_id: str | None = None) -> dict[str, Any]:
+    named = {} if checkpoint_id is None else {"checkpoint_id": checkpoint_id}
+    return {"configurable": {"thread_id": session, "checkpoint_ns": "", **named}}
+
+
+def new_id() -> str:
+    """A UUID of version 6: later ones sort later, as savers that look for the newest need."""
+    ticks = time.time_ns() // 100 + 0x01B21DD213814000 + next(_order)
+    high = (ticks >> 12 & 0xFFFFFFFFFFFF) << 80 | 0x6000 << 64 | (ticks & 0x0FFF) << 64
+    low = 0x8000 << 48 | (getpid() & 0x3FFF) << 48 | int.from_bytes(urandom(6))
+    return str(UUID(int=high | low))

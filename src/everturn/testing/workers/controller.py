@@ -1,0 +1,237 @@
+"""The kit's side of its worker processes: forking them from the nursery, giving orders, waiting for reports.
+
+No target code runs in this process. What the workers do is in worker.py.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from everturn.testing.kit.target import Offer, Target, TargetError
+from everturn.testing.workers.messages import Failed, Order, Paused, Report, Resume
+
+IMPORT_PATIENCE = 120.0
+
+
+class WorkerDied(Exception):
+    """A worker's process ended while it was carrying out an order. `status` is as of subprocess: -9 for a kill."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the worker process ended with status {status}")
+        self.status = status
+
+
+class StillBusy(Exception):
+    """A worker did not report in time."""
+
+
+class OrderFailed(Exception):
+    """A worker could not carry out an order; `report` says why."""
+
+    def __init__(self, report: Failed) -> None:
+        super().__init__(str(report.fault))
+        self.report = report
+
+
+class WorkerProcess:
+    """One worker. After WorkerDied or StillBusy it is of no more use: `end` it."""
+
+    def __init__(self, nursery: Nursery, pid: int, pipe: Connection, *, watched: bool) -> None:
+        self._nursery = nursery
+        self.pid = pid
+        self._pipe = pipe
+        self.watched = watched
+        self.usable = True
+        self._owed = 0  # reports: one for each order
+
+    @property
+    def idle(self) -> bool:
+        """Whether it can be given to somebody else: all that it was told to do is done and reported."""
+        return self.usable and not self._owed
+
+    def send(self, order: Order) -> None:
+        """Give an order without waiting. Raises WorkerDied."""
+        try:
+            self._pipe.send(order)
+        except OSError as exc:
+            raise self._died() from exc
+        self._owed += not isinstance(order, Resume)
+
+    def poll(self, seconds: float) -> bool:
+        """Whether a report (or the worker's end) comes within this time."""
+        return self._pipe.poll(seconds)
+
+    def report(self, patience: float) -> Report:
+        """The next report. Raises WorkerDied, StillBusy, OrderFailed."""
+        if not self._pipe.poll(max(patience, 0)):
+            self.usable = False
+            raise StillBusy(f"no answer within {patience:.1f} s")
+        try:
+            report: Report = self._pipe.recv()
+        except (EOFError, OSError) as exc:
+            raise self._died() from exc
+        self._owed -= not isinstance(report, Paused)  # which is not yet the end of it
+        if isinstance(report, Failed):
+            raise OrderFailed(report)
+        return report
+
+    def ask(self, order: Order, patience: float) -> Report:
+        """Give an order and wait for what comes of it. Raises WorkerDied, StillBusy, OrderFailed."""
+        self.send(order)
+        return self.report(patience)
+
+    def stack(self) -> str:
+        """Where a worker that does not report is: the innermost frames of its main thread. Ends it."""
+        log = self._nursery.log
+        before = log.stat().st_size if log.exists() else 0
+        self.usable = False
+        os.kill(self.pid, signal.SIGABRT)  # not yet reaped, so the id is still its own; faulthandler writes to the log
+        self._pipe.poll(2.0)
+        self._nursery.end(self.pid)
+        with log.open("rb") as file:
+            file.seek(before)
+            lines = file.read().decode(errors="replace").splitlines()
+        frames = [line.strip() for line in _after(lines, "Current thread") if line.startswith("  File")]
+        return "; ".join(frames[:3])
+
+    def resume(self) -> None:
+        self.send(Resume())
+
+    def end(self) -> int:
+        """Kill it if it runs, and reap it. Returns its status."""
+        self.usable = False
+        self._pipe.close()
+        return self._nursery.end(self.pid)
+
+    def _died(self) -> WorkerDied:
+        self.usable = False
+        return WorkerDied(self._nursery.end(self.pid))
+
+
+def _after(lines: list[str], start: str) -> list[str]:
+    first = next((number for number, line in enumerate(lines) if line.startswith(start)), len(lines))
+    return lines[first + 1 :]
+
+
+class Nursery:
+    """The process that imported the target, and the workers forked from it. One per run, for all its lanes."""
+
+    def __init__(self, target: Target, root: Path) -> None:
+        """Start it and import the target. Raises TargetError if that fails.
+
+        What target code prints goes to a log in `root`. If this process is killed, the nursery removes `root`.
+        """
+        self.log = root / "target.log"
+        ours, theirs = socket.socketpair()
+        with theirs, self.log.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [
+                    sys.executable,
+                    "-X",
+                    "faulthandler",
+                    "-m",
+                    "everturn.testing.workers.fork_server",
+                    str(theirs.fileno()),
+                ],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self._line = ours
+        self._pipe = Connection(os.dup(ours.fileno()))
+        self._lock = Lock()  # for a question and its answer: two lanes ask
+        self._idle: list[WorkerProcess] = []
+        self._all: list[WorkerProcess] = []
+        self._ended: dict[int, int] = {}
+        self.offer = self._import(target, root)
+
+    def _import(self, target: Target, root: Path) -> Offer:
+        started = time.monotonic()
+        self._pipe.send(([str(Path.cwd()), *sys.path], target, str(root)))
+        kind, answer = "failed", f"importing {target.module} took more than {IMPORT_PATIENCE:.0f} s"
+        try:
+            if self._pipe.poll(IMPORT_PATIENCE):
+                kind, answer = self._pipe.recv()
+        except (EOFError, OSError):
+            answer = f"the process that imports {target.module} died; see: python -c 'import {target.module}'"
+        if kind == "failed":
+            self.close()
+            raise TargetError(answer)
+        self.import_seconds = time.monotonic() - started
+        offer: Offer = answer  # type: ignore[assignment]  # what the nursery sends with that word
+        return offer
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def worker(self, *, watched: bool = False) -> WorkerProcess:
+        """A worker: an idle one, or a new one."""
+        with self._lock:
+            for index, idle in enumerate(self._idle):
+                if idle.watched == watched:
+                    return self._idle.pop(index)
+        ours, theirs = socket.socketpair()
+        with theirs, self._lock:
+            try:
+                self._pipe.send(("fork", watched))
+                socket.send_fds(self._line, [b"f"], [theirs.fileno()])
+                pid: int = self._pipe.recv()
+            except (EOFError, OSError) as exc:
+                ours.close()
+                raise TargetError("the process that workers are forked from has died; was it killed?") from exc
+        worker = WorkerProcess(self, pid, Connection(ours.detach()), watched=watched)
+        self._all.append(worker)
+        return worker
+
+    def rest(self, worker: WorkerProcess) -> None:
+        """Take a worker back that holds nothing; one that cannot be used again, or is still at work, is ended."""
+        if worker.idle:
+            self._idle.append(worker)
+        else:
+            worker.end()
+
+    def preload(self, names: tuple[str, ...]) -> None:
+        """Import what opening and using the target imported, so that no later worker has to."""
+        with self._lock:
+            self._pipe.send(("import", names))
+            self._pipe.recv()
+
+    def end(self, pid: int) -> int:
+        """Kill and reap the process of a worker. Returns its status, also when asked again."""
+        with self._lock:
+            if pid not in self._ended:
+                try:
+                    self._pipe.send(("end", pid))
+                    self._ended[pid] = self._pipe.recv()
+                except (EOFError, OSError):
+                    self._ended[pid] = -signal.SIGKILL  # it has gone with the nursery
+            return self._ended[pid]
+
+    def close(self) -> None:
+        """End every worker and the nursery. Does nothing the second time."""
+        self._pipe.close()
+        self._line.close()
+        for worker in self._all:
+            worker.usable = False
+            worker._pipe.close()  # noqa: SLF001 - its own
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,48 @@
+"""Steps taken by a plain `python -c`: a process that was not forked from the kit's, and knows the target by name."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from everturn.testing.kit.clause import Untested
+from everturn.testing.kit.target import Target
+from everturn.testing.workers.messages import Open, Outcome, Step
+
+_SCRIPT = "from everturn.testing.workers.fresh_process import main; main()"
+
+
+def take_plainly(target: Target, opening: Open, steps: Sequence[Step], patience: float) -> tuple[Outcome, ...]:
+    """Open an instance in a new Python, take the steps, close it. Raises Untested if that does not end."""
+    with tempfile.TemporaryDirectory(prefix="everturn-plain-") as folder:
+        order, answer = Path(folder, "order"), Path(folder, "answer")
+        order.write_bytes(pickle.dumps(([str(Path.cwd()), *sys.path], target, opening, tuple(steps), str(answer))))
+        with order.open("rb") as given:
+            try:
+                done = subprocess.run(  # noqa: S603 - our own script
+                    [sys.executable, "-c", _SCRIPT], stdin=given, capture_output=True, timeout=patience, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise Untested(f"a plain process had not ended after {patience:.0f} s") from None
+        if done.returncode != 0:
+            raise Untested(f"a plain process failed: {done.stderr.decode(errors='replace')[-500:]}")
+        outcomes: tuple[Outcome, ...] = pickle.loads(answer.read_bytes())  # noqa: S301 - written by our own script
+        return outcomes
+
+
+def main() -> None:
+    """What the plain process does: its orders come on stdin, its answer goes to a file."""
+    from everturn.testing.kit.target import load, offer_of
+    from everturn.testing.workers.instance import Loop, Subject
+
+    path, target, opening, steps, answer = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from our own parent
+    sys.path[:0] = [entry for entry in path if entry not in sys.path]
+    factory = load(target)
+    subject = Subject(factory, offer_of(factory), Path(opening.where), opening.options, Loop())
+    outcomes = tuple(map(subject.taken, steps))
+    subject.close()
+    Path(answer).write_bytes(pickle.dumps(outcomes))

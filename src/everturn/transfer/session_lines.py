@@ -1,0 +1,130 @@
+"""A session in a form that belongs to no backend: what one backend hands over, and another takes. Pure.
+
+A dossier is an outline and what it is the outline of: the entries of the log, in seq order, and the remembered changes,
+in version order. Each part is a line of JSON and back (`encode`, `decode`); docs/storage.md has them as a contract.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from everturn.core.codec import EntryRow
+from everturn.core.paths import Jump, State
+
+
+class SnapshotPart(msgspec.Struct, frozen=True, gc=False):
+    """A snapshot, and the state it points to."""
+
+    id: str
+    label: str | None
+    version: int
+    created_at: float
+    state: State
+
+
+class UndoPart(msgspec.Struct, frozen=True, gc=False):
+    """What undo would take back: the change of `version`, the head right after it, how many messages it hid, and the
+    state before it."""
+
+    version: int
+    kind: str
+    moved_to: int
+    hidden: int
+    before: State
+
+
+class Outline(msgspec.Struct, frozen=True, gc=False, tag_field="part", tag="session"):
+    """Everything of one life of a session but its log and its changes, as it was at one moment.
+
+    `call` is that of the change that made `version`: two outlines of the same life, version and call are of the same
+    past. Times are seconds since 1970; `seen_at` is the moment, by the clock that `expires_at` goes by.
+    """
+
+    session_id: str
+    life: str
+    version: int
+    call: bytes
+    last_seq: int
+    state: State
+    created_at: float
+    changed_at: float
+    seen_at: float
+    ttl: float | None = None
+    expires_at: float | None = None
+    dimension: int | None = None
+    forked_from: str | None = None
+    jumps: tuple[Jump, ...] = ()  # oldest first
+    snapshots: tuple[SnapshotPart, ...] = ()  # in the order they were taken
+    undo_steps: tuple[UndoPart, ...] = ()  # oldest first
+    form: Literal[1] = 1
+
+    @property
+    def roots(self) -> list[State]:
+        """Every state the session can return to."""
+        return [
+            self.state,
+            *(snapshot.state for snapshot in self.snapshots),
+            *(step.before for step in self.undo_steps),
+        ]
+
+
+class EntryPart(msgspec.Struct, frozen=True, gc=False, tag_field="part", tag="entry"):
+    """A stored entry. Its body is JSON, and stands in a line as it is stored, byte for byte."""
+
+    seq: int
+    turn: int  # seq of the first entry of its turn
+    kind: str
+    created_at: float
+    checksum: int  # codec.checksum
+    body: msgspec.Raw
+
+    @classmethod
+    def of(cls, row: EntryRow) -> EntryPart:
+        seq, created_at, check, body, kind, turn = row
+        return cls(seq, turn, kind, created_at, check, msgspec.Raw(body))
+
+    @property
+    def size(self) -> int:
+        """Of the body, in bytes."""
+        return len(memoryview(self.body))
+
+
+class ChangePart(msgspec.Struct, frozen=True, gc=False, tag_field="part", tag="change"):
+    """A remembered change, and the state after it. `readable` is False once something it shows has been reclaimed.
+
+    `key` and `content` are the digests of a caller's key and of what it was used with.
+    """
+
+    version: int
+    kind: str
+    first_seq: int
+    count: int
+    created_at: float
+    call: bytes
+    state: State
+    readable: bool = True
+    key: bytes | None = None
+    content: bytes | None = None
+    snapshot_id: str | None = None
+    label: str | None = None
+
+
+Part: TypeAlias = Outline | EntryPart | ChangePart
+
+
+class Portion(msgspec.Struct, frozen=True, gc=False):
+    """Some of the log and of the changes, each in order. Changes come when no entry is left; `is_last`: nor is one of
+    them."""
+
+    entries: tuple[EntryPart, ...] = ()
+    changes: tuple[ChangePart, ...] = ()
+    is_last: bool = True
+
+
+encode = msgspec.json.Encoder().encode
+"""A part as a line of JSON, without the newline."""
+
+decode = msgspec.json.Decoder(Part).decode
+"""The part in a line. Raises msgspec.MsgspecError for what is none."""
