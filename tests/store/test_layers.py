@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "everturn.errors": [],
     "everturn.model": ["everturn.errors", "everturn._pydantic"],
     "everturn._pydantic": ["everturn.model"],
+    "everturn.core.plan_change": [*CORE, "everturn.backend"],
     "everturn.core": CORE,
     "everturn.private_files": ["everturn.errors"],
     "everturn.backend": CORE,

@@ -1,6 +1,6 @@
-"""Every change to a session: was it made before, may it be made, what will it write (plans.py), and the writing.
+"""Applies a change to a session: was it made before, may it be made, what will it write, and writes it.
 
-All inside the transaction that group commit has opened (group_commit.py).
+All of it happens in the transaction that group commit has opened (group_commit.py). The plan: core/plan_change.py.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, T
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import Run, packed
-from everturn.backends.sqlite.plans import Plan, plan
+from everturn.backends.sqlite.plan_reader import PlanReader
 from everturn.backends.sqlite.session_row import Session, Trail, columns_of, load
 from everturn.core.paths import State
+from everturn.core.plan_change import Plan, plan_change
+from everturn.errors import MemoryStoreBackendError
 from everturn.model import Snapshot
 
 SQL = statements.load("apply_change.sql")
 _INSERT = SQL["insert_run"]
+LAST_SEQ = 2**32 - 1  # what fits into a row's id beside the session's number
+NO_SESSION = Session(0, "", 0, 0, State(), 0, None, None)  # of which a plan finds nothing
 
 
 def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
@@ -29,9 +33,11 @@ def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
             return replay
     if (request.expected_version, request.expected_life) != (None, None) and not _as_expected(session, request):
         return _refusal(Status.CONFLICT, session)
-    planned = plan(db, session, request.effect)
+    planned = plan_change(session, request.effect, PlanReader(db, session or NO_SESSION))
     if isinstance(planned, Status):
         return _refusal(planned, session)
+    if planned.state.head > LAST_SEQ:
+        raise MemoryStoreBackendError(f"a session takes {LAST_SEQ:,} entries at most; fork it", outcome="not_written")
     if session is None:
         session = begin(db, request, now)
     return write(db, session, planned, request, now)

@@ -10,8 +10,8 @@ from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Qu
 from everturn.backends.sqlite import apply_change, reads, session_row
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.maintenance import SQL, rewrite
-from everturn.backends.sqlite.plans import Plan
 from everturn.core.paths import Range, State, clip
+from everturn.core.plan_change import Plan
 
 
 def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:

@@ -13,9 +13,9 @@ import msgspec
 
 from everturn.backend import ChangeOutcome, Status
 from everturn.backends.sqlite import apply_change, session_row, statements
+from everturn.backends.sqlite.apply_change import LAST_SEQ
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import MOST, look_from, within
-from everturn.backends.sqlite.plans import LAST_SEQ
 from everturn.backends.sqlite.session_row import Session, columns_of, span, state_from
 from everturn.errors import MemoryStoreBackendError
 from everturn.transfer.protocol import STAGED_FOR, Arrival, Mark, PortionRequest, Staging

@@ -1,0 +1,208 @@
+"""Plans a change: the rules it must pass, and what it will write. Everything is checked before the first write.
+
+This is the reference for every backend. SQLite and the example backend call it; Redis's scripts (_change.lua) and
+PostgreSQL's functions (schema/) do the same steps where the data is, and are read against it. It writes nothing, and
+asks a Reader for the little it needs of the log, within the transaction of the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from everturn.backend import (
+    Append,
+    Clear,
+    DeleteSnapshot,
+    Effect,
+    Rollback,
+    SetFloor,
+    SetTTL,
+    Status,
+    TakeSnapshot,
+    Undo,
+)
+from everturn.core.codec import Draft
+from everturn.core.paths import State
+
+
+class Session(Protocol):
+    """The facts of a session that a plan depends on."""
+
+    @property
+    def life(self) -> str: ...
+
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def last_seq(self) -> int: ...
+
+    @property
+    def dimension(self) -> int | None: ...
+
+
+class UndoStep(msgspec.Struct, frozen=True, gc=False):
+    """A change that undo takes back: the head right after it, how many messages it hid, and the state before it."""
+
+    id: int  # the backend's own
+    kind: str
+    moved_to: int
+    hidden: int
+    before: State
+
+
+class Reader(Protocol):
+    """Answers questions about the session of a change. All answers are of one moment: that of the change."""
+
+    def is_on_path(self, seq: int) -> bool:
+        """Whether the entry is on the path to the head."""
+
+    def messages_after(self, seq: int) -> int:
+        """How many messages stand on the path after this entry."""
+
+    def shows_summaries(self) -> bool:
+        """Whether the trimmed part of the path has a summary, which is still shown."""
+
+    def snapshot(self, snapshot_id: str) -> State | None:
+        """The state that a snapshot of this life keeps; None if it has no such snapshot."""
+
+    def last_undo_step(self) -> UndoStep | None:
+        """The latest change that undo could take back; None if there is none."""
+
+
+class Plan(msgspec.Struct, frozen=True, gc=False):
+    """Everything that a change will write."""
+
+    state: State
+    drafts: tuple[Draft, ...] = ()
+    follows: int | None = None  # the entry before the first draft, where that is not the last of the log
+    dimension: int | None = None
+    undoable: bool = False
+    undone: UndoStep | None = None
+    snapshot: TakeSnapshot | None = None
+    deleted: str | None = None
+    ttl: SetTTL | None = None
+
+
+def plan_change(session: Session | None, effect: Effect, reader: Reader) -> Plan | Status:
+    """Plan an effect on a session (None: there is none yet). Returns the Status that refuses it, if it cannot be had.
+
+    Whether the call was made before, and whether the version is as expected, has been asked already (Backend.change).
+    """
+    return _PLANNERS[type(effect)](session, effect, reader)
+
+
+def _append(session: Session | None, effect: Append, reader: Reader) -> Plan | Status:
+    state, last_seq, dimension = State(), 0, None
+    if session is not None:
+        state, last_seq, dimension = session.state, session.last_seq, session.dimension
+    if None not in (dimension, effect.dimension) and dimension != effect.dimension:
+        return Status.DIMENSION
+    if effect.after is not None and effect.after != state.head:
+        if session is None or (effect.after != 0 and not reader.is_on_path(effect.after)):
+            return Status.NOT_ON_PATH
+        state = _moved_back(state, effect.after, reader)
+    elif not effect.drafts:
+        return Status.UNCHANGED
+    count = len(effect.drafts)
+    return Plan(
+        State(
+            last_seq + count if count else state.head,
+            state.cleared,
+            state.floor,
+            state.kept,
+            state.messages + effect.messages,
+        ),
+        effect.drafts,
+        state.head if count and state.head != last_seq else None,
+        effect.dimension,
+        effect.after is not None,
+    )
+
+
+def _moved_back(state: State, after: int, reader: Reader) -> State:
+    """The state with its head moved back to `after`, an entry on its path (or 0: before all of them)."""
+    kept = tuple(seq for seq in state.kept if seq <= after)
+    # At or below the floor nothing but the kept messages is left: the others need not be counted.
+    messages = len(kept) if after <= state.floor else state.messages - reader.messages_after(after)
+    # What is hidden never lies past the head: else it would hide what is appended there in a fork.
+    return State(after, min(after, state.cleared), min(after, state.floor), kept, messages)
+
+
+def _set_floor(session: Session | None, effect: SetFloor, reader: Reader) -> Plan | Status:
+    if session is None or effect.floor is None:
+        return Status.UNCHANGED
+    state, seen = session.state, effect.seen
+    if session.life != effect.life:
+        return Status.MOVED
+    if (state.cleared, state.floor, state.kept) != (seen.cleared, seen.floor, seen.kept):
+        return Status.MOVED
+    if state.head != seen.head and not reader.is_on_path(seen.head):
+        return Status.MOVED
+    trimmed = State(state.head, state.cleared, effect.floor, effect.kept, state.messages - effect.hidden)
+    return Plan(trimmed, undoable=True)
+
+
+def _clear(session: Session | None, _effect: Clear, reader: Reader) -> Plan | Status:
+    if session is None:
+        return Status.UNCHANGED
+    state = session.state
+    if state.floor == state.head and not state.kept and not reader.shows_summaries():
+        return Status.UNCHANGED  # it shows nothing
+    return Plan(State(state.head, cleared=state.head, floor=state.head), undoable=True)
+
+
+def _take_snapshot(session: Session | None, effect: TakeSnapshot, _reader: Reader) -> Plan | Status:
+    return Plan(session.state if session else State(), snapshot=effect)
+
+
+def _delete_snapshot(session: Session | None, effect: DeleteSnapshot, reader: Reader) -> Plan | Status:
+    if session is None:
+        return Status.NO_SESSION
+    if reader.snapshot(effect.snapshot_id) is None:
+        return Status.NO_SNAPSHOT
+    return Plan(session.state, deleted=effect.snapshot_id)
+
+
+def _rollback(session: Session | None, effect: Rollback, reader: Reader) -> Plan | Status:
+    if session is None:
+        return Status.NO_SESSION
+    state = reader.snapshot(effect.snapshot_id)
+    if state is None:
+        return Status.NO_SNAPSHOT
+    return Status.UNCHANGED if state == session.state else Plan(state, undoable=True)
+
+
+def _undo(session: Session | None, effect: Undo, reader: Reader) -> Plan | Status:
+    if session is None:
+        return Status.NO_SESSION
+    step = reader.last_undo_step()
+    if step is None:
+        return Status.NOTHING_TO_UNDO
+    now, before = session.state, step.before
+    if step.kind in ("trim", "clear"):
+        # What was hidden is shown again; what came later is not touched.
+        shown = State(now.head, before.cleared, before.floor, before.kept, now.messages + step.hidden)
+        return Plan(shown, undone=step)
+    if now.head != step.moved_to and not effect.drop_turns:
+        return Status.FOLLOWED
+    return Plan(before, undone=step)
+
+
+def _set_ttl(session: Session | None, effect: SetTTL, _reader: Reader) -> Plan | Status:
+    return Status.NO_SESSION if session is None else Plan(session.state, ttl=effect)
+
+
+_PLANNERS: dict[type[Effect], Callable[..., Plan | Status]] = {
+    Append: _append,
+    SetFloor: _set_floor,
+    Clear: _clear,
+    TakeSnapshot: _take_snapshot,
+    DeleteSnapshot: _delete_snapshot,
+    Rollback: _rollback,
+    Undo: _undo,
+    SetTTL: _set_ttl,
+}
