@@ -95,14 +95,17 @@ def _seconds_of(processes: Sequence[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def _home(target: str) -> str:
+    """The package of a contender: bare drivers are in the wheel, for `everturn bench`."""
+    return "everturn.bench.contenders" if target.startswith("bare:") else "benchmarks.contenders"
+
+
 def _on_redis(title: str, target: str, *distributions: str) -> Entrant:
-    return Entrant(title, f"everturn.bench.contenders.on_redis.{target}", (*distributions, "redis", "hiredis"))
+    return Entrant(title, f"{_home(target)}.on_redis.{target}", (*distributions, "redis", "hiredis"))
 
 
 def _on_postgres(title: str, target: str, *distributions: str) -> Entrant:
-    return Entrant(
-        title, f"everturn.bench.contenders.on_postgres.{target}", (*distributions, "psycopg", "psycopg-pool")
-    )
+    return Entrant(title, f"{_home(target)}.on_postgres.{target}", (*distributions, "psycopg", "psycopg-pool"))
 
 
 _OURS = Entrant("everturn", "everturn.bench.contenders.stores:Store", ("everturn",))

@@ -32,11 +32,12 @@ class Pair:
 
 
 def _ours(title: str, target: str, *distributions: str) -> Entrant:
-    return Entrant(title, f"everturn.bench.contenders.under.{target}", ("everturn", *distributions))
+    return Entrant(title, f"benchmarks.contenders.under.{target}", ("everturn", *distributions))
 
 
 def _theirs(title: str, target: str, *distributions: str) -> Entrant:
-    return Entrant(title, f"everturn.bench.contenders.{target}", distributions)
+    home = "benchmarks.contenders" if "." in target else "everturn.bench.contenders"  # those that `everturn bench` has
+    return Entrant(title, f"{home}.{target}", distributions)
 
 
 _LANGCHAIN = _ours("EverturnChatMessageHistory", "langchain:Ours", "langchain-core")

@@ -2,10 +2,10 @@
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
+from benchmarks.contenders.under import opened
 from everturn.adapters.langgraph import EverturnSaver
 from everturn.bench.contenders import Place
 from everturn.bench.contenders.checkpoints import Checkpointing
-from everturn.bench.contenders.under import opened
 
 
 class Ours(Checkpointing):

@@ -10,9 +10,9 @@ from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
+from benchmarks.contenders.under import Awaiting, Blocking, asyncpg, opened, opened_async
 from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
 from everturn.bench.contenders import Place
-from everturn.bench.contenders.under import Awaiting, Blocking, asyncpg, opened, opened_async
 from everturn.bench.workload import Message
 
 

@@ -8,11 +8,11 @@ from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.database_session_service import DatabaseSessionService
 
+from benchmarks.contenders.under import Awaiting, asyncpg, opened_async
 from everturn.adapters.google_adk import EverturnSessionService
 from everturn.bench.contenders import Place
 from everturn.bench.contenders.google_adk import APP, USER, made
 from everturn.bench.contenders.timing import timed_async
-from everturn.bench.contenders.under import Awaiting, asyncpg, opened_async
 from everturn.bench.workload import turns as make_turns
 
 

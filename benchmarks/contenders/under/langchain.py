@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
+from benchmarks.contenders.under import Blocking, opened
 from everturn.adapters.langchain import EverturnChatMessageHistory
 from everturn.bench.contenders import Place
-from everturn.bench.contenders.under import Blocking, opened
 from everturn.bench.workload import Message
 
 

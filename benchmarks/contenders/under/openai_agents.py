@@ -5,9 +5,9 @@ from typing import Any
 
 from agents.memory import Session
 
+from benchmarks.contenders.under import Awaiting, asyncpg, opened_async
 from everturn.adapters.openai_agents import EverturnSession
 from everturn.bench.contenders import Place
-from everturn.bench.contenders.under import Awaiting, asyncpg, opened_async
 from everturn.bench.workload import Message
 
 
