@@ -1,0 +1,67 @@
+"""Words that left do not come back, and docstrings begin with a verb or a noun. (HOUSE: docs/glossary.md.)"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src/everturn"
+MODULES = sorted(SOURCE.rglob("*.py"))
+# In names of modules, classes and functions, as a part of the name.
+LEFT = {
+    *("engine", "engines", "door", "dossier", "dossiers", "filing", "shelf", "nursery", "subject", "lane", "lanes"),
+    *("letter", "letters", "sight", "around", "telling", "wolf", "face", "faces", "keeper", "strangers"),
+}
+FIRST_WORDS = {"what", "who", "where", "that", "whoever", "which", "how", "why", "those", "see", "whose"}
+# In prose, where a reader has no way to know them.
+PROSE = re.compile(r"\b(engines?|dossiers?|nursery)\b", re.IGNORECASE)
+OTHERS_WORDS = ("chat engine", "create_engine", "_engine", "storage engine", "SQLAlchemy")  # of the frameworks
+
+
+def parts(name: str) -> set[str]:
+    """`_LettersOut` is letters and out."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def named(path: Path) -> Iterator[str]:
+    yield from path.relative_to(SOURCE).with_suffix("").parts
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_name_has_a_word_that_left(path: Path) -> None:
+    assert [name for name in named(path) if parts(name) & LEFT] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_docstrings_begin_with_a_verb_or_a_noun(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented)]
+    first = [text.splitlines()[0] for text in found if text]
+    assert [
+        line for line in first if line.split()[0].lower().strip("`,.:") in FIRST_WORDS or line.startswith("The same")
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *MODULES],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_prose_has_no_word_that_left(path: Path) -> None:
+    lines = path.read_text("utf-8").splitlines()
+    assert [line for line in lines if PROSE.search(line) and not any(word in line for word in OTHERS_WORDS)] == []
+
+
+def test_no_two_modules_of_a_folder_differ_by_two_letters() -> None:
+    for folder in {path.parent for path in MODULES}:
+        names = sorted(path.stem for path in folder.glob("*.py"))
+        assert [(a, b) for a in names for b in names if a != b and a.startswith(b) and len(a) - len(b) <= 2] == []
