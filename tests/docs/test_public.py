@@ -64,14 +64,14 @@ def outside(code: str) -> list[str]:
 
 def test_the_check_sees_what_is_not_public() -> None:
     code = """
-        import everturn, everturn.rules
-        from everturn import ChatMessage, codec
+        import everturn, everturn.core.paths
+        from everturn import ChatMessage, connect
         from everturn.model import ChatMessage, MESSAGE_FIELDS
         from everturn.testing import servers
         from everturn.testing.kit import Kit
     """
     assert outside(re.sub(r"^ {8}", "", code, flags=re.MULTILINE)) == [
-        *("everturn.rules", "everturn.core.codec", "everturn.model.MESSAGE_FIELDS", "everturn.testing.kit.Kit")
+        *("everturn.core.paths", "everturn.connect", "everturn.model.MESSAGE_FIELDS", "everturn.testing.kit.Kit")
     ]
 
 
