@@ -130,7 +130,7 @@ class FlakyBackend:
         backend.backend._clock = clock
         self._change, self._fork = backend.backend.change, backend.backend.fork
         backend.backend.change, backend.backend.fork = self.change, self.fork
-        backend.face.sleep = self._sleep
+        backend.runtime.sleep = self._sleep
 
     async def change(self, request: Any, deadline: float) -> Any:
         return self._answer(await self._change(request, deadline))
