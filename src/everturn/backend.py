@@ -246,9 +246,10 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     cut: bool = False
 
 
-Take: TypeAlias = Callable[[Sequence[Any]], None]
+Take: TypeAlias = Callable[[Sequence[Any]], object]
 """Receives the rows in seq order, a batch at a time: MessageRow if the query names a kind, else EntryRow. Messages may
-come as in core/message_batches.py. It may run in another thread, and runs again from the start if a read is retried."""
+come in the shapes of core/message_batches.py; of its return value only Unbroken makes use. It may run in another
+thread, and runs again from the start if a read is retried."""
 
 
 class ForkRequest(msgspec.Struct, frozen=True, gc=False):
