@@ -30,7 +30,7 @@ class End:
         if not all(hasattr(backend, operation) for operation in ("outline", "portion", "stage", "restore")):
             raise Unsupported(
                 f"the backend of the {name} ({type(backend).__module__}) cannot be copied from or to: it lacks the "
-                "operations of everturn.transfer.protocol; read from one store and append to the other instead"
+                "operations of everturn.backend.Portable; read from one store and append to the other instead"
             )
         self._backend = cast("Portable", backend)
 
