@@ -62,7 +62,7 @@ def new_call() -> bytes:
     return urandom(16)
 
 
-class Changes(Caller):
+class ChangeOperations(Caller):
     """Every change is all or nothing, and returns once it is kept.
 
     `key` makes the caller's own retry find the first attempt (`replayed`); `expected_version` makes the change

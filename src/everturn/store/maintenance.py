@@ -11,7 +11,7 @@ from everturn.backend import Clear, Query, Status
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
 from everturn.store.arguments import checked_id
-from everturn.store.trim import Trims
+from everturn.store.trim import TrimOperations
 
 PAGE = 500
 # What an error advises whoever meets it while reading. To somebody who verifies, it would advise to verify.
@@ -20,7 +20,7 @@ _ADVICE = re.compile(
 )
 
 
-class Upkeep(Trims):
+class MaintenanceOperations(TrimOperations):
     """Nothing here changes what a session shows, but for `clear_all` and `erase`, which say so in their names."""
 
     async def clear_all(self) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from everturn.store.maintenance import Upkeep
-from everturn.store.reads import Reads
+from everturn.store.maintenance import MaintenanceOperations
+from everturn.store.reads import ReadOperations
 from everturn.store.retries import Runtime, Settings
 
 
-class Operations(Upkeep, Reads):
+class Operations(MaintenanceOperations, ReadOperations):
     """Everything a store can do. The faces (sync.py, aio.py) lend it a clock, a sleep and their names."""
 
 

@@ -57,7 +57,7 @@ class EmbeddingReader:
         return cast("Summary", summary)
 
 
-class Reads(Caller):
+class ReadOperations(Caller):
     """Reads never refresh a TTL, and never change anything. A fault is an error, never an empty answer."""
 
     async def get_history(

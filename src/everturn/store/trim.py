@@ -16,18 +16,18 @@ from everturn.core import codec
 from everturn.core.codec import EntryRow
 from everturn.core.message_batches import MessageReader
 from everturn.core.tool_calls import SYSTEM_ROLES
-from everturn.core.trimming import Planner, counted, header
+from everturn.core.trimming import TrimPlanner, counted, header
 from everturn.errors import InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, ChatMessage, Receipt
 from everturn.store.arguments import checked_bound, checked_id
-from everturn.store.changes import Changes, Expected, new_call, receipt_of
+from everturn.store.changes import ChangeOperations, Expected, new_call, receipt_of
 
 FIRST_PAGE = 1000  # messages: most sessions are read with one request
 LARGEST_PAGE = 10_000
 PAGE_BYTES = 8 * 2**20
 
 
-class Trims(Changes):
+class TrimOperations(ChangeOperations):
     """See Changes for what all changes have in common."""
 
     async def trim(
@@ -85,7 +85,7 @@ class Trims(Changes):
         seen, session = page.reading.state, page.reading.session
         if session is None:
             return SetFloor("", seen, None)
-        planner = Planner(
+        planner = TrimPlanner(
             floor=seen.floor,
             max_messages=bounds.max_messages,
             max_tokens=bounds.max_tokens,
@@ -125,7 +125,7 @@ class Trims(Changes):
             raise codec.missing(query.session_id, page.reading.first_missing)
         return page
 
-    def _too_long(self, session_id: str, messages: int, planner: Planner) -> MemoryStoreBackendError:
+    def _too_long(self, session_id: str, messages: int, planner: TrimPlanner) -> MemoryStoreBackendError:
         advice = "open the store with a larger timeout"
         if not planner.wants_turns:  # then it reads on for system messages only
             advice += ", or trim with keep_system=False, which reads only as many messages as stay"
@@ -197,7 +197,7 @@ class _Page(msgspec.Struct, frozen=True):
         length = sum(len(message.text) for message in some) / max(1, len(some))
         return max(FIRST_PAGE // 10, min(LARGEST_PAGE, int(PAGE_BYTES / (length + 200))))
 
-    def tell(self, planner: Planner, bounds: Bounds) -> None:
+    def tell(self, planner: TrimPlanner, bounds: Bounds) -> None:
         """Tell the planner of these messages, newest first, as far as it wants to know."""
         messages, count = self.messages, bounds.count_tokens
         if not planner.wants_calls:

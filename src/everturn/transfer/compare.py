@@ -9,14 +9,14 @@ import msgspec
 
 from everturn.backend import Query, Reading, Status
 from everturn.model import SessionInfo
-from everturn.transfer.endpoint import End
+from everturn.transfer.endpoint import Endpoint
 from everturn.transfer.session_lines import Outline
 
 WINDOW = 1000  # seqs compared at a time, at most
 WINDOW_BYTES = 4 * 2**20  # of them, about
 
 
-class Difference(Exception):
+class StatesDiffer(Exception):
     """The two do not show the same."""
 
 
@@ -27,10 +27,10 @@ class Compared(msgspec.Struct, frozen=True, gc=False):
     target: SessionInfo
 
 
-async def compare(source: End, target: End, outline: Outline) -> Compared | None:
+async def compare(source: Endpoint, target: Endpoint, outline: Outline) -> Compared | None:
     """Compare what both show at the outline's version; beside the entries, if neither has gone on since, all the rest.
 
-    Raises Difference, and CorruptEntry. None: that version can no longer be read, in the one or the other.
+    Raises StatesDiffer, and CorruptEntry. None: that version can no longer be read, in the one or the other.
     """
     compared: Compared | None = None
     low, step = outline.state.cleared, WINDOW
@@ -41,13 +41,13 @@ async def compare(source: End, target: End, outline: Outline) -> Compared | None
         if ours.session is None or theirs.session is None or not _are_of(outline, ours, theirs):
             return None
         if ours.state != theirs.state or _content(our_rows) != _content(their_rows):
-            raise Difference
+            raise StatesDiffer
         low += step
         if compared is None:
             compared = Compared(ours.session, theirs.session)
             facts = _facts(ours, ours.session), _facts(theirs, theirs.session)
             if ours.session.version == theirs.session.version and facts[0] != facts[1]:
-                raise Difference
+                raise StatesDiffer
             step = max(1, min(WINDOW, WINDOW_BYTES * outline.last_seq // max(1, ours.session.bytes)))
     return compared
 

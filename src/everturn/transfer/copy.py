@@ -14,11 +14,11 @@ import msgspec
 from everturn.backend import Status
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import CopyOutcome, CopyProgress, CopyReport
-from everturn.store.maintenance import Upkeep, raise_damage
-from everturn.transfer.compare import Difference, compare
-from everturn.transfer.endpoint import End, rest_of
+from everturn.store.maintenance import MaintenanceOperations, raise_damage
+from everturn.transfer.compare import StatesDiffer, compare
+from everturn.transfer.endpoint import Endpoint, rest_of
 from everturn.transfer.import_checks import check_outline
-from everturn.transfer.lineage import Incomplete, Kinship, OtherPast, Scrutiny, judge
+from everturn.transfer.lineage import CopyConflict, Incomplete, PortionChecks, Relation, judge
 from everturn.transfer.protocol import Arrival, Mark, Staging
 from everturn.transfer.session_lines import Outline, Portion
 
@@ -27,12 +27,14 @@ ATTEMPTS = 10  # at a session that changes under the copy
 _COUNTED = ("imported", "extended", "skipped", "absent", "verified", "behind")
 
 
-class Copies:
+class CopyRun:
     """One copy of sessions from a source into a target. `tell` hears how far it is; what it raises ends the copy."""
 
-    def __init__(self, source: Upkeep, target: Upkeep, tell: Callable[[CopyProgress], None]) -> None:
-        self._source = End(source, "source")
-        self._target = End(target, "target")
+    def __init__(
+        self, source: MaintenanceOperations, target: MaintenanceOperations, tell: Callable[[CopyProgress], None]
+    ) -> None:
+        self._source = Endpoint(source, "source")
+        self._target = Endpoint(target, "target")
         self._tell = tell
         self._runtime = source.runtime
         self._numbers: Counter[str] = Counter()
@@ -54,7 +56,7 @@ class Copies:
             self._brought = 0
             try:
                 await self._copy(session_id)
-            except OtherPast as exc:
+            except CopyConflict as exc:
                 self._conflicts.append((session_id, str(exc)))
                 self._end(session_id, "conflict", str(exc))
             except CorruptEntry as exc:
@@ -80,7 +82,7 @@ class Copies:
             if outline is None:
                 return self._end(session_id, "absent")
             there = await self._target.outline(session_id)
-            if await self._kinship(outline, there) is Kinship.SAME:
+            if await self._relation(outline, there) is Relation.SAME:
                 # From the start; or what was sent did arrive, and only its answer did not.
                 return await self._settle(outline, sent)
             sent = "imported" if there is None else "extended"
@@ -94,7 +96,7 @@ class Copies:
         text = f"session {session_id!r} changed again and again while it was copied; copy it when it is quiet"
         raise MemoryStoreBackendError(text, outcome="not_written")
 
-    async def _kinship(self, outline: Outline, there: Outline | None) -> Kinship:
+    async def _relation(self, outline: Outline, there: Outline | None) -> Relation:
         """See judge. Whichever is further on is asked what it remembers of the other."""
         remembered = None
         if there is not None and there.life == outline.life:
@@ -128,7 +130,7 @@ class Copies:
                 return False
         status = await self._target.restore(Arrival(outline, expires_in, portion, onto, handle))
         if status is Status.SNAPSHOT_TAKEN:
-            raise OtherPast(
+            raise CopyConflict(
                 "the target has one of its snapshots in another session, and can keep it only once; copy into another "
                 "database"
             )
@@ -140,7 +142,7 @@ class Copies:
         portion = await self._source.portion(msgspec.structs.replace(rest, entries=AT_ONCE, changes=AT_ONCE))
         if portion is None or not portion.is_last:
             return None
-        await self._scrutinise(Scrutiny(outline, there.last_seq, there.version), portion)
+        await self._check(PortionChecks(outline, there.last_seq, there.version), portion)
         return portion
 
     async def _staged(self, outline: Outline, *, alone: bool) -> tuple[str | None, Portion] | None:
@@ -148,14 +150,14 @@ class Copies:
 
         Where it stands `alone`, and is one portion, nothing need be staged; where it takes another's place, all is.
         """
-        scrutiny = Scrutiny(outline)
+        checks = PortionChecks(outline)
         handle: str | None = None
         after_seq = after_version = 0
         while True:
             portion = await self._source.portion(rest_of(outline, after_seq, after_version))
             if portion is None:
                 return None
-            await self._scrutinise(scrutiny, portion)
+            await self._check(checks, portion)
             if portion.is_last and (alone or handle is not None):
                 return handle, portion
             staging = Staging(outline.session_id, outline.version, portion, handle, outline.life)
@@ -168,17 +170,17 @@ class Copies:
             after_version = portion.changes[-1].version if portion.changes else after_version
             self._tell(CopyProgress(outline.session_id, None, None, self._brought, self._done, self._total))
 
-    async def _scrutinise(self, scrutiny: Scrutiny, portion: Portion) -> None:
-        await self._runtime.offload(lambda: scrutiny.look(portion))
-        self._brought = scrutiny.entries
+    async def _check(self, checks: PortionChecks, portion: Portion) -> None:
+        await self._runtime.offload(lambda: checks.check(portion))
+        self._brought = checks.entries
 
     async def _settle(self, outline: Outline, outcome: CopyOutcome) -> None:
-        """Compare what both show, and count the session. Raises OtherPast if they do not show the same."""
+        """Compare what both show, and count the session. Raises CopyConflict if they do not show the same."""
         try:
             compared = await compare(self._source, self._target, outline)
-        except Difference:
+        except StatesDiffer:
             text = f"both are at version {outline.version} of one life, and do not show the same; verify both stores"
-            raise OtherPast(text) from None
+            raise CopyConflict(text) from None
         why = None
         if compared is None:
             why = "it could not be compared: the version that was copied cannot be read any more; copy again"

@@ -13,17 +13,17 @@ import msgspec
 from everturn.backend import Query, Reading, Status
 from everturn.core import codec
 from everturn.errors import CorruptEntry, Unsupported
-from everturn.store.maintenance import Upkeep
+from everturn.store.maintenance import MaintenanceOperations
 from everturn.transfer.protocol import Arrival, Portable, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 
 T = TypeVar("T")
 
 
-class End:
+class Endpoint:
     """The source or the target of a copy: its requests, each within the time-out of its store."""
 
-    def __init__(self, store: Upkeep, name: str) -> None:
+    def __init__(self, store: MaintenanceOperations, name: str) -> None:
         self.store = store
         self._name = name
         backend: Any = store.backend

@@ -24,9 +24,9 @@ from everturn.model import CopyProgress, CopyReport
 from everturn.store.maintenance import without_advice
 from everturn.store.sync import MemoryStore, operations_of
 from everturn.transfer import copy_stores, session_lines
-from everturn.transfer.endpoint import End, rest_of
+from everturn.transfer.endpoint import Endpoint, rest_of
 from everturn.transfer.import_checks import check_change, check_entry, check_outline
-from everturn.transfer.lineage import Incomplete, Scrutiny
+from everturn.transfer.lineage import Incomplete, PortionChecks
 from everturn.transfer.protocol import Arrival, Staging
 from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion
 
@@ -46,7 +46,7 @@ def write_sessions(store: MemoryStore, sessions: Sequence[str] | None, write: Ca
     Returns how many. A session is written only when all of it has been read and found sound. Raises SessionNotFound for
     one that is named and not there, CorruptEntry.
     """
-    end = End(operations_of(store), "source")
+    end = Endpoint(operations_of(store), "source")
     written = 0
     for session_id in _every(store) if sessions is None else sessions:
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
@@ -70,7 +70,7 @@ def _every(store: MemoryStore) -> Iterator[str]:
             return
 
 
-def _read(end: End, session_id: str, spool: IO[bytes]) -> bool:
+def _read(end: Endpoint, session_id: str, spool: IO[bytes]) -> bool:
     """Put the whole dossier of a session into the spool. False if there is none."""
     missing = ""
     for _ in range(ATTEMPTS):
@@ -98,15 +98,15 @@ class _Over(Exception):
     """The life that was being read has ended; another may have begun."""
 
 
-def _parts(end: End, outline: Outline) -> Iterator[session_lines.Part]:
+def _parts(end: Endpoint, outline: Outline) -> Iterator[session_lines.Part]:
     yield outline
-    scrutiny = Scrutiny(outline)
+    checks = PortionChecks(outline)
     after_seq = after_version = 0
     while True:
         portion = drive(end.portion(rest_of(outline, after_seq, after_version)))
         if portion is None:
             raise _Over
-        scrutiny.look(portion)
+        checks.check(portion)
         yield from portion.entries
         yield from portion.changes
         if portion.is_last:
@@ -131,25 +131,25 @@ def read_sessions(
         # Durability is the target's business: this file is gone in a moment.
         waiting = connect.open(f"sqlite:///{Path(folder) / 'arriving.db'}", synchronous="OFF", timeout=60)
         opened.enter_context(waiting)
-        _fill(End(operations_of(waiting), "file"), lines, operations_of(target).settings.max_message_bytes)
+        _fill(Endpoint(operations_of(waiting), "file"), lines, operations_of(target).settings.max_message_bytes)
         return copy_stores.copy(waiting, target, progress=progress)
 
 
-def _fill(end: End, lines: Iterable[bytes], limit: int) -> None:
+def _fill(end: Endpoint, lines: Iterable[bytes], limit: int) -> None:
     outline: Outline | None = None
     rows: list[EntryPart | ChangePart] = []
-    scrutiny: Scrutiny | None = None
+    checks: PortionChecks | None = None
     handle: str | None = None
     number = latest = 0
 
     def bring(*, last: bool) -> None:
         nonlocal handle
-        if outline is None or scrutiny is None:
+        if outline is None or checks is None:
             return
         portion = _portion(rows, last=last)
         rows.clear()
         try:
-            scrutiny.look(portion)
+            checks.check(portion)
         except Incomplete as exc:
             raise exc.error from None
         if last:
@@ -165,7 +165,7 @@ def _fill(end: End, lines: Iterable[bytes], limit: int) -> None:
         if isinstance(part, Outline):
             _check(part, part, limit, number)
             bring(last=True)
-            outline, scrutiny, latest = part, Scrutiny(part), 0
+            outline, checks, latest = part, PortionChecks(part), 0
             continue
         if outline is None:
             raise InvalidInput("comes before the session it belongs to", path=f"line {number}")
@@ -236,7 +236,7 @@ def _portion(rows: Sequence[EntryPart | ChangePart], *, last: bool) -> Portion:
     )
 
 
-def _restore(end: End, outline: Outline, portion: Portion, handle: str | None) -> None:
+def _restore(end: Endpoint, outline: Outline, portion: Portion, handle: str | None) -> None:
     """Make the session visible in the store it waits in, unless its time has run out since it was written."""
     expires_in = None if outline.expires_at is None else outline.expires_at - time.time()
     if expires_in is not None and expires_in <= 0:

@@ -14,7 +14,7 @@ from everturn.errors import CorruptEntry
 from everturn.transfer.session_lines import Outline, Portion
 
 
-class Kinship(Enum):
+class Relation(Enum):
     """What the target's session is to the source's."""
 
     NONE = "none"  # there is none in the target
@@ -22,34 +22,36 @@ class Kinship(Enum):
     ANCESTOR = "ancestor"  # the source's is what became of it
 
 
-class OtherPast(Exception):
+class CopyConflict(Exception):
     """The target's session is not an earlier state of the source's, or that cannot be proven."""
 
 
-def judge(source: Outline, target: Outline | None, remembered: bytes | None) -> Kinship:
-    """What the target's session is to the source's. Raises OtherPast, saying what to do, where it is nothing to it.
+def judge(source: Outline, target: Outline | None, remembered: bytes | None) -> Relation:
+    """What the target's session is to the source's. Raises CopyConflict, saying what to do, where it is nothing to it.
 
     `remembered` is the call that made the lower of the two versions, as the other remembers it; None if it does not.
     """
     if target is None:
-        return Kinship.NONE
+        return Relation.NONE
     if target.life != source.life:
-        raise OtherPast(
+        raise CopyConflict(
             f"the target has a session of this name with a life of its own ({target.life}, not {source.life}); erase "
             "it there, or copy into another namespace"
         )
     where = f"the target is at version {target.version}, the source at {source.version}"
     if target.version == source.version:
         if target.call != source.call:
-            raise OtherPast(f"{where}, but by another change; erase the one you do not want")
-        return Kinship.SAME
+            raise CopyConflict(f"{where}, but by another change; erase the one you do not want")
+        return Relation.SAME
     if remembered is None:
-        raise OtherPast(f"{where}: too far apart to prove that one became the other; erase it there to import it anew")
+        raise CopyConflict(
+            f"{where}: too far apart to prove that one became the other; erase it there to import it anew"
+        )
     if remembered != (target if target.version < source.version else source).call:
-        raise OtherPast(f"{where}, and they went different ways before that; erase the one you do not want")
+        raise CopyConflict(f"{where}, and they went different ways before that; erase the one you do not want")
     if target.version > source.version:
-        raise OtherPast(f"{where}: it is the same session, further on; copy the other way round")
-    return Kinship.ANCESTOR
+        raise CopyConflict(f"{where}: it is the same session, further on; copy the other way round")
+    return Relation.ANCESTOR
 
 
 class Incomplete(Exception):
@@ -60,7 +62,7 @@ class Incomplete(Exception):
         self.error = error
 
 
-class Scrutiny:
+class PortionChecks:
     """Looks at the portions of a dossier as they come by: is each row sound, and is none missing?"""
 
     def __init__(self, outline: Outline, after_seq: int = 0, after_version: int = 0) -> None:
@@ -71,7 +73,7 @@ class Scrutiny:
         self._there: list[Range] = []
         self.entries = 0  # seen so far
 
-    def look(self, portion: Portion) -> None:
+    def check(self, portion: Portion) -> None:
         """Raises CorruptEntry for an entry that is not what was written, Incomplete where a row is missing."""
         name = self._outline.session_id
         for entry in portion.entries:
