@@ -1,7 +1,7 @@
-"""Trim: the one change whose thinking is done in Python, and so the one that looks before it asks.
+"""Trim: the one change that is planned here, in Python, and so has to read before it writes.
 
-It reads from the newest message backwards, a page at a time, and asks a planner (core/trimming.py) where to cut. A cut
-that was planned on a state that is no more is refused, and planned again.
+It reads from the newest message backwards, a page at a time, and asks a planner (core/trimming.py) where to cut. If the
+session has changed meanwhile so that the cut no longer fits, the backend refuses it (MOVED), and it is planned again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PAGE_BYTES = 8 * 2**20
 
 
 class TrimOperations(ChangeOperations):
-    """See Changes for what all changes have in common."""
+    """The method `trim`."""
 
     async def trim(
         self,
@@ -77,7 +77,9 @@ class TrimOperations(ChangeOperations):
                 )
 
     async def _planned_cut(self, session_id: str, bounds: Bounds, deadline: float) -> SetFloor | None:
-        """Look at what is visible, from the newest backwards, as far as the plan needs it. None: it moved meanwhile.
+        """Read the history from the newest message backwards, as far as the plan needs it, and plan the cut.
+
+        Returns None if the session was changed meanwhile so that the pages do not fit together.
 
         Later pages are read at the version of the first, so that all of them are of one state.
         """
@@ -137,7 +139,7 @@ class TrimOperations(ChangeOperations):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What a trim may leave."""
+    """Bounds of a trim: how much may stay."""
 
     max_messages: int | None
     max_tokens: int | None
@@ -146,7 +148,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class TurnReader:
-    """Takes rows of all kinds, and decodes the messages among them. Keeps the first seq of each one's turn."""
+    """Decodes the messages among rows of all kinds. `turns` has the first seq of the turn of each message."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -169,7 +171,7 @@ class TurnReader:
 
 
 class _Page(msgspec.Struct, frozen=True):
-    """Some messages of a state, in order, and where they are of different turns which."""
+    """Some messages of a state, in order, and their turns, if these were read."""
 
     query: Query
     reading: Reading
@@ -182,7 +184,7 @@ class _Page(msgspec.Struct, frozen=True):
         return self.reading.cut or self.query.after > 0
 
     def next_query(self, session_id: str, kind: str | None, version: int) -> Query:
-        """The query for the next older messages: by seqs, which is fastest, or by number where few seqs are visible."""
+        """Make the query for the next older page: by seqs, which is fastest, or by count if few seqs are visible."""
         low = self.query.after + 1 if self.query.after else self.messages[0].seq or 1
         high = (self.messages[-1].seq or 0) if self.messages else low
         size = self._size_of_next()
@@ -192,7 +194,7 @@ class _Page(msgspec.Struct, frozen=True):
         return Query(session_id, kind, version, before=low, limit=size)
 
     def _size_of_next(self) -> int:
-        """As many messages as have the size of a page, going by the length of a few of these."""
+        """Estimate how many messages fill a page, from the length of a few of these."""
         some = self.messages[:: max(1, len(self.messages) // 20)]
         length = sum(len(message.text) for message in some) / max(1, len(some))
         return max(FIRST_PAGE // 10, min(LARGEST_PAGE, int(PAGE_BYTES / (length + 200))))

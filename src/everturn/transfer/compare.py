@@ -1,4 +1,4 @@
-"""Compares a session in two stores: all that `state()` compares, some entries at a time, so that any length will do."""
+"""Compares a session in two stores: everything that `state()` compares, some entries at a time, at any length."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ WINDOW_BYTES = 4 * 2**20  # of them, about
 
 
 class StatesDiffer(Exception):
-    """The two do not show the same."""
+    """The session is not the same in both stores."""
 
 
 class Compared(msgspec.Struct, frozen=True, gc=False):
-    """The session as it stands in both by now; they showed the same at the version compared."""
+    """Facts of the session in both stores, now. At the version that was compared, it is the same in both."""
 
     source: SessionInfo
     target: SessionInfo
 
 
 async def compare(source: Endpoint, target: Endpoint, outline: Outline) -> Compared | None:
-    """Compare what both show at the outline's version; beside the entries, if neither has gone on since, all the rest.
+    """Compare the entries at the outline's version, and, if neither session has changed since, the other facts.
 
-    Raises StatesDiffer, and CorruptEntry. None: that version can no longer be read, in the one or the other.
+    Raises StatesDiffer, and CorruptEntry. Returns None if that version can no longer be read in one of the stores.
     """
     compared: Compared | None = None
     low, step = outline.state.cleared, WINDOW
@@ -60,11 +60,11 @@ def _are_of(outline: Outline, *readings: Reading) -> bool:
 
 
 def _facts(reading: Reading, session: SessionInfo) -> tuple[Any, ...]:
-    """What state() compares beside version and entries."""
+    """Collect the facts that state() compares beside version and entries."""
     snapshots = [(snapshot.label, snapshot.version) for snapshot in reading.snapshots]
     return session.last_seq, session.undo_steps, session.ttl, session.forked_from, snapshots
 
 
 def _content(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Everything of an entry but its time, which a backend may keep to the microsecond."""
+    """Leave out the time of each entry: a backend may round it to microseconds."""
     return [(seq, check, body, kind, turn) for seq, _, check, body, kind, turn in rows]

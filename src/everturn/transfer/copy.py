@@ -1,7 +1,7 @@
-"""Copies sessions from one store into another: judged, brought a portion at a time, made visible in one step, compared.
+"""Copies sessions from one store into another: judged, read in portions, made visible in one step, compared.
 
-What backends do for it is said in protocol.py. Nothing is remembered between two runs: how far a copy is stands in the
-target, so one that was killed goes on by being run again.
+protocol.py has the operations of backends that it uses. Nothing is remembered between two runs: the target shows how
+far a copy is. A copy that was killed is finished by running it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COUNTED = ("imported", "extended", "skipped", "absent", "verified", "behind")
 
 
 class CopyRun:
-    """One copy of sessions from a source into a target. `tell` hears how far it is; what it raises ends the copy."""
+    """One run of a copy. `tell` is called with its progress; an exception that it raises ends the copy."""
 
     def __init__(
         self, source: MaintenanceOperations, target: MaintenanceOperations, tell: Callable[[CopyProgress], None]
@@ -46,11 +46,11 @@ class CopyRun:
     async def run(self, session_ids: Sequence[str] | None) -> CopyReport:
         """Copy these sessions, or all. A damaged one is left out, and its CorruptEntry raised when all others are done.
 
-        A fault of a backend ends the copy; what has arrived by then stays.
+        A fault of a backend ends the copy; sessions that have arrived by then stay.
         """
         self._total = None if session_ids is None else len(session_ids)
         damaged: list[CorruptEntry] = []
-        unlisted: list[CorruptEntry] = []  # what kept the source from listing its sessions
+        unlisted: list[CorruptEntry] = []  # damage that kept the source from listing its sessions
         named = self._source.store.every_name(unlisted) if session_ids is None else _these(session_ids)
         async for session_id in named:
             self._brought = 0
@@ -74,7 +74,7 @@ class CopyRun:
     # --- one session -------------------------------------------------------------------------------------------------
 
     async def _copy(self, session_id: str) -> None:
-        """Bring what the target lacks of a session. Each attempt looks at both anew: either may change at any time."""
+        """Copy the rows of a session that the target lacks. Each attempt reads both anew: either may change."""
         sent: CopyOutcome = "skipped"
         missing = ""
         for _ in range(ATTEMPTS):
@@ -83,7 +83,7 @@ class CopyRun:
                 return self._end(session_id, "absent")
             there = await self._target.outline(session_id)
             if await self._relation(outline, there) is Relation.SAME:
-                # From the start; or what was sent did arrive, and only its answer did not.
+                # It was there from the start; or our rows did arrive, and only the answer was lost.
                 return await self._settle(outline, sent)
             sent = "imported" if there is None else "extended"
             try:
@@ -97,7 +97,7 @@ class CopyRun:
         raise MemoryStoreBackendError(text, outcome="not_written")
 
     async def _relation(self, outline: Outline, there: Outline | None) -> Relation:
-        """See judge. Whichever is further on is asked what it remembers of the other."""
+        """Judge the two sessions. The one at the higher version is asked for the call that made the lower version."""
         remembered = None
         if there is not None and there.life == outline.life:
             if there.version < outline.version:
@@ -107,7 +107,7 @@ class CopyRun:
         return judge(outline, there, remembered)
 
     async def _bring(self, outline: Outline, there: Outline | None, seen: float) -> bool:
-        """Restore the session as it was `seen`. False: something is no longer as it was, here or there."""
+        """Restore the session as it was `seen`. False: one of the two has changed meanwhile."""
         try:
             check_outline(outline)  # before anything is written
         except InvalidInput as exc:
@@ -137,7 +137,7 @@ class CopyRun:
         return status is Status.APPLIED
 
     async def _addition(self, outline: Outline, there: Outline) -> Portion | None:
-        """All that the target lacks, if it is little enough to be added where the session stands."""
+        """Read all rows that the target lacks, if they are few enough to be added to its session; else None."""
         rest = rest_of(outline, there.last_seq, there.version)
         portion = await self._source.portion(msgspec.structs.replace(rest, entries=AT_ONCE, changes=AT_ONCE))
         if portion is None or not portion.is_last:
@@ -146,9 +146,10 @@ class CopyRun:
         return portion
 
     async def _staged(self, outline: Outline, *, alone: bool) -> tuple[str | None, Portion] | None:
-        """Stage all of the session but its last portion, which is returned with the handle. None: it is over.
+        """Stage all of the session but its last portion, which is returned with the handle. None: its life is over.
 
-        Where it stands `alone`, and is one portion, nothing need be staged; where it takes another's place, all is.
+        If it is `alone` (the target has none) and fits into one portion, nothing is staged. If it replaces the target's
+        session, everything is staged.
         """
         checks = PortionChecks(outline)
         handle: str | None = None
@@ -175,7 +176,7 @@ class CopyRun:
         self._brought = checks.entries
 
     async def _settle(self, outline: Outline, outcome: CopyOutcome) -> None:
-        """Compare what both show, and count the session. Raises CopyConflict if they do not show the same."""
+        """Compare the session in both stores, and count it. Raises CopyConflict if it is not the same in both."""
         try:
             compared = await compare(self._source, self._target, outline)
         except StatesDiffer:

@@ -1,4 +1,4 @@
-"""Copies between stores, whatever their backends: the public calls. What they do is in transfer/copy.py."""
+"""everturn.copy and everturn.copy_async: copies between stores of any two backends. copy.py does the work."""
 
 from __future__ import annotations
 

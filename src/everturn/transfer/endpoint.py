@@ -1,6 +1,6 @@
-"""The two ends of a copy: what is asked of the source and of the target, each request within its store's time-out.
+"""Endpoint: the source or the target of a copy. Each request has the time-out of its store.
 
-What to ask for, and what to make of it, is the business of copy.py and compare.py.
+copy.py and compare.py decide which requests to send.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Endpoint:
-    """The source or the target of a copy: its requests, each within the time-out of its store."""
+    """The source or the target of a copy. Raises Unsupported if its backend is not Portable."""
 
     def __init__(self, store: MaintenanceOperations, name: str) -> None:
         self.store = store
@@ -55,13 +55,13 @@ class Endpoint:
         return outcome.status
 
     async def call_of(self, outline: Outline, version: int) -> bytes | None:
-        """The call that made a version; None if it is not remembered."""
+        """Find the id of the call that made a version; None if it is not remembered."""
         request = rest_of(outline, outline.last_seq, version - 1)
         portion = await self.portion(msgspec.structs.replace(request, last_version=version))
         return portion.changes[0].call if portion is not None and portion.changes else None
 
     async def read(self, query: Query) -> tuple[Reading, list[Any]]:
-        """A state, and its rows as they are stored. Raises CorruptEntry if one is missing."""
+        """Read a state, and its rows as they are stored. Raises CorruptEntry if one is missing."""
 
         async def send(by: float) -> tuple[Reading, list[Any]]:
             rows: list[Any] = []
@@ -74,5 +74,5 @@ class Endpoint:
 
 
 def rest_of(outline: Outline, after_seq: int, after_version: int) -> PortionRequest:
-    """The request for what comes behind an entry, and behind a change."""
+    """Make the request for the rows behind an entry and behind a change."""
     return PortionRequest(outline.session_id, outline.life, after_seq, outline.last_seq, after_version, outline.version)

@@ -1,7 +1,7 @@
-"""Sessions as lines of JSON, out of a store and into one. The lines are dossiers, as docs/storage.md has them.
+"""Exports sessions as lines of JSON, and imports them. docs/storage.md describes the lines.
 
-A file comes in by way of a store of its own, in a temporary SQLite file: what is damaged or incomplete is noticed
-before the target is touched, and what is absent, equal, an ancestor or a conflict is judged as in any copy.
+An import first fills a temporary SQLite store: damaged or missing lines are noticed before the target is touched. Then
+it is a copy from that store, with the same rules.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ AT_ONCE = 1000  # rows brought at a time
 BYTES_AT_ONCE = 2**20
 IN_MEMORY = 4 * 2**20  # of a session on its way out; a longer one waits on disk
 ATTEMPTS = 10  # at a session that changes while it is read
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # of a line of JSON, and texts, in which there may be others
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # the strings of a line of JSON, and the brackets between them
 
 
-# --- out -------------------------------------------------------------------------------------------------------------
+# --- export ----------------------------------------------------------------------------------------------------------
 
 
 def write_sessions(store: MemoryStore, sessions: Sequence[str] | None, write: Callable[[bytes], object]) -> int:
@@ -71,7 +71,7 @@ def _every(store: MemoryStore) -> Iterator[str]:
 
 
 def _read(end: Endpoint, session_id: str, spool: IO[bytes]) -> bool:
-    """Put the whole dossier of a session into the spool. False if there is none."""
+    """Write all lines of a session into the spool. False if there is no such session."""
     missing = ""
     for _ in range(ATTEMPTS):
         spool.seek(0)
@@ -115,16 +115,16 @@ def _parts(end: Endpoint, outline: Outline) -> Iterator[session_lines.Part]:
         after_version = portion.changes[-1].version if portion.changes else after_version
 
 
-# --- in --------------------------------------------------------------------------------------------------------------
+# --- import ----------------------------------------------------------------------------------------------------------
 
 
 def read_sessions(
     lines: Iterable[bytes], target: MemoryStore, progress: Callable[[CopyProgress], None] | None = None
 ) -> CopyReport:
-    """Bring the sessions of a file into a store, each in one step; see `everturn.copy` for what becomes of each.
+    """Import the sessions of a file into a store, each in one step, by the rules of `everturn.copy`.
 
     Nothing is written before the whole file has been read and found sound. Raises InvalidInput, naming line and field,
-    for what is no such file, and for what no change would have stored; CorruptEntry.
+    for a file that is no export, and for values that no change would have stored. Raises CorruptEntry for damage.
     """
     with ExitStack() as opened:
         folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="everturn-import-"))
@@ -197,7 +197,7 @@ def _part(line: bytes, number: int) -> session_lines.Part:
 
 
 def _first_too_deep(line: bytes) -> int:
-    """The index of the first bracket that is nested too deep for a field of a body."""
+    """Find the index of the first bracket that is nested too deep for a field of a body."""
     depth = 0
     for found in _BRACKETS.finditer(line):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
@@ -207,7 +207,7 @@ def _first_too_deep(line: bytes) -> int:
 
 
 def _check(part: session_lines.Part, outline: Outline, limit: int, number: int) -> None:
-    """Raise InvalidInput, naming line and field, for what no change would have stored; CorruptEntry naming the line."""
+    """Raise InvalidInput, naming line and field, for a value that no change would have stored. CorruptEntry: damage."""
     try:
         if isinstance(part, Outline):
             check_outline(part)

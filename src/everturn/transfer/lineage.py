@@ -1,6 +1,6 @@
-"""What dossiers tell of sessions: whether one became the other, and whether anything of it is missing. Pure.
+"""Judges copies: whether the target's session is an earlier state of the source's, and whether all rows came. Pure.
 
-Fetching and writing them is the business of copy.py.
+copy.py reads and writes the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from everturn.transfer.session_lines import Outline, Portion
 
 
 class Relation(Enum):
-    """What the target's session is to the source's."""
+    """Relation of the target's session to the source's."""
 
     NONE = "none"  # there is none in the target
     SAME = "same"
@@ -23,13 +23,14 @@ class Relation(Enum):
 
 
 class CopyConflict(Exception):
-    """The target's session is not an earlier state of the source's, or that cannot be proven."""
+    """The target's session is not an earlier state of the source's, or that cannot be proven. It is left as it is."""
 
 
 def judge(source: Outline, target: Outline | None, remembered: bytes | None) -> Relation:
-    """What the target's session is to the source's. Raises CopyConflict, saying what to do, where it is nothing to it.
+    """Find the relation of the target's session to the source's. Raises CopyConflict, saying what to do, if none.
 
-    `remembered` is the call that made the lower of the two versions, as the other remembers it; None if it does not.
+    `remembered` is the call that made the lower of the two versions, as the other session remembers it; None if it does
+    not.
     """
     if target is None:
         return Relation.NONE
@@ -55,7 +56,7 @@ def judge(source: Outline, target: Outline | None, remembered: bytes | None) -> 
 
 
 class Incomplete(Exception):
-    """Something that a dossier needs did not come: reclaimed meanwhile, or lost. `error` is what to raise if lost."""
+    """A row is missing: it was reclaimed meanwhile, or is lost. `error` is to be raised if it is lost."""
 
     def __init__(self, error: CorruptEntry) -> None:
         super().__init__(str(error))
@@ -63,7 +64,7 @@ class Incomplete(Exception):
 
 
 class PortionChecks:
-    """Looks at the portions of a dossier as they come by: is each row sound, and is none missing?"""
+    """Checks the portions of a session as they come: is each row sound, and is none missing?"""
 
     def __init__(self, outline: Outline, after_seq: int = 0, after_version: int = 0) -> None:
         self._outline = outline
@@ -74,7 +75,7 @@ class PortionChecks:
         self.entries = 0  # seen so far
 
     def check(self, portion: Portion) -> None:
-        """Raises CorruptEntry for an entry that is not what was written, Incomplete where a row is missing."""
+        """Check the next portion. Raises CorruptEntry for a damaged entry, Incomplete if a row is missing."""
         name = self._outline.session_id
         for entry in portion.entries:
             codec.decode(name, entry.kind, entry.seq, entry.created_at, entry.checksum, bytes(entry.body))
