@@ -16,7 +16,7 @@ from everturn.backend import Status, drive
 from everturn.core import codec
 from everturn.core.paths import State
 from everturn.transfer import session_lines
-from everturn.transfer.lineage import Incomplete, Kinship, OtherPast, Scrutiny, judge
+from everturn.transfer.lineage import CopyConflict, Incomplete, PortionChecks, Relation, judge
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion
 from tests.integration.copying.talks import HOSTILE, assert_alike, fill
@@ -118,15 +118,15 @@ def outline_at(version: int, call: bytes = b"", life: str = "life") -> Outline:
 
 
 def test_an_absent_session_is_no_kin() -> None:
-    assert judge(outline_at(3), None, None) is Kinship.NONE
+    assert judge(outline_at(3), None, None) is Relation.NONE
 
 
 def test_one_past_is_the_same() -> None:
-    assert judge(outline_at(3), outline_at(3), None) is Kinship.SAME
+    assert judge(outline_at(3), outline_at(3), None) is Relation.SAME
 
 
 def test_what_the_source_remembers_is_its_ancestor() -> None:
-    assert judge(outline_at(3), outline_at(2), b"2") is Kinship.ANCESTOR
+    assert judge(outline_at(3), outline_at(2), b"2") is Relation.ANCESTOR
 
 
 @pytest.mark.parametrize(
@@ -143,11 +143,11 @@ def test_what_the_source_remembers_is_its_ancestor() -> None:
     ],
 )
 def test_anything_else_is_another_past(target: Outline, remembered: bytes | None, why: str) -> None:
-    with pytest.raises(OtherPast, match=why):
+    with pytest.raises(CopyConflict, match=why):
         judge(outline_at(3), target, remembered)
 
 
-# --- scrutiny --------------------------------------------------------------------------------------------------------
+# --- checks --------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -166,13 +166,13 @@ def whole() -> tuple[Outline, tuple[EntryPart, ...], tuple[ChangePart, ...]]:
 
 def test_a_whole_dossier_passes(whole: Any) -> None:
     outline, entries, changes = whole
-    Scrutiny(outline).look(Portion(entries, changes))
-    parts = Scrutiny(outline)
+    PortionChecks(outline).check(Portion(entries, changes))
+    parts = PortionChecks(outline)
     for entry in entries:
-        parts.look(Portion((entry,), is_last=False))
+        parts.check(Portion((entry,), is_last=False))
     for change in changes[:-1]:
-        parts.look(Portion((), (change,), is_last=False))
-    parts.look(Portion((), changes[-1:]))
+        parts.check(Portion((), (change,), is_last=False))
+    parts.check(Portion((), changes[-1:]))
     assert parts.entries == 5
 
 
@@ -180,7 +180,7 @@ def test_a_whole_dossier_passes(whole: Any) -> None:
 def test_a_missing_entry_is_missed(whole: Any, lost: int) -> None:
     outline, entries, changes = whole
     with pytest.raises(Incomplete) as caught:
-        Scrutiny(outline).look(Portion(entries[:lost] + entries[lost + 1 :], changes))
+        PortionChecks(outline).check(Portion(entries[:lost] + entries[lost + 1 :], changes))
     assert caught.value.error.seq == lost + 1
 
 
@@ -188,26 +188,26 @@ def test_a_missing_entry_is_missed(whole: Any, lost: int) -> None:
 def test_a_missing_change_is_missed(whole: Any, lost: int) -> None:
     outline, entries, changes = whole
     with pytest.raises(Incomplete, match="change log"):
-        Scrutiny(outline).look(Portion(entries, changes[:lost] + changes[lost + 1 :]))
+        PortionChecks(outline).check(Portion(entries, changes[:lost] + changes[lost + 1 :]))
 
 
 def test_old_changes_need_not_be_remembered(whole: Any) -> None:
     outline, entries, changes = whole
-    Scrutiny(outline).look(Portion(entries, changes[3:]))
+    PortionChecks(outline).check(Portion(entries, changes[3:]))
 
 
 def test_what_is_added_must_follow_what_is_there(whole: Any) -> None:
     outline, entries, changes = whole
-    Scrutiny(outline, 3, 3).look(Portion(entries[3:], changes[3:]))
+    PortionChecks(outline, 3, 3).check(Portion(entries[3:], changes[3:]))
     with pytest.raises(Incomplete):
-        Scrutiny(outline, 3, 3).look(Portion(entries[3:], changes[4:]))
+        PortionChecks(outline, 3, 3).check(Portion(entries[3:], changes[4:]))
     with pytest.raises(Incomplete):
-        Scrutiny(outline, 3, 3).look(Portion(entries[4:], changes[3:]))
+        PortionChecks(outline, 3, 3).check(Portion(entries[4:], changes[3:]))
 
 
 def test_a_damaged_entry_is_corrupt(whole: Any) -> None:
     outline, entries, changes = whole
     damaged = msgspec.structs.replace(entries[2], body=msgspec.Raw(b'{"role":"user","content":"X"}'))
     with pytest.raises(CorruptEntry) as caught:
-        Scrutiny(outline).look(Portion((*entries[:2], damaged, *entries[3:]), changes))
+        PortionChecks(outline).check(Portion((*entries[:2], damaged, *entries[3:]), changes))
     assert caught.value.seq == 3

@@ -278,7 +278,7 @@ def test_a_trim_that_everything_fits_changes_nothing(visible: list[Stored]) -> N
 def test_the_last_turn_stays_however_little_room_there_is() -> None:
     headers = [Header(1, 1, "message"), Header(2, 2, "message"), Header(3, 2, "message")]
     cut = trimming.plan_trim(headers, floor=0, max_messages=0, max_tokens=None, keep_system=True)
-    assert cut == trimming.Cut(1, (), 1)
+    assert cut == trimming.TrimCut(1, (), 1)
 
 
 def test_an_id_used_again_belongs_to_the_nearest_call_before() -> None:
@@ -291,7 +291,7 @@ def test_an_id_used_again_belongs_to_the_nearest_call_before() -> None:
     ]
     assert trimming.plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) is None
     headers[1] = Header(2, 2, "message")
-    assert trimming.plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) == trimming.Cut(
+    assert trimming.plan_trim(headers, floor=0, max_messages=3, max_tokens=None, keep_system=True) == trimming.TrimCut(
         1, (), 1
     )
 

@@ -1,6 +1,6 @@
-"""Tells an exception that a signal's handler raised from a fault: it must reach the caller as it is.
+"""Tells exceptions of signal handlers from faults. An exception of a handler must reach the caller as it is.
 
-A handler raises wherever it finds the main thread, also within a driver, and may raise what a driver raises.
+A handler interrupts the main thread anywhere, also within a driver, and may raise the same types as a driver.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from types import FrameType
 
 
 def is_interruption(exc: BaseException) -> bool:
-    """Whether this is no fault of ours or of a driver's: KeyboardInterrupt and its like, or what a handler raised."""
+    """Whether this is not a fault of ours or of a driver's: KeyboardInterrupt and its like, or a handler raised it."""
     return not isinstance(exc, Exception) or raised_by_handler(exc) is not None
 
 
 def raised_by_handler(exc: BaseException) -> BaseException | None:
-    """The exception that a signal's handler raised: this one, or one that a driver has wrapped; None if none did.
+    """Find the exception that a signal's handler raised: this one, or one that it wraps; None if no handler did.
 
     The innermost counts: redis-py gives its DataError the traceback of the TypeError that it wraps.
     """
@@ -31,7 +31,7 @@ def raised_by_handler(exc: BaseException) -> BaseException | None:
 
 
 def _raised_within_the_call(context: BaseException | None) -> BaseException | None:
-    """The context of an exception, unless a caller of ours was handling it before the call began.
+    """Return the context of an exception, unless a caller of ours was handling it before the call began.
 
     `except SoftTimeLimitExceeded: store.add_messages(...)` makes it the context of every fault of that call. A function
     that handles an exception stands first in its traceback, and such a caller has not returned yet.

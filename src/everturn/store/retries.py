@@ -1,4 +1,4 @@
-"""Sends a request to the backend until it is answered or the call's time-out is over. Retries are decided here."""
+"""Sends a request to the backend until it is answered or the time-out is over. All retries are decided here."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from everturn.backend import Backend
-from everturn.errors import (
-    MemoryStoreBackendError,
-)
+from everturn.errors import MemoryStoreBackendError
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
@@ -25,52 +23,56 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Runtime(Protocol):
-    """What differs between the two faces of the store: how time is told and passed, and where long thinking is done."""
+    """Differences between a blocking and an asynchronous store: its clock, its sleep, and where it computes."""
 
-    def clock(self) -> float: ...
+    def clock(self) -> float:
+        """Tell the time, as time.monotonic does."""
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep(self, seconds: float) -> None:
+        """Wait, by blocking the thread or by leaving it to the event loop."""
 
-    async def offload(self, think: Callable[[], T]) -> T: ...
+    async def offload(self, think: Callable[[], T]) -> T:
+        """Run a long computation where it holds up no event loop."""
 
 
 class Caller:
     """Sends requests to a backend, again after a transient fault, within the store's time-out."""
 
-    def __init__(self, backend: Backend, settings: Settings, face: Runtime) -> None:
+    def __init__(self, backend: Backend, settings: Settings, runtime: Runtime) -> None:
         self.backend = backend
         self.settings = settings
-        self.face = face
+        self.runtime = runtime
 
     async def call(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
-        """Send a request until it is answered. `send` gets whether this is a retry, and the deadline: of a call of many
-        requests that of all of them.
+        """Send a request until it is answered. `send` is called with whether it is a retry, and with the deadline.
 
-        Raises MemoryStoreBackendError with outcome "not_written" only if no attempt can have been applied.
+        A call of several requests passes the `deadline` that they share; else it is the time-out from now. Raises
+        MemoryStoreBackendError with outcome "not_written" only if no attempt can have been applied.
         """
         if deadline is None:
-            deadline = self.face.clock() + self.settings.timeout
+            deadline = self.runtime.clock() + self.settings.timeout
         try:
             return await send(False, deadline)  # noqa: FBT003 - said above
         except MemoryStoreBackendError as exc:
             error = exc
-        return await self.insist(send, deadline, error)  # out here: an attempt is not the cause of the next one's fault
+        # Outside the except block: an attempt is not the cause of the next one's fault.
+        return await self._send_again(send, deadline, error)
 
-    async def insist(
+    async def _send_again(
         self, send: Callable[[bool, float], Awaitable[T]], deadline: float, error: MemoryStoreBackendError
     ) -> T:
-        """Send a request again whose first attempt ended in this error, as `call` does."""
+        """Send a request again, whose first attempt ended in this error, until it is answered or time is up."""
         latest, doubtful = error, error.outcome == "unknown"
         pause = FIRST_PAUSE
-        while latest.transient and self.face.clock() + pause < deadline:
-            await self.face.sleep(pause)
+        while latest.transient and self.runtime.clock() + pause < deadline:
+            await self.runtime.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             try:
                 return await send(True, deadline)  # noqa: FBT003
             except MemoryStoreBackendError as exc:
                 latest, doubtful = exc, doubtful or exc.outcome == "unknown"
                 # An attempt for which there was no time left says less than the one before it.
-                if exc.outcome == "unknown" or self.face.clock() < deadline:
+                if exc.outcome == "unknown" or self.runtime.clock() < deadline:
                     error = exc
         error.outcome = "unknown" if doubtful else "not_written"
         raise error

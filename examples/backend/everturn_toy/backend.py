@@ -1,5 +1,6 @@
-"""The toy as a Backend: each operation is one critical section, and none of them ever waits for anything else."""
+"""The operations of a Backend: each is one critical section. None of them waits for anything but the lock."""
 
+# ruff: noqa: ARG002 - nothing here waits, so that no deadline is needed
 from __future__ import annotations
 
 import json
@@ -8,10 +9,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 
 from everturn.backend import (
-    Append,
+    REMEMBERED,
     ChangeOutcome,
     ChangeRequest,
-    Clear,
     EntryRow,
     Erasure,
     Fork,
@@ -19,27 +19,23 @@ from everturn.backend import (
     Order,
     Query,
     Reading,
-    SetFloor,
     State,
     Status,
     Take,
-    TakeSnapshot,
     checksum,
     contains,
     decode,
     path,
+    plan_change,
 )
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, Change, Compaction, ErasureReceipt, Page, Problem, Snapshot
-from everturn_toy.effects import apply
-from everturn_toy.lives import Entry, Life, Log, Made, Memory, shown
-
-REMEMBERED = 1024
-BEGINNERS = (Append, TakeSnapshot, Clear, SetFloor)  # the effects that need no session to be there
+from everturn_toy.apply_plan import LifeReader, write
+from everturn_toy.stored import Entry, Life, Log, Memory, Remembered, shown
 
 
 class ToyBackend:
-    """Sessions in a Memory, seen by one namespace."""
+    """The sessions of one namespace in a Memory."""
 
     def __init__(self, memory: Memory, namespace: str) -> None:
         self._memory = memory
@@ -48,26 +44,27 @@ class ToyBackend:
         self._is_closed = False
 
     def _live(self, session_id: str) -> Life | None:
+        """Find the present life of a session; None if there is none, or it has expired."""
         if self._is_closed:
             raise MemoryStoreBackendError("this store is closed", outcome="not_written")
         life = self._memory.lives.get((self._namespace, session_id))
         return None if life is None or _is_over(life, self._clock()) else life
 
     def _keep(self, life: Life, log: Log, request: ChangeRequest, seqs: Iterable[int], now: float) -> ChangeOutcome:
-        """Record the change, and put the life in the place of what was there."""
+        """Record the change, and make the life visible in place of the one before it."""
         effect = request.effect
         life.version += 1
         life.changed_at = now
         life.expires_at = None if life.ttl is None else now + life.ttl
         snapshot, label = getattr(effect, "snapshot_id", None), getattr(effect, "label", None)
         named = (request.call, request.key, request.content, snapshot, label)
-        made = Made(life.version, effect.kind, tuple(seqs), now, *named, life.state)
-        life.changes.append(made)
+        change = Remembered(life.version, effect.kind, tuple(seqs), now, *named, life.state)
+        life.changes.append(change)
         name = (self._namespace, life.session_id)
         if name in self._memory.lives:
             self._memory.logs.pop(self._memory.lives[name].life, None)
         self._memory.lives[name], self._memory.logs[life.life] = life, log
-        return _receipt(Status.APPLIED, life, made)
+        return _receipt(Status.APPLIED, life, change)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -78,14 +75,13 @@ class ToyBackend:
                 return again
             if not _is_expected(found, request):
                 return _refusal(Status.CONFLICT, found)
-            if found is None and not isinstance(request.effect, BEGINNERS):
-                return ChangeOutcome(Status.NO_SESSION)
             life = found.copy() if found else Life(request.session_id, request.life, request.ttl, now)
             log = dict(self._memory.logs.get(life.life, {}))
+            plan = plan_change(found, request.effect, LifeReader(life, log))
+            if isinstance(plan, Status):
+                return _refusal(plan, found)
             last_seq = life.last_seq
-            status = apply(request.effect, life, log, now)
-            if status is not Status.APPLIED:
-                return _refusal(status, found)
+            write(life, log, request.effect, plan, now)
             return self._keep(life, log, request, range(last_seq + 1, life.last_seq + 1), now)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
@@ -144,13 +140,13 @@ class ToyBackend:
             life = self._live(session_id)
             latest = list(reversed(life.changes))[:limit] if life else []
         return [
-            Change(made.version, made.kind, made.seqs, made.created_at, made.snapshot, made.label)
-            for place, made in enumerate(latest)
-            if made.version == latest[0].version - place  # of older ones, only keys are remembered
+            Change(change.version, change.kind, change.seqs, change.created_at, change.snapshot, change.label)
+            for place, change in enumerate(latest)
+            if change.version == latest[0].version - place  # of older ones, only keys are remembered
         ]
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        """A page token is the names that were listed so far: as long as it gets, nobody is missed."""
+        """List a page. Its token holds the names that were listed so far: long, but no session is missed."""
         listed = [] if page is None else _read_token(page, order)
         with self._memory.lock:
             names = [name for namespace, name in self._memory.lives if namespace == self._namespace]
@@ -168,7 +164,7 @@ class ToyBackend:
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        """It hands over all there is to see: whoever asked looks closer."""
+        """Hand over every visible entry: `take` looks closer."""
         with self._memory.lock:
             names = [name for namespace, name in self._memory.lives if namespace == self._namespace]
             wanted = [name for name in names if session_id in (None, name)]
@@ -183,7 +179,7 @@ class ToyBackend:
             if not take(name, row):
                 return
 
-    # --- keeping house -----------------------------------------------------------------------------------------------
+    # --- maintenance -------------------------------------------------------------------------------------------------
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         with self._memory.lock:
@@ -196,29 +192,32 @@ class ToyBackend:
             size = sum(len(entry.body) for entry in log.values())
             return Erasure(ErasureReceipt(session_id, len(log), len(gone.snapshots), size, complete=True))
 
-    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+    async def compact(self, session_id: str | None, deadline: float, *, drop_undo: bool = False) -> Compaction:
         with self._memory.lock:
             if session_id is None:
                 return self._reap()
             life = self._live(session_id)
             if life is None:
                 return Compaction(0, 0, 0)
+            kept = life.copy()
+            if drop_undo:
+                kept.undo.clear()
             log = self._memory.logs[life.life]
-            needed = {seq for part in shown(life, log, *life.roots.values()) for seq in part}
+            needed = {seq for part in shown(life, log, *kept.roots.values()) for seq in part}
             gone = {seq: entry for seq, entry in log.items() if seq not in needed}
             left = {seq: entry for seq, entry in log.items() if seq in needed}
-            kept = life.copy()
             old = life.changes[:-REMEMBERED]
-            keyed = [made for made in old if made.key and (not made.seqs or made.seqs[-1] in left)]
+            keyed = [change for change in old if change.key and (not change.seqs or change.seqs[-1] in left)]
             kept.changes = keyed + life.changes[-REMEMBERED:]
             if gone:
-                kept.changes = [_without(made, life, log, gone) for made in kept.changes]
+                kept.changes = [_without(change, life, log, gone) for change in kept.changes]
             size = sum(len(entry.body) for entry in gone.values())
             kept.bytes -= size
             self._memory.lives[self._namespace, session_id], self._memory.logs[life.life] = kept, left
             return Compaction(1 if gone else 0, len(gone), size)
 
     def _reap(self) -> Compaction:
+        """Remove the sessions that have expired."""
         over = [name for name, life in self._memory.lives.items() if _is_over(life, self._clock())]
         logs = [self._memory.logs.pop(self._memory.lives.pop(name).life, {}) for name in over]
         size = sum(len(entry.body) for log in logs for entry in log.values())
@@ -240,7 +239,7 @@ class ToyBackend:
         self._is_closed = True
 
 
-# --- what was done before, and what is expected ----------------------------------------------------------------------
+# --- receipts and refusals -------------------------------------------------------------------------------------------
 
 
 def _is_over(life: Life, now: float) -> bool:
@@ -259,27 +258,27 @@ def _refusal(status: Status, life: Life | None) -> ChangeOutcome:
 
 
 def _recalled(life: Life, request: ChangeRequest) -> ChangeOutcome | None:
-    """The first receipt of this call or key."""
-    for made in reversed(life.changes if request.retry else ()):
-        if made.call == request.call:
-            return _receipt(Status.REPLAYED, life, made)
-    for made in reversed(life.changes if request.key is not None else ()):
+    """Find the first receipt of this call or key; None if neither is known."""
+    for change in reversed(life.changes if request.retry else ()):
+        if change.call == request.call:
+            return _receipt(Status.REPLAYED, life, change)
+    for change in reversed(life.changes if request.key is not None else ()):
         # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
-        on_path = not made.seqs or contains(path(life.state.head, life.jumps), made.seqs[-1])
-        if made.key == request.key and on_path:
-            if made.content != request.content:
+        on_path = not change.seqs or contains(path(life.state.head, life.jumps), change.seqs[-1])
+        if change.key == request.key and on_path:
+            if change.content != request.content:
                 return _refusal(Status.KEY_REUSED, life)
-            return _receipt(Status.REPLAYED, life, made)
+            return _receipt(Status.REPLAYED, life, change)
     return None
 
 
-def _receipt(status: Status, life: Life, made: Made) -> ChangeOutcome:
+def _receipt(status: Status, life: Life, change: Remembered) -> ChangeOutcome:
     snapshot = None
-    if made.kind == "snapshot" and made.snapshot and made.state:
-        facts = (life.session_id, life.life, made.label, made.version, made.state.messages, made.created_at)
-        snapshot = Snapshot(made.snapshot, *facts)
-    first = made.seqs[0] if made.seqs else 0
-    return ChangeOutcome(status, life.life, made.version, first, len(made.seqs), snapshot)
+    if change.kind == "snapshot" and change.snapshot and change.state:
+        facts = (life.session_id, life.life, change.label, change.version, change.state.messages, change.created_at)
+        snapshot = Snapshot(change.snapshot, *facts)
+    first = change.seqs[0] if change.seqs else 0
+    return ChangeOutcome(status, life.life, change.version, first, len(change.seqs), snapshot)
 
 
 # --- entries ---------------------------------------------------------------------------------------------------------
@@ -303,11 +302,11 @@ def _read_token(page: str, order: Order) -> list[str]:
     raise InvalidInput("is not the `next` of a page in this order", path="page")
 
 
-def _without(made: Made, life: Life, log: Log, gone: Log) -> Made:
-    """The change as it is remembered when these entries have gone."""
-    if made.state is None or not any(seq in gone for part in shown(life, log, made.state) for seq in part):
-        return made
-    return Made(**vars(made) | {"state": None})
+def _without(change: Remembered, life: Life, log: Log, gone: Log) -> Remembered:
+    """Forget the state of a change if it shows one of the entries that have gone."""
+    if change.state is None or not any(seq in gone for part in shown(life, log, change.state) for seq in part):
+        return change
+    return Remembered(**vars(change) | {"state": None})
 
 
 def _problems(life: Life, log: Log) -> Iterable[Problem]:
@@ -325,9 +324,9 @@ def _problems(life: Life, log: Log) -> Iterable[Problem]:
             yield Problem(name, None, f"{what} is not possible: {state}")
         elif sum(log[seq].kind == MESSAGE for seq in shown(life, log, state)[0] if seq in log) != state.messages:
             yield Problem(name, None, f"{what} does not show the {state.messages} messages it had")
-    states: list[State] = [*life.roots.values(), *(made.state for made in life.changes if made.state is not None)]
+    states: list[State] = [*life.roots.values(), *(change.state for change in life.changes if change.state is not None)]
     missing = [seq for seq in shown(life, log, *states)[0] if seq not in log]
     yield from (Problem(name, seq, "the entry is missing") for seq in missing[:100])
-    latest = [made.version for made in life.changes[-REMEMBERED:]]
+    latest = [change.version for change in life.changes[-REMEMBERED:]]
     if latest != list(range(life.version - len(latest) + 1, life.version + 1)):
         yield Problem(name, None, f"the change log does not lead to version {life.version}")

@@ -1,4 +1,4 @@
-"""What the toy stores: the lives of sessions, in plain lists and dicts, and what a state shows of them."""
+"""Stored values: lives of sessions in plain lists and dicts, and the entries that a state shows of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
-from everturn.backend import At, Jump, Range, State, Status, reach
+from everturn.backend import At, Jump, Range, State, Status, UndoStep, reach
 from everturn.model import SUMMARY, SessionInfo, Snapshot
 
 
@@ -22,8 +22,8 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Made:
-    """A change that was made, and the state after it; None once that cannot be shown any more."""
+class Remembered:
+    """A change that was made, and the state after it (None once an entry that it shows was reclaimed)."""
 
     version: int
     kind: str
@@ -35,17 +35,6 @@ class Made:
     snapshot: str | None
     label: str | None
     state: State | None
-
-
-@dataclass(frozen=True)
-class UndoStep:
-    """What undo would take back: the head right after it, how many messages it hid, and the state before it."""
-
-    version: int
-    kind: str
-    moved_to: int
-    hidden: int
-    before: State
 
 
 @dataclass
@@ -67,10 +56,10 @@ class Life:
     jumps: list[Jump] = field(default_factory=list)  # newest first
     snapshots: dict[str, tuple[Snapshot, State]] = field(default_factory=dict)
     undo: list[UndoStep] = field(default_factory=list)
-    changes: list[Made] = field(default_factory=list)  # oldest first
+    changes: list[Remembered] = field(default_factory=list)  # oldest first
 
     def copy(self) -> Life:
-        """One that can be changed, and thrown away if it turns out that it may not."""
+        """Copy it for a change: if the change fails, the copy is thrown away."""
         return replace(
             self,
             jumps=list(self.jumps),
@@ -99,17 +88,18 @@ class Life:
 
     @property
     def roots(self) -> dict[str, State]:
-        """Every state the session can return to, by what to call it."""
+        """Name every state that the session can return to."""
         snapshots = {f"snapshot {name}": state for name, (_, state) in self.snapshots.items()}
-        steps = {f"the undo step of version {step.version}": step.before for step in self.undo}
+        steps = {f"the undo step of version {step.id}": step.before for step in self.undo}
         return {"the head": self.state} | snapshots | steps
 
     def state_at(self, at: At) -> State | Status:
+        """Find the state at a snapshot or a version, or now. Returns the Status that says why there is none."""
         if at is None:
             return self.state
         if isinstance(at, str):
             return self.snapshots[at][1] if at in self.snapshots else Status.NO_SNAPSHOT
-        known = {made.version: made.state for made in self.changes} | {0: State()}
+        known = {change.version: change.state for change in self.changes} | {0: State()}
         return known.get(at) or Status.NO_VERSION
 
 
@@ -117,20 +107,21 @@ Log = dict[int, Entry]
 
 
 class Memory:
-    """What all stores of one name share. Whoever holds the lock sees one moment, and changes it in one step."""
+    """All sessions of one URL. Whoever holds the lock sees one moment, and changes it in one step."""
 
     def __init__(self) -> None:
         self.lock = RLock()
-        self.lives: dict[tuple[str, str], Life] = {}
-        self.logs: dict[str, Log] = {}  # by the life they are of
+        self.lives: dict[tuple[str, str], Life] = {}  # by namespace and session id
+        self.logs: dict[str, Log] = {}  # by life
 
 
 def seqs_of(ranges: Iterable[Range]) -> list[int]:
+    """List the seqs in some ranges, in order."""
     return [seq for first, last in ranges for seq in range(first, last + 1)]
 
 
 def shown(life: Life, log: Log, *states: State) -> tuple[list[int], list[int]]:
-    """The seqs that these states show: those that must be there, and summaries of what was trimmed."""
+    """List the seqs that these states show: entries that must be there, and summaries in the trimmed part."""
     reached = reach(states, life.jumps)
     must = seqs_of(reached.whole)
     trimmed = set(seqs_of(reached.summaries)) - set(must)
