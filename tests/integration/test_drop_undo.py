@@ -13,7 +13,6 @@ from everturn import ChatMessage, InvalidInput, MemoryStore
 from everturn.backend import drive
 from everturn.model import Compaction
 
-
 NOTHING = Compaction(0, 0, 0)
 
 
