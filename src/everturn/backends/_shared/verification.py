@@ -56,7 +56,7 @@ def unreadable_store(name: str, exc: Exception) -> CorruptEntry:
     )
 
 
-class Stored(msgspec.Struct):
+class StoredSession(msgspec.Struct):
     """A session without its entries, as it is stored."""
 
     session_id: str
@@ -68,7 +68,7 @@ class Stored(msgspec.Struct):
     versions: Sequence[int]  # of the changes there are, in order
 
 
-def examine(stored: Stored, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, str], list[Problem]]:
+def examine(stored: StoredSession, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, str], list[Problem]]:
     """The kinds of the entries there are, by seq, and what is wrong. The rows are EntryRows, in order, or begin so."""
     name = stored.session_id
     kinds: dict[int, str] = {}
@@ -93,7 +93,7 @@ def examine(stored: Stored, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, st
     return kinds, problems
 
 
-def _wrong_roots(stored: Stored, messages: Sequence[int]) -> Iterator[tuple[str, str]]:
+def _wrong_roots(stored: StoredSession, messages: Sequence[int]) -> Iterator[tuple[str, str]]:
     """The roots that cannot be, by what they are called. `messages` are the seqs of all there are, in order."""
     log = Branches(stored.jumps)
     count = log.tally(messages)
@@ -112,7 +112,7 @@ def _wrong_roots(stored: Stored, messages: Sequence[int]) -> Iterator[tuple[str,
             yield called, f"it shows {shown} messages, but had {state.messages} when it was written"
 
 
-def _gaps(stored: Stored, kinds: dict[int, str]) -> Iterator[Problem]:
+def _gaps(stored: StoredSession, kinds: dict[int, str]) -> Iterator[Problem]:
     states = [state for state, _ in stored.roots]
     must = reach([*states, *stored.remembered], stored.jumps).whole
     for first, last in minus(must, [(seq, seq) for seq in kinds]):

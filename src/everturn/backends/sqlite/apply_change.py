@@ -10,9 +10,9 @@ from typing import Any
 from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, TakeSnapshot
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import Run, packed
+from everturn.backends.sqlite.packed_rows import PackedRow, packed
 from everturn.backends.sqlite.plan_reader import PlanReader
-from everturn.backends.sqlite.session_row import Session, Trail, columns_of, load
+from everturn.backends.sqlite.session_row import PathWalk, SessionRow, columns_of, load
 from everturn.core.paths import State
 from everturn.core.plan_change import Plan, plan_change
 from everturn.errors import MemoryStoreBackendError
@@ -21,7 +21,7 @@ from everturn.model import Snapshot
 SQL = statements.load("apply_change.sql")
 _INSERT = SQL["insert_run"]
 LAST_SEQ = 2**32 - 1  # what fits into a row's id beside the session's number
-NO_SESSION = Session(0, "", 0, 0, State(), 0, None, None)  # of which a plan finds nothing
+NO_SESSION = SessionRow(0, "", 0, 0, State(), 0, None, None)  # of which a plan finds nothing
 
 
 def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
@@ -43,12 +43,12 @@ def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
     return write(db, session, planned, request, now)
 
 
-def _as_expected(session: Session | None, request: ChangeRequest) -> bool:
+def _as_expected(session: SessionRow | None, request: ChangeRequest) -> bool:
     version, life = (session.version, session.life) if session else (0, "")
     return request.expected_version in (None, version) and request.expected_life in (None, life)
 
 
-def _refusal(status: Status, session: Session | None) -> ChangeOutcome:
+def _refusal(status: Status, session: SessionRow | None) -> ChangeOutcome:
     if session is None:
         return ChangeOutcome(status)
     return ChangeOutcome(status, session.life, session.version, detail=session.dimension or 0)
@@ -57,7 +57,7 @@ def _refusal(status: Status, session: Session | None) -> ChangeOutcome:
 # --- what was done before --------------------------------------------------------------------------------------------
 
 
-def recall(db: Connection, session: Session, request: ChangeRequest) -> ChangeOutcome | None:
+def recall(db: Connection, session: SessionRow, request: ChangeRequest) -> ChangeOutcome | None:
     """The first receipt of this call or key; None if neither is known."""
     low, high = session.span
     if request.retry:
@@ -66,7 +66,7 @@ def recall(db: Connection, session: Session, request: ChangeRequest) -> ChangeOu
         if row is not None:
             return _first_receipt(session, request, row)
     if request.key is not None:
-        trail = Trail(db, session.no, session.state.head)
+        trail = PathWalk(db, session.no, session.state.head)
         for row in db.execute(SQL["find_key"], (request.key, low, high)):
             _, first_seq, count, content, *_ = row
             # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
@@ -77,7 +77,7 @@ def recall(db: Connection, session: Session, request: ChangeRequest) -> ChangeOu
     return None
 
 
-def _first_receipt(session: Session, request: ChangeRequest, row: Any) -> ChangeOutcome:
+def _first_receipt(session: SessionRow, request: ChangeRequest, row: Any) -> ChangeOutcome:
     version, first_seq, count, _, snapshot_id, label, created_at, messages = row
     snapshot = None
     if isinstance(request.effect, TakeSnapshot):
@@ -88,15 +88,15 @@ def _first_receipt(session: Session, request: ChangeRequest, row: Any) -> Change
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None = None) -> Session:
+def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None = None) -> SessionRow:
     """Begin a new life under the request's name, ending one that expired."""
     name = (db.namespace, request.session_id)
     db.execute(SQL["end_session"], name)
     db.execute(SQL["begin_session"], (*name, request.life, now, now, origin))
-    return Session(db.last_insert_rowid(), request.life, 0, 0, State(), 0, None, request.ttl)
+    return SessionRow(db.last_insert_rowid(), request.life, 0, 0, State(), 0, None, request.ttl)
 
 
-def write(db: Connection, session: Session, planned: Plan, request: ChangeRequest, now: float) -> ChangeOutcome:
+def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeRequest, now: float) -> ChangeOutcome:
     """Write what was planned: entries and pointers, then the session's row, and the record of the change."""
     version = session.version + 1
     first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
@@ -137,12 +137,12 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
     return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot)
 
 
-def insert(db: Connection, base: int, run: Run, turn: int, at: float) -> None:
+def insert(db: Connection, base: int, run: PackedRow, turn: int, at: float) -> None:
     """Write one row of the log."""
     db.execute(_INSERT, (base + run.seq, turn, run.kind, at, run.checksum, run.body, run.count, run.checksums))
 
 
-def _push_undo(db: Connection, session: Session, after: State, kind: str, version: int) -> None:
+def _push_undo(db: Connection, session: SessionRow, after: State, kind: str, version: int) -> None:
     before = session.state
     hidden = before.messages - after.messages
     db.execute(SQL["push_undo"], (session.base + version, kind, after.head, hidden, *columns_of(before)))

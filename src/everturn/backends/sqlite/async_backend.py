@@ -111,13 +111,13 @@ class AsyncSqliteBackend(SqliteOperations):
         self._refuse_if_closed()
         return await self.loop.run_in_executor(self._readers, self._run_read, work, deadline)
 
-    async def _apart(self, work: Work[T], deadline: float) -> T:
+    async def _read_disposable(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
-        return await self.loop.run_in_executor(self._readers, self._run_apart, work, deadline)
+        return await self.loop.run_in_executor(self._readers, self._run_disposable, work, deadline)
 
-    async def _outside(self, work: Work[T], deadline: float) -> T:
+    async def _outside_transaction(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
-        return await self.loop.run_in_executor(self._readers, self._run_outside, work, deadline)
+        return await self.loop.run_in_executor(self._readers, self._run_outside_transaction, work, deadline)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -29,7 +29,7 @@ from everturn.backends.sqlite import (
 )
 from everturn.backends.sqlite.clock import Clock
 from everturn.backends.sqlite.connections import Connection, Database
-from everturn.backends.sqlite.errors import Damaged, translated
+from everturn.backends.sqlite.errors import DamagedFile, translated
 from everturn.backends.sqlite.group_commit import GroupCommit
 from everturn.core.codec import EntryRow
 from everturn.core.signal_exceptions import is_interruption
@@ -76,12 +76,12 @@ class SqliteOperations(ABC):
     async def _read(self, work: Work[T], deadline: float) -> T:
         """Run the work in a read transaction."""
 
-    async def _glance(self, work: Work[T], deadline: float) -> T:
+    async def _read_one_statement(self, work: Work[T], deadline: float) -> T:
         """Run work that is one short statement, and so needs no transaction around it."""
         return await self._read(work, deadline)
 
     @abstractmethod
-    async def _outside(self, work: Work[T], deadline: float) -> T:
+    async def _outside_transaction(self, work: Work[T], deadline: float) -> T:
         """Run the work on a connection with no transaction open."""
 
     def _run_read(self, work: Work[T], deadline: float) -> T:
@@ -89,17 +89,17 @@ class SqliteOperations(ABC):
             return work(db)
 
     @abstractmethod
-    async def _apart(self, work: Work[T], deadline: float) -> T:
+    async def _read_disposable(self, work: Work[T], deadline: float) -> T:
         """Run the work on a connection that is closed afterwards: it may look past damaged pages."""
 
-    def _run_apart(self, work: Work[T], deadline: float) -> T:
+    def _run_disposable(self, work: Work[T], deadline: float) -> T:
         if not self._database.path:
             return self._run_read(work, deadline)
-        with translated(self._database.name), self._database.alone(deadline) as db:
+        with translated(self._database.name), self._database.disposable_reader(deadline) as db:
             return work(db)
 
-    def _run_outside(self, work: Work[T], deadline: float) -> T:
-        with translated(self._database.name), self._database.spare(deadline) as db:
+    def _run_outside_transaction(self, work: Work[T], deadline: float) -> T:
+        with translated(self._database.name), self._database.idle_connection(deadline) as db:
             return work(db)
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
@@ -118,19 +118,19 @@ class SqliteOperations(ABC):
             pass  # the change itself is kept; the next writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
-        how = self._apart if query.skip else self._glance if query.is_glance else self._read
+        how = self._read_disposable if query.skip else self._read_one_statement if query.is_glance else self._read
         work = named(query.session_id, lambda db: reads.read(db, query, take, self._now(db)))
-        return await self._explained(query.session_id, how, work, deadline)
+        return await self._naming_damage(query.session_id, how, work, deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         work = named(session_id, lambda db: reads.changes(db, session_id, limit, self._now(db)))
-        return await self._explained(session_id, self._read, work, deadline)
+        return await self._naming_damage(session_id, self._read, work, deadline)
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
         work = named(None, lambda db: listing.sessions(db, prefix, limit, page, order, self._now(db)))
         try:
             return await self._read(work, deadline)
-        except Damaged as exc:
+        except DamagedFile as exc:
             raise unreadable_store(self._database.name, exc) from exc
 
     async def find(
@@ -140,7 +140,7 @@ class SqliteOperations(ABC):
         if session_id is None:
             await self._read(work, deadline)
         else:
-            await self._explained(session_id, self._read, work, deadline)
+            await self._naming_damage(session_id, self._read, work, deadline)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
         return await self._write(
@@ -149,11 +149,11 @@ class SqliteOperations(ABC):
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
         work = named(session_id, lambda db: transfer.outline(db, session_id, self._now(db)))
-        return await self._explained(session_id, self._read, work, deadline)
+        return await self._naming_damage(session_id, self._read, work, deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
         work = named(request.session_id, lambda db: transfer.portion(db, request, self._now(db)))
-        return await self._explained(request.session_id, self._read, work, deadline)
+        return await self._naming_damage(request.session_id, self._read, work, deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
         return await self._write(lambda db: transfer.stage(db, request, self._now(db)), deadline)
@@ -167,7 +167,7 @@ class SqliteOperations(ABC):
         with suppress(MemoryStoreBackendError):  # nobody can read the session any more; the rest is told by `complete`
             while removed.left and time.monotonic() < deadline:
                 removed = removed.plus(await self._write(partial(maintenance.remove, lives=removed.left), deadline))
-            complete = not removed.left and await self._outside(maintenance.scrub, deadline)
+            complete = not removed.left and await self._outside_transaction(maintenance.scrub, deadline)
         receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete)
         return Erasure(receipt, removed.spared)
 
@@ -208,19 +208,19 @@ class SqliteOperations(ABC):
         with translated(self._database.name):  # it may be that no file can be opened
             from everturn.backends.sqlite import doctor  # few ask for it
 
-        return await self._outside(lambda db: doctor.examine(db, self._database.path), deadline)
+        return await self._outside_transaction(lambda db: doctor.examine(db, self._database.path), deadline)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
-            return 0, await self._apart(lambda db: verify.verify_file(db, self._database.path), deadline)
+            return 0, await self._read_disposable(lambda db: verify.verify_file(db, self._database.path), deadline)
         work = named(session_id, lambda db: verify.verify_session(db, session_id, self._now(db)))
         try:
             return await self._read(work, deadline)
-        except (Damaged, CorruptEntry) as exc:
-            entries, problems = await self._second_look(session_id, deadline)
+        except (DamagedFile, CorruptEntry) as exc:
+            entries, problems = await self._verify_past_damage(session_id, deadline)
             return entries, [Problem(session_id, None, str(exc)), *problems]
 
-    async def _second_look(self, session_id: str, deadline: float) -> tuple[int, list[Problem]]:
+    async def _verify_past_damage(self, session_id: str, deadline: float) -> tuple[int, list[Problem]]:
         """Verify a session on pages that are damaged: its entries have checksums of their own."""
 
         def look(db: Connection) -> tuple[int, list[Problem]]:
@@ -228,19 +228,19 @@ class SqliteOperations(ABC):
             return verify.verify_session(db, session_id, self._now(db))
 
         try:
-            return await self._apart(named(session_id, look), deadline)
-        except (Damaged, CorruptEntry):
+            return await self._read_disposable(named(session_id, look), deadline)
+        except (DamagedFile, CorruptEntry):
             return 0, []  # too damaged for that
 
-    async def _explained(
+    async def _naming_damage(
         self, session_id: str, how: Callable[[Work[T], float], Awaitable[T]], work: Work[T], deadline: float
     ) -> T:
         """Run a read of one session; if it meets a damaged page, say which entry is damaged, or else which page."""
         try:
             return await how(work, deadline)
-        except Damaged as exc:
+        except DamagedFile as exc:
             damage = exc
-        _, problems = await self._second_look(session_id, deadline)
+        _, problems = await self._verify_past_damage(session_id, deadline)
         entry = next((problem for problem in problems if problem.seq), None)
         if entry is not None and entry.seq is not None:
             told = f"session {session_id!r}, entry {entry.seq}: "
@@ -250,7 +250,7 @@ class SqliteOperations(ABC):
 
     async def surviving_sessions(self, deadline: float) -> list[str]:
         """The names of all sessions that can be found in a file whose sessions cannot be listed."""
-        return await self._apart(verify.names, deadline)
+        return await self._read_disposable(verify.names, deadline)
 
 
 def named(session_id: str | None, work: Work[T]) -> Work[T]:
@@ -285,15 +285,15 @@ class SqliteBackend(SqliteOperations):
     async def _read(self, work: Work[T], deadline: float) -> T:
         return self._run_read(work, deadline)
 
-    async def _glance(self, work: Work[T], deadline: float) -> T:
+    async def _read_one_statement(self, work: Work[T], deadline: float) -> T:
         seen: T | None = self._commits.look(work, deadline)
         return self._run_read(work, deadline) if seen is None else seen
 
-    async def _apart(self, work: Work[T], deadline: float) -> T:
-        return self._run_apart(work, deadline)
+    async def _read_disposable(self, work: Work[T], deadline: float) -> T:
+        return self._run_disposable(work, deadline)
 
-    async def _outside(self, work: Work[T], deadline: float) -> T:
-        return self._run_outside(work, deadline)
+    async def _outside_transaction(self, work: Work[T], deadline: float) -> T:
+        return self._run_outside_transaction(work, deadline)
 
     async def close(self) -> None:
         self._database.close()

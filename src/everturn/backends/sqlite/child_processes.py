@@ -8,37 +8,37 @@ import weakref
 from typing import Protocol
 
 
-class Forked(Protocol):
+class ClosesForOsFork(Protocol):
     """A file with connections: shut before a fork, opened again on both sides."""
 
-    def shut_for_fork(self) -> None: ...
+    def before_os_fork(self) -> None: ...
 
-    def open_in_parent(self) -> None: ...
+    def after_os_fork_in_parent(self) -> None: ...
 
-    def open_in_child(self) -> None: ...
+    def after_os_fork_in_child(self) -> None: ...
 
 
-open_files: weakref.WeakSet[Forked] = weakref.WeakSet()
+open_files: weakref.WeakSet[ClosesForOsFork] = weakref.WeakSet()
 lock = threading.Lock()  # held from before a fork until after it: two threads may fork at once
-_forking: list[Forked] = []
+_forking: list[ClosesForOsFork] = []
 
 
 def _before() -> None:
     lock.acquire()
     _forking.extend(open_files)
     for file in _forking:
-        file.shut_for_fork()
+        file.before_os_fork()
 
 
 def _after_in_parent() -> None:
     while _forking:
-        _forking.pop().open_in_parent()
+        _forking.pop().after_os_fork_in_parent()
     lock.release()
 
 
 def _after_in_child() -> None:
     while _forking:
-        _forking.pop().open_in_child()
+        _forking.pop().after_os_fork_in_child()
     lock.release()
 
 

@@ -13,9 +13,9 @@ import msgspec
 
 from everturn.backend import REMEMBERED
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.maintenance import SQL, Gone, Share, delete_some, part, roots, sums
-from everturn.backends.sqlite.packed_rows import look_from
-from everturn.backends.sqlite.session_row import Session, jumps_to, load, state_from
+from everturn.backends.sqlite.maintenance import SQL, DeletedRow, TimeSlice, delete_some, roots, split_row, sums
+from everturn.backends.sqlite.packed_rows import earliest_start
+from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, state_from
 from everturn.core.paths import Jump, Range, Reach, clip, minus, out_of, reach
 
 Chore: TypeAlias = tuple[str, str] | tuple[str, int, int]  # a statement for rows by id, or a range of the log
@@ -23,7 +23,7 @@ CHUNK = 250  # rows by id that one chore is about
 FORGETTING = ("forget_states", "delete_changes")
 
 
-class Plan(msgspec.Struct, frozen=True, gc=False):
+class CompactionPlan(msgspec.Struct, frozen=True, gc=False):
     """What is to be done to a session, in this order."""
 
     no: int
@@ -36,7 +36,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
         return self.no << 32
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
+class StepResult(msgspec.Struct, frozen=True, gc=False):
     """What one transaction did of a plan: which chore is next, whether a row was touched, and what was reclaimed.
 
     `is_stale`: the plan is not good any more; make another.
@@ -56,17 +56,17 @@ def drop_undo_steps(db: Connection, session_id: str, now: float) -> None:
         db.execute(SQL["delete_undo_steps"], session.span)
 
 
-def plan(db: Connection, session_id: str, now: float) -> Plan | None:
+def plan(db: Connection, session_id: str, now: float) -> CompactionPlan | None:
     """What is to be reclaimed of a session. None: there is none."""
     session = load(db, session_id, now)
     if session is None:
         return None
     jumps = jumps_to(db, session.no, session.last_seq)
     needed = reach((state for state, _ in roots(db, session.no)), jumps)
-    return Plan(session.no, session.life, session.version, [*_chores(db, session, jumps, needed)])
+    return CompactionPlan(session.no, session.life, session.version, [*_chores(db, session, jumps, needed)])
 
 
-def _chores(db: Connection, session: Session, jumps: Sequence[Jump], needed: Reach) -> Iterator[Chore]:
+def _chores(db: Connection, session: SessionRow, jumps: Sequence[Jump], needed: Reach) -> Iterator[Chore]:
     """Versions that cannot be read afterwards come first: marked, nobody returns to what is reclaimed behind them."""
     old = {
         row_id
@@ -98,20 +98,20 @@ def _by_id(statement: str, rows: Sequence[int]) -> Iterator[Chore]:
         yield statement, msgspec.json.encode(rows[start : start + CHUNK]).decode()
 
 
-def _stored(db: Connection, session: Session, ranges: Iterable[Range], *, summaries: bool) -> list[Range]:
+def _stored(db: Connection, session: SessionRow, ranges: Iterable[Range], *, summaries: bool) -> list[Range]:
     """Those of the ranges in which there is something to delete: most were emptied long ago."""
-    wanted = msgspec.json.encode([(look_from(first), first, last) for first, last in ranges]).decode()
+    wanted = msgspec.json.encode([(earliest_start(first), first, last) for first, last in ranges]).decode()
     return db.rows(SQL["stored_ranges"], (wanted, session.base, summaries))
 
 
-def step(db: Connection, planned: Plan, at: int) -> Step:
-    """Do chores from number `at` on, in a share of time."""
+def step(db: Connection, planned: CompactionPlan, at: int) -> StepResult:
+    """Do chores from number `at` on, within a time slice."""
     if db.value(SQL["is_living"], (planned.no, planned.life)) is None:
-        return Step(len(planned.chores), has_changed=False)
-    share = Share()
-    gone: list[Gone] = []
+        return StepResult(len(planned.chores), has_changed=False)
+    time_slice = TimeSlice()
+    gone: list[DeletedRow] = []
     changed, is_stale = 0, False
-    while at < len(planned.chores) and share.is_left(len(gone) + changed):
+    while at < len(planned.chores) and time_slice.is_left(len(gone) + changed):
         chore = planned.chores[at]
         if len(chore) == 2:
             statement, rows = chore
@@ -131,18 +131,18 @@ def step(db: Connection, planned: Plan, at: int) -> Step:
     size, entries = sums(gone)
     if gone:
         db.execute(SQL["shrink_session"], (size, planned.no))
-    return Step(at, bool(gone or changed), entries, size, is_stale)
+    return StepResult(at, bool(gone or changed), entries, size, is_stale)
 
 
-def _went_back(db: Connection, planned: Plan) -> bool:
+def _went_back(db: Connection, planned: CompactionPlan) -> bool:
     since = planned.base + planned.version
     return db.value(SQL["went_back"], (since + 1, planned.base + 0xFFFFFFFF)) is not None
 
 
-def _reclaim(db: Connection, base: int, chore: tuple[str, int, int]) -> tuple[list[Gone], bool]:
+def _reclaim(db: Connection, base: int, chore: tuple[str, int, int]) -> tuple[list[DeletedRow], bool]:
     """Delete some rows of a range, and of the rows at its ends what is in it. Also whether there may be more."""
     what, first, last = chore
-    part(db, base, first)
-    part(db, base, last + 1)
+    split_row(db, base, first)
+    split_row(db, base, last + 1)
     bounds = base + first, base + last
     return delete_some(db, *bounds, below=base + last + 1, summaries=what == "reclaim")

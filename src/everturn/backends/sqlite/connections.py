@@ -57,7 +57,7 @@ class Connection(apsw.Connection):
     patience: Patience
     lives_from: float  # when the life of what is written begins; see clock.py
 
-    def is_in_the_past(self) -> bool:
+    def holds_an_old_snapshot(self) -> bool:
         """Whether a statement is still open though no transaction is: all that is read would be of its moment.
 
         The error of a call that failed midway has the frames of that call, which have the statement.
@@ -155,7 +155,7 @@ class Database:
         return _Reader(self, deadline) if self.path else self.writer(deadline)
 
     @contextmanager
-    def spare(self, deadline: float) -> Iterator[Connection]:
+    def idle_connection(self, deadline: float) -> Iterator[Connection]:
         """A connection of one's own, with no transaction open. (In memory: the only one, behind its lock.)"""
         if not self.path:
             with self.writer(deadline) as db:
@@ -197,7 +197,7 @@ class Database:
         except apsw.Error:
             db.close()
             return
-        if len(self._idle) < IDLE_READERS and not db.is_in_the_past():
+        if len(self._idle) < IDLE_READERS and not db.holds_an_old_snapshot():
             self._idle.append(db)
         else:
             db.close()
@@ -260,7 +260,7 @@ class Database:
         self.unwritable = Unsupported(f"{self.path} is opened read-only; open it without read_only to change it")
         if not Path(self.path).exists():
             raise InvalidInput("there is no such file, and read_only creates none", path=self.path)
-        with self.spare(deadline) as db:
+        with self.idle_connection(deadline) as db:
             patiently(lambda: schema.refuse_pending(db, self.name), deadline)
             if self._vfs is None:
                 page_checksums.refuse_damaged(db, self.path)
@@ -298,7 +298,7 @@ class Database:
             )
 
     @contextmanager
-    def alone(self, deadline: float) -> Iterator[Connection]:
+    def disposable_reader(self, deadline: float) -> Iterator[Connection]:
         """A connection inside a read transaction that nobody has after this: it may look past damaged pages."""
         self._enter()
         try:
@@ -332,17 +332,17 @@ class Database:
 
     # --- forks -------------------------------------------------------------------------------------------------------
 
-    def shut_for_fork(self) -> None:
+    def before_os_fork(self) -> None:
         """SQLite keeps its lock table in the process, and a fork copies it: nothing may be open across one."""
         self._shut()
         if self.path:
             self._close_connections()
 
-    def open_in_parent(self) -> None:
+    def after_os_fork_in_parent(self) -> None:
         """Connections are opened again when they are needed."""
         self._gate.release()
 
-    def open_in_child(self) -> None:
+    def after_os_fork_in_child(self) -> None:
         """The same here; but the other threads, and what they held or waited for, stayed in the parent."""
         self._gate = threading.Lock()
         self._borrowers.clear()

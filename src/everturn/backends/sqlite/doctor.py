@@ -24,7 +24,7 @@ LARGE_WAL = 64 * 2**20
 LITTLE_ROOM = 256 * 2**20
 
 
-class Answers(msgspec.Struct, frozen=True):
+class FileFacts(msgspec.Struct, frozen=True):
     """What there is to know of a file."""
 
     library: tuple[int, ...]
@@ -50,26 +50,26 @@ def library() -> str:
 
 def examine(db: Connection, path: str) -> Examination:
     """What is so, and what is wrong with it."""
-    answers = _answers(db, path)
+    known = _facts_of(db, path)
     facts = (
-        ("file", f"{path}, {size(answers.pages * answers.page_size)}"),
-        ("SQLite", f"{_dotted(answers.library)}, bundled with apsw {apsw.apsw_version()}"),
-        ("Python's sqlite3", f"{_dotted(answers.python_library)}{_exposed(answers.python_library)}"),
-        ("journal", f"{answers.journal}, synchronous={answers.synchronous}"),
-        ("WAL", size(answers.wal_bytes)),
-        ("free pages", f"{answers.free_pages:,} of {answers.pages:,}"),
-        ("file system", answers.file_system or "unknown"),
-        ("room on disk", size(answers.room)),
-        ("permissions", stat.filemode(answers.mode)),
-        ("page checksums", _checked(answers)),
+        ("file", f"{path}, {size(known.pages * known.page_size)}"),
+        ("SQLite", f"{_dotted(known.library)}, bundled with apsw {apsw.apsw_version()}"),
+        ("Python's sqlite3", f"{_dotted(known.python_library)}{_exposed(known.python_library)}"),
+        ("journal", f"{known.journal}, synchronous={known.synchronous}"),
+        ("WAL", size(known.wal_bytes)),
+        ("free pages", f"{known.free_pages:,} of {known.pages:,}"),
+        ("file system", known.file_system or "unknown"),
+        ("room on disk", size(known.room)),
+        ("permissions", stat.filemode(known.mode)),
+        ("page checksums", _checked(known)),
     )
-    return Examination(facts, tuple(Finding(path, *wrong) for wrong in wrong_with(answers)))
+    return Examination(facts, tuple(Finding(path, *wrong) for wrong in wrong_with(known)))
 
 
-def _answers(db: Connection, path: str) -> Answers:
+def _facts_of(db: Connection, path: str) -> FileFacts:
     wal = Path(f"{path}-wal")
     _, frames, taken = db.row("PRAGMA wal_checkpoint(PASSIVE)")  # as any writer would: it waits for nobody
-    return Answers(
+    return FileFacts(
         library=_numbers(apsw.sqlite_lib_version()),
         python_library=_numbers(sqlite3.sqlite_version),
         journal=db.value("PRAGMA journal_mode"),
@@ -87,7 +87,7 @@ def _answers(db: Connection, path: str) -> Answers:
     )
 
 
-def wrong_with(file: Answers) -> Iterator[tuple[str, str, str]]:
+def wrong_with(file: FileFacts) -> Iterator[tuple[str, str, str]]:
     """Pure. What is wrong, what may happen, and the fix."""
     if file.library < FIXED:
         yield (
@@ -153,7 +153,7 @@ def _file_system(path: str) -> str:
     return max(holding)[1] if holding else ""
 
 
-def _checked(file: Answers) -> str:
+def _checked(file: FileFacts) -> str:
     if file.checksums:
         return "yes" if file.can_check else "yes, but this installation of apsw has no cksumvfs: nothing can be written"
     return "no" if file.can_check else "no; this installation of apsw has no cksumvfs"

@@ -35,7 +35,7 @@ _OTHER_SCHEMA = (
 _NO_FILES = "too many files are open; close some, or raise the limit (ulimit -n)"
 
 
-class Damaged(MemoryStoreBackendError):
+class DamagedFile(MemoryStoreBackendError):
     """A page of the file is not what was written, or makes no sense. Nothing was changed by this call."""
 
 
@@ -64,9 +64,9 @@ def translation(exc: BaseException, name: str, outcome: Outcome = "not_written")
         error: Exception = InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name)
     elif page_checksums.is_damage(exc):
         advice = _ADVICE[apsw.CorruptError] if isinstance(exc, apsw.CorruptError) else _DAMAGED
-        error = Damaged(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
+        error = DamagedFile(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
     elif isinstance(exc, apsw.SQLError) and str(exc).startswith("no such "):
-        error = Damaged(f"{name}: {_OTHER_SCHEMA} (SQLite: {exc})", outcome=outcome)
+        error = DamagedFile(f"{name}: {_OTHER_SCHEMA} (SQLite: {exc})", outcome=outcome)
     else:
         advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
         if getattr(exc, "errno", None) in (errno.EMFILE, errno.ENFILE):

@@ -34,12 +34,12 @@ def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
     return _copy(db, source, state, birth, now)
 
 
-def _copy(db: Connection, source: reads.Found, state: State, birth: ChangeRequest, now: float) -> ChangeOutcome:
+def _copy(db: Connection, source: reads.LiveSession, state: State, birth: ChangeRequest, now: float) -> ChangeOutcome:
     target = apply_change.begin(db, birth, now, origin=source.info.session_id)
-    path = session_row.Trail(db, source.no, state.head).down_to(0)
+    path = session_row.PathWalk(db, source.no, state.head).down_to(0)
     kept = [(seq, seq) for seq in state.kept]
-    whole = reads.looked_up(kept + clip(path, state.floor + 1, state.head), path)
-    summaries = reads.looked_up(clip(path, state.cleared + 1, state.floor), path)
+    whole = reads.ranges_as_json(kept + clip(path, state.floor + 1, state.head), path)
+    summaries = reads.ranges_as_json(clip(path, state.cleared + 1, state.floor), path)
     db.execute(SQL["copy_ranges"], (whole, source.base, target.base))
     db.execute(SQL["copy_summaries"], (summaries, source.base, target.base))
     wanted: dict[int, list[Range]] = {}

@@ -8,9 +8,9 @@ from typing import Any
 from everturn.backend import Order
 from everturn.backends._shared import paging
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import look_from, unpacked
-from everturn.backends.sqlite.reads import SQL, Found, find_session, first_missing, looked_up
-from everturn.backends.sqlite.session_row import Trail
+from everturn.backends.sqlite.packed_rows import earliest_start, unpacked
+from everturn.backends.sqlite.reads import SQL, LiveSession, find_session, first_missing, ranges_as_json
+from everturn.backends.sqlite.session_row import PathWalk
 from everturn.core.codec import EntryRow, missing
 from everturn.model import SUMMARY, Page
 
@@ -47,7 +47,7 @@ def find(db: Connection, text: str, session_id: str | None, take: Callable[[str,
 def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Callable[[str, EntryRow], bool]) -> None:
     """Look where the path leads, and not into branches that were left."""
     for base, first, last in visible.ranges():
-        bounds = {"first": base + look_from(first), "last": base + last, "pattern": pattern}
+        bounds = {"first": base + earliest_start(first), "last": base + last, "pattern": pattern}
         for row in db.execute(SQL["find_in_range"], bounds):
             for entry in reversed([*unpacked(row)]):
                 is_here = first <= entry[0] <= last and visible.shows(entry[0], entry[4])
@@ -63,8 +63,8 @@ class _Visibility:
     def __init__(self, db: Connection, session_id: str, now: float) -> None:
         self.session_id = session_id
         self._db = db
-        self._found: Found | None = find_session(db, session_id, now)
-        self._trail = Trail(db, self._found.no, self._found.state.head) if self._found else None
+        self._found: LiveSession | None = find_session(db, session_id, now)
+        self._trail = PathWalk(db, self._found.no, self._found.state.head) if self._found else None
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
         """The ranges of the path down to what was cleared, newest first, each with the base of its rows' ids."""
@@ -81,7 +81,7 @@ class _Visibility:
         if self._found is None or self._trail is None or last <= self._found.state.floor:
             return 0
         wanted = [(max(first, self._found.state.floor + 1), last)]
-        return first_missing(self._db, self._found.base, looked_up(wanted, self._trail.walked), None)
+        return first_missing(self._db, self._found.base, ranges_as_json(wanted, self._trail.walked), None)
 
     def shows(self, seq: int, kind: str) -> bool:
         if self._found is None or self._trail is None:

@@ -15,13 +15,13 @@ import msgspec
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.apply_change import insert
 from everturn.backends.sqlite.connections import Connection, patiently
-from everturn.backends.sqlite.packed_rows import MOST, look_from, parts
+from everturn.backends.sqlite.packed_rows import MOST_LINES, cut_row, earliest_start
 from everturn.backends.sqlite.session_row import span, state_from
 from everturn.core.paths import Range, State
 from everturn.model import Compaction
 
 SQL = statements.load("maintenance.sql")
-Gone: TypeAlias = tuple[int, int]  # of a row that was deleted: the bytes of its entries, and how many they were
+DeletedRow: TypeAlias = tuple[int, int]  # of a row that was deleted: the bytes of its entries, and how many they were
 LONGEST = 0.004  # seconds that one transaction works; then it commits, and whoever waits has a turn
 ROWS = 900  # rows that it has deleted by then, at most; and
 STEP = 100  # those that one statement deletes,
@@ -38,7 +38,7 @@ def roots(db: Connection, no: int) -> list[tuple[State, str]]:
     return [(state_from(columns), name) for *columns, name in rows]
 
 
-class Share:
+class TimeSlice:
     """How long one transaction may work: others wait for the lock no longer than that."""
 
     def __init__(self) -> None:
@@ -54,16 +54,16 @@ class Share:
 
 def delete_some(
     db: Connection, first: int, last: int, *, below: int | None = None, summaries: bool = True
-) -> tuple[list[Gone], bool]:
+) -> tuple[list[DeletedRow], bool]:
     """Delete the next rows between two ids: at most STEP, of at most BYTES. Also whether there may be more.
 
     `below`: only rows that end before this id. `summaries`: these, too.
     """
     rows = db.rows(SQL["some_rows"], (first, last, below, summaries, STEP))
-    gone: list[Gone] = []
+    gone: list[DeletedRow] = []
     size = 0
     for _, length, count in rows:
-        entries = min(max(count, 1), MOST)
+        entries = min(max(count, 1), MOST_LINES)
         gone.append((length - entries + 1, entries))
         size += length
         if size >= BYTES:
@@ -74,23 +74,23 @@ def delete_some(
     return gone, len(rows) == STEP or size >= BYTES
 
 
-def part(db: Connection, base: int, seq: int) -> None:
+def split_row(db: Connection, base: int, seq: int) -> None:
     """Make a row begin at this seq, if one reaches across it."""
-    row = db.row(SQL["row_across"], (base + look_from(seq), base + seq))
+    row = db.row(SQL["row_across"], (base + earliest_start(seq), base + seq))
     if row is not None:
         rewrite(db, base, row, [(row[0], seq - 1), (seq, row[0] + row[6] - 1)])
 
 
 def rewrite(db: Connection, base: int, row: Sequence[Any], wanted: Iterable[Range]) -> None:
     """Leave these ranges of a row's entries, each in a row of its own. (One damaged beyond that stays as it is.)"""
-    runs = parts(row, wanted)
+    runs = cut_row(row, wanted)
     if runs is not None:
         db.execute(SQL["delete_row"], (base + row[0],))
         for run in runs:
             insert(db, base, run, row[5], row[1])
 
 
-def sums(gone: Iterable[Gone]) -> tuple[int, int]:
+def sums(gone: Iterable[DeletedRow]) -> tuple[int, int]:
     """Bytes and entries, together."""
     return sum(size for size, _ in gone), sum(count for _, count in gone)
 
@@ -141,12 +141,12 @@ def erase(db: Connection, session_id: str, life: str | None, now: float) -> Remo
 
 
 def remove(db: Connection, lives: Sequence[int]) -> Removal:
-    """One step of removing sessions that ended, in a share of time: their rows, and last the row of the session."""
-    share = Share()
+    """One step of removing sessions that ended, within a time slice: their rows, and last the row of the session."""
+    time_slice = TimeSlice()
     removed = Removal(left=tuple(lives))
     for place, no in enumerate(lives):
         is_gone = False
-        while not is_gone and share.is_left(removed.entries):
+        while not is_gone and time_slice.is_left(removed.entries):
             part, is_gone = _remove_some(db, no)
             removed = removed.plus(part)
         if not is_gone:
@@ -208,8 +208,8 @@ def _size(db: Connection) -> int:
 
 def give_back_pages(db: Connection) -> bool:
     """Return some free pages to the file system. True: there are more."""
-    share = Share()
-    while share.is_left():
+    time_slice = TimeSlice()
+    while time_slice.is_left():
         db.execute(f"PRAGMA incremental_vacuum({PAGES})").fetchall()
         if not db.value("PRAGMA freelist_count"):
             return False

@@ -21,15 +21,15 @@ from everturn.model import MESSAGE
 
 T = TypeVar("T")
 
-MOST = 8  # messages in a row: as far as one has to look back for the row that holds a seq
-NONE = -1  # a checksum that nothing has
+MOST_LINES = 8  # messages in a row: as far as one has to look back for the row that holds a seq
+NO_CHECKSUM = -1  # a checksum that nothing has
 _ADLER, _NEWLINE = 65521, adler32(b"\n")  # the modulus of Adler-32
-ROOM = 3000  # bytes of messages that share a row: together they stay within a page
+SHARED_BYTES = 3000  # bytes of messages that share a row: together they stay within a page
 
 
-class Run(msgspec.Struct, frozen=True, gc=False):
+class PackedRow(msgspec.Struct, frozen=True, gc=False):
     """What one row holds. `checksum` is that of the body; `checksums`, if it has several lines, those of all but the
-    last, whose follows from the others: four bytes each, the highest first."""
+    last, whose follows from the others: four bytes repeated, the highest first."""
 
     seq: int
     kind: str
@@ -40,33 +40,33 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     size: int  # the bytes of the entries' bodies
 
 
-def look_from(seq: int, path: Sequence[Range] = ()) -> int:
+def earliest_start(seq: int, path: Sequence[Range] = ()) -> int:
     """Where the row that holds this seq can begin, at the earliest. No row reaches into a range of a path."""
     near = bisect_right(path, seq, key=itemgetter(0)) - 1
-    return max(1, seq - MOST + 1, path[near][0] if near >= 0 else 1)
+    return max(1, seq - MOST_LINES + 1, path[near][0] if near >= 0 else 1)
 
 
-def packed(first: int, drafts: Sequence[Draft]) -> list[Run]:
+def packed(first: int, drafts: Sequence[Draft]) -> list[PackedRow]:
     """The rows of a turn whose first entry has this seq."""
-    runs: list[Run] = []
+    rows: list[PackedRow] = []
     row: list[Draft] = []
-    room = ROOM
+    room = SHARED_BYTES
     for draft in drafts:
-        size = len(draft.body) if draft.kind == MESSAGE else ROOM + 1  # what is no message has a row of its own
-        if row and (size > room or len(row) == MOST):
-            runs.append(_run(first, row))
-            first, row, room = first + len(row), [], ROOM
+        size = len(draft.body) if draft.kind == MESSAGE else SHARED_BYTES + 1  # what is no message has a row of its own
+        if row and (size > room or len(row) == MOST_LINES):
+            rows.append(_row_of(first, row))
+            first, row, room = first + len(row), [], SHARED_BYTES
         row.append(draft)
         room -= size
     if row:
-        runs.append(_run(first, row))
-    return runs
+        rows.append(_row_of(first, row))
+    return rows
 
 
-def _run(first: int, drafts: Sequence[Draft]) -> Run:
+def _row_of(first: int, drafts: Sequence[Draft]) -> PackedRow:
     if len(drafts) == 1:
         (draft,) = drafts
-        return Run(first, draft.kind, 1, draft.checksum, None, draft.body, len(draft.body))
+        return PackedRow(first, draft.kind, 1, draft.checksum, None, draft.body, len(draft.body))
     count = len(drafts)
     bodies, checks = [], []
     for draft in drafts:
@@ -74,7 +74,7 @@ def _run(first: int, drafts: Sequence[Draft]) -> Run:
         checks.append(draft.checksum.to_bytes(4, "big"))
     del checks[-1]
     body = b"\n".join(bodies)
-    return Run(first, MESSAGE, count, adler32(body), b"".join(checks), body, len(body) - count + 1)
+    return PackedRow(first, MESSAGE, count, adler32(body), b"".join(checks), body, len(body) - count + 1)
 
 
 def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
@@ -93,13 +93,13 @@ def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
     elif len(lines) == count and len(checksums or b"") == 4 * count - 4:
         checks = _as_written(checksum, checksums, lines)
     else:
-        lines = [body] * min(max(count, 1), MOST)
-        checks = [NONE] * len(lines)
+        lines = [body] * min(max(count, 1), MOST_LINES)
+        checks = [NO_CHECKSUM] * len(lines)
     for number, (line, check) in enumerate(zip(lines, checks, strict=True)):
         yield seq + number, created_at, check, line, kind, turn
 
 
-def is_checked(row: Sequence[Any]) -> bool:
+def has_its_checksums(row: Sequence[Any]) -> bool:
     """Whether the checksums of a row with several entries are as they were written."""
     _, _, checksum, body, _, _, count, checksums = row
     if count == 1:
@@ -107,16 +107,16 @@ def is_checked(row: Sequence[Any]) -> bool:
     return (checksum, checksums) == (adler32(body), _checksums(body))
 
 
-def parts(row: Sequence[Any], wanted: Iterable[Range]) -> list[Run] | None:
+def cut_row(row: Sequence[Any], wanted: Iterable[Range]) -> list[PackedRow] | None:
     """These ranges of a row's entries, each as a row of its own. None: its entries cannot be told apart.
 
     What is damaged stays so: a part has the checksum that fits what was written, and not the damage.
     """
     entries = [Draft(kind, body, check) for _, _, check, body, kind, _ in unpacked(row)]
-    if any(entry.checksum == NONE for entry in entries):
+    if any(entry.checksum == NO_CHECKSUM for entry in entries):
         return None
     cut = [(first, entries[first - row[0] : last - row[0] + 1]) for first, last in wanted]
-    return [msgspec.structs.replace(_run(first, some), checksum=_of_all(some)) for first, some in cut]
+    return [msgspec.structs.replace(_row_of(first, some), checksum=_of_all(some)) for first, some in cut]
 
 
 # --- checksums of lines ----------------------------------------------------------------------------------------------
@@ -173,12 +173,12 @@ def seqs_of(firsts: tuple[int, ...], counts: tuple[int, ...]) -> Sequence[int]:
     return [*chain.from_iterable(map(range, firsts, map(add, firsts, counts)))]
 
 
-def each(values: Iterable[T], counts: Iterable[int]) -> Iterable[T]:
+def repeated(values: Iterable[T], counts: Iterable[int]) -> Iterable[T]:
     """The values of rows as those of their entries."""
     return chain.from_iterable(map(repeat, values, counts))
 
 
-def within(rows: Iterable[Any]) -> Iterator[EntryRow]:
+def entries_within(rows: Iterable[Any]) -> Iterator[EntryRow]:
     """The entries of rows, as far as they stand in the range that a row was found for: its last two columns."""
     for *row, first, last in rows:
         if row[6] == 1:
@@ -188,7 +188,7 @@ def within(rows: Iterable[Any]) -> Iterator[EntryRow]:
             yield from (entry for entry in unpacked(row) if first <= entry[0] <= last)
 
 
-def cut_to_size(rows: Iterable[Any]) -> list[tuple[int, float, int, bytes, int]] | None:
+def cut_rows(rows: Iterable[Any]) -> list[tuple[int, float, int, bytes, int]] | None:
     """Rows of messages as seq, created_at, checksum, body and count of what is wanted of them. None: one is damaged.
 
     In a history that was edited often nearly every row is wanted in part. Its lines need no look at each: the checksum

@@ -6,8 +6,8 @@ from typing import Any
 
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import look_from
-from everturn.backends.sqlite.session_row import Session, Trail, snapshot_state, state_from
+from everturn.backends.sqlite.packed_rows import earliest_start
+from everturn.backends.sqlite.session_row import PathWalk, SessionRow, snapshot_state, state_from
 from everturn.core.paths import State, clip
 from everturn.core.plan_change import UndoStep
 
@@ -17,25 +17,25 @@ SQL = statements.load("plan_reader.sql")
 class PlanReader:
     """The log of one session, as far as plans ask about it."""
 
-    def __init__(self, db: Connection, session: Session) -> None:
+    def __init__(self, db: Connection, session: SessionRow) -> None:
         self._db = db
         self._session = session
 
     def is_on_path(self, seq: int) -> bool:
-        return seq in Trail(self._db, self._session.no, self._session.state.head)
+        return seq in PathWalk(self._db, self._session.no, self._session.state.head)
 
     def messages_after(self, seq: int) -> int:
         base, head = self._session.base, self._session.state.head
-        ranges = Trail(self._db, self._session.no, head).down_to(seq + 1)
+        ranges = PathWalk(self._db, self._session.no, head).down_to(seq + 1)
         count = 0
         for first, last in clip(ranges, seq + 1, head):
-            low = base + look_from(first, ranges)
+            low = base + earliest_start(first, ranges)
             count += self._db.value(SQL["count_messages"], (low, base + first, base + last))
         return count
 
     def shows_summaries(self) -> bool:
         base, state = self._session.base, self._session.state
-        trail = Trail(self._db, self._session.no, state.head)
+        trail = PathWalk(self._db, self._session.no, state.head)
         trimmed = (base + state.cleared + 1, base + state.floor)
         return any(seq in trail for (seq,) in self._db.execute(SQL["summaries_between"], trimmed))
 

@@ -17,17 +17,17 @@ from everturn.backend import REMEMBERED, Query, Reading, Status, Take
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import cut_to_size, each, look_from, seqs_of, within
+from everturn.backends.sqlite.packed_rows import cut_rows, earliest_start, entries_within, repeated, seqs_of
 from everturn.backends.sqlite.session_row import (
     UNREADABLE,
-    Trail,
-    refuse_another,
-    refuse_lost,
-    refuse_no_numbers,
+    PathWalk,
+    kept_from,
+    refuse_bad_numbers,
+    refuse_damaged_index,
+    refuse_other_row,
     snapshot_state,
     span,
     state_from,
-    unpack,
 )
 from everturn.core.codec import checksum
 from everturn.core.message_batches import BATCH, Runs, Unbroken
@@ -39,7 +39,7 @@ SQL = statements.load("reads.sql")
 _LOAD_INFO = SQL["load_info"]
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
+class LiveSession(msgspec.Struct, frozen=True, gc=False):
     """A live session, and the state it is in."""
 
     no: int
@@ -51,22 +51,22 @@ class Found(msgspec.Struct, frozen=True, gc=False):
         return self.no << 32
 
 
-def find_session(db: Connection, session_id: str, now: float, *, count_snapshots: bool = False) -> Found | None:
+def find_session(db: Connection, session_id: str, now: float, *, count_snapshots: bool = False) -> LiveSession | None:
     """The live session of this name; None if there is none or it has expired. See Reading for its snapshots."""
     try:
         row = db.execute(_LOAD_INFO, (db.namespace, session_id, now, count_snapshots)).fetchone()
         if row is None:
-            refuse_lost(db, session_id)
+            refuse_damaged_index(db, session_id)
             return None
         head, cleared, floor, kept, messages, namespace, ended = row[14:]
-        refuse_another((namespace, row[1], ended), (db.namespace, session_id, 0))
-        refuse_no_numbers(row[0], row[3], *row[4:9], head, cleared, floor)
-        state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+        refuse_other_row((namespace, row[1], ended), (db.namespace, session_id, 0))
+        refuse_bad_numbers(row[0], row[3], *row[4:9], head, cleared, floor)
+        state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
     except UNREADABLE as exc:
         if is_interruption(exc):
             raise
         raise unreadable_session(session_id, exc) from exc
-    return Found(row[0], SessionInfo(*row[1:14]), state)
+    return LiveSession(row[0], SessionInfo(*row[1:14]), state)
 
 
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
@@ -80,9 +80,9 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
         return Reading(Status.FOUND, found.info, state, snapshots)
-    trail = Trail(db, found.no, state.head)
-    window = Window(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
-    turns: Turns | None = None
+    trail = PathWalk(db, found.no, state.head)
+    window = Bounds(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
+    turns: KnownTurns | None = None
     if query.skip:
         trail.down_to(1)
         turns = turns_of(db, found)
@@ -91,7 +91,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     if query.limit is not None:
         start = _window_start(db, found.base, trail, window, state, query.limit)
         if start is not None:
-            window, cut = Window(start, window.last), True
+            window, cut = Bounds(start, window.last), True
     visible = _visible(db, found.base, trail, window, state, query.kind)
     path = trail.walked
     is_quick = query.kind == MESSAGE and _is_plain(state, path) and not query.skip
@@ -101,7 +101,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     handed, missing = _hand_over(_batches(db, found.base, visible, path, query.kind, turns), take)
     if not missing and (query.kind != MESSAGE or len(handed) != size(visible.must)):
         whole = query.after == 0 and query.before is None and query.limit is None
-        must = looked_up(visible.must, path)
+        must = ranges_as_json(visible.must, path)
         missing = first_missing(db, found.base, must, state.messages if whole else None) or (
             _first_lost(db, found.base, must, query.kind, handed) if query.kind not in (None, MESSAGE) else 0
         )
@@ -110,7 +110,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
-def state_at(db: Connection, found: Found, query: Query) -> State | Status:
+def state_at(db: Connection, found: LiveSession, query: Query) -> State | Status:
     """The state the query asks for: now, after a version, or at a snapshot."""
     if query.at is None:
         return found.state
@@ -130,7 +130,7 @@ def state_at(db: Connection, found: Found, query: Query) -> State | Status:
     return Status.NO_VERSION if row is None else state_from(row)
 
 
-def _snapshots(db: Connection, found: Found) -> Iterator[Snapshot]:
+def _snapshots(db: Connection, found: LiveSession) -> Iterator[Snapshot]:
     info = found.info
     for snapshot_id, label, version, messages, created_at in db.execute(SQL["list_snapshots"], (found.no,)):
         yield Snapshot(snapshot_id, info.session_id, info.life, label, version, messages, created_at)
@@ -155,50 +155,52 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
 # --- which rows ------------------------------------------------------------------------------------------------------
 
 
-class Visible(msgspec.Struct, frozen=True, gc=False):
+class VisibleRanges(msgspec.Struct, frozen=True, gc=False):
     """What a state shows of a window: all of `must`, and the summaries in `below`, which a trim hid the rest of."""
 
     must: list[Range]
     below: list[Range]
 
 
-class Window(msgspec.Struct, frozen=True, gc=False):
+class Bounds(msgspec.Struct, frozen=True, gc=False):
     """The part of the log that is asked for: first and last seq."""
 
     first: int
     last: int
 
 
-def _visible(db: Connection, base: int, trail: Trail, window: Window, state: State, kind: str | None) -> Visible:
+def _visible(
+    db: Connection, base: int, trail: PathWalk, window: Bounds, state: State, kind: str | None
+) -> VisibleRanges:
     """What the state shows of the window. The path is walked no further down than something is shown."""
     first = max(window.first, state.floor + 1)
     must = clip(trail.down_to(first), first, window.last) if first <= window.last else []
     if not state.floor:
-        return Visible(must, [])
+        return VisibleRanges(must, [])
     below = _summaries_below(db, base, trail, window, state) if kind in (None, SUMMARY) else []
-    return Visible(_kept(window, state) + must, below)
+    return VisibleRanges(_kept(window, state) + must, below)
 
 
-def _kept(window: Window, state: State) -> list[Range]:
+def _kept(window: Bounds, state: State) -> list[Range]:
     first = max(window.first, state.cleared + 1)
     return [(seq, seq) for seq in state.kept if first <= seq <= window.last]
 
 
-def _summaries_below(db: Connection, base: int, trail: Trail, window: Window, state: State) -> list[Range]:
+def _summaries_below(db: Connection, base: int, trail: PathWalk, window: Bounds, state: State) -> list[Range]:
     """The ranges below the floor, down to the lowest in which there is a summary at all: mostly, there is none."""
     first, last = max(window.first, state.cleared + 1), min(window.last, state.floor)
     lowest = db.value(SQL["lowest_summary"], (base + first, base + last)) if first <= last else None
     return [] if lowest is None else clip(trail.down_to(lowest), lowest, last)
 
 
-def _window_start(db: Connection, base: int, trail: Trail, window: Window, state: State, limit: int) -> int | None:
+def _window_start(db: Connection, base: int, trail: PathWalk, window: Bounds, state: State, limit: int) -> int | None:
     """The seq of the `limit`-th latest message that is shown; None if there are no more than that."""
     seqs: list[int] = []
     lowest = max(window.first, state.floor + 1)
     for start, end in trail.back():
         first, last = max(start, lowest), min(end, window.last)
         if first <= last:
-            bounds = (base + max(start, look_from(first)), base + last, limit + 1 - len(seqs))
+            bounds = (base + max(start, earliest_start(first)), base + last, limit + 1 - len(seqs))
             for seq, count in db.execute(SQL["latest_messages"], bounds):
                 seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
                 if len(seqs) > limit:
@@ -234,10 +236,10 @@ def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: T
 
 
 def _batches(
-    db: Connection, base: int, visible: Visible, path: Sequence[Range], kind: str | None, turns: Turns | None
+    db: Connection, base: int, visible: VisibleRanges, path: Sequence[Range], kind: str | None, turns: KnownTurns | None
 ) -> Iterator[Sequence[Any]]:
     """The entries that are visible, in order."""
-    must = looked_up(visible.must, path)
+    must = ranges_as_json(visible.must, path)
     if kind == MESSAGE:
         found: Iterable[Any] = db.execute(SQL["messages_in_ranges"], (must, base))
         for rows in _some(found if turns is None else turns.confirmed(found)):
@@ -245,13 +247,13 @@ def _batches(
     elif kind is not None:
         if kind == SUMMARY:
             # Kept entries are messages, so that of `must` only what is above the floor matters.
-            must = looked_up(sorted([*visible.below, *visible.must]), path)
-        yield from _some(entry[:4] for entry in within(db.execute(SQL["others_in_ranges"], (must, base, kind))))
+            must = ranges_as_json(sorted([*visible.below, *visible.must]), path)
+        yield from _some(entry[:4] for entry in entries_within(db.execute(SQL["others_in_ranges"], (must, base, kind))))
     else:
-        entries = within(db.execute(SQL["all_in_ranges"], (must, base)))
+        entries = entries_within(db.execute(SQL["all_in_ranges"], (must, base)))
         if visible.below:
-            below = looked_up(visible.below, path)
-            summaries = within(db.rows(SQL["others_in_ranges"], (below, base, SUMMARY)))
+            below = ranges_as_json(visible.below, path)
+            summaries = entries_within(db.rows(SQL["others_in_ranges"], (below, base, SUMMARY)))
             yield from _some(sorted([*summaries, *entries]))  # those below the floor stand among the kept messages
         else:
             yield from _some(entries)
@@ -267,16 +269,16 @@ def _messages(rows: Sequence[Any]) -> Sequence[Any]:
     """The messages of rows: as they lie in them, unless a row holds more than is wanted of it."""
     firsts, times, checksums, bodies, _, _, counts, _, low, high = zip(*rows, strict=True)
     if all(map(le, low, firsts)) and all(map(gt, high, map(add, map(add, firsts, counts), repeat(-2)))):
-        return Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, lambda: _entries(rows))
-    wanted = cut_to_size(rows)
+        return Runs(seqs_of(firsts, counts), repeated(times, counts), checksums, bodies, lambda: _entries(rows))
+    wanted = cut_rows(rows)
     if wanted is None:
         return _entries(rows)
     firsts, times, checksums, bodies, counts = zip(*wanted, strict=True)
-    return Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, lambda: _entries(rows))
+    return Runs(seqs_of(firsts, counts), repeated(times, counts), checksums, bodies, lambda: _entries(rows))
 
 
 def _entries(rows: Iterable[Any]) -> list[Any]:
-    return [entry[:4] for entry in within(rows)]
+    return [entry[:4] for entry in entries_within(rows)]
 
 
 def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[list[int], int]:
@@ -295,10 +297,10 @@ def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[list[int],
     return handed, missing
 
 
-def looked_up(ranges: Sequence[Range], path: Sequence[Range]) -> str:
+def ranges_as_json(ranges: Sequence[Range], path: Sequence[Range]) -> str:
     """The ranges for a statement: where to look from, first and last seq."""
     starts = {first for first, _ in path}  # most begin there, and a search for each would be half of a read of many
-    found = [(first if first in starts else look_from(first, path), first, last) for first, last in ranges]
+    found = [(first if first in starts else earliest_start(first, path), first, last) for first, last in ranges]
     return msgspec.json.encode(found).decode()
 
 
@@ -324,7 +326,7 @@ def _first_lost(db: Connection, base: int, must: str, kind: str | None, handed: 
     return next((seq for seq, found, *_ in rows if found == kind and seq not in known), 0)
 
 
-class Turns(msgspec.Struct, frozen=True):
+class KnownTurns(msgspec.Struct, frozen=True):
     """The turns that the change log tells of, by first seq: how many entries, and when. It is stored apart from them.
 
     The checksum of an entry is that of its text. Which seq and time it has is told by the page that it lies on, and
@@ -344,7 +346,7 @@ class Turns(msgspec.Struct, frozen=True):
                 yield row
 
 
-def turns_of(db: Connection, found: Found) -> Turns:
+def turns_of(db: Connection, found: LiveSession) -> KnownTurns:
     """As far as they can be read: damage there says nothing of the entries."""
     known: dict[int, tuple[int, float]] = {}
     try:
@@ -353,4 +355,4 @@ def turns_of(db: Connection, found: Found) -> Turns:
     except apsw.Error as exc:
         if not page_checksums.is_damage(exc):
             raise
-    return Turns(known)
+    return KnownTurns(known)

@@ -24,7 +24,7 @@ MOST_JUMPS = 256  # that one statement of a walk fetches
 UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # what reading a row raises that was changed by hand
 
 
-class Session(msgspec.Struct, frozen=True, gc=False):
+class SessionRow(msgspec.Struct, frozen=True, gc=False):
     """The row of a live session."""
 
     no: int
@@ -52,34 +52,34 @@ def span(no: int) -> tuple[int, int]:
     return no << 32, (no << 32) + 0xFFFFFFFF
 
 
-def load(db: Connection, session_id: str, now: float) -> Session | None:
+def load(db: Connection, session_id: str, now: float) -> SessionRow | None:
     """The live session of this name; None if there is none or it has expired."""
     try:
         row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
         if row is None:
-            refuse_lost(db, session_id)
+            refuse_damaged_index(db, session_id)
             return None
         *facts, namespace, name, ended = row
         no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = facts
-        refuse_another((namespace, name, ended), (db.namespace, session_id, 0))
-        refuse_no_numbers(no, version, last_seq, head, cleared, floor, messages, size)
+        refuse_other_row((namespace, name, ended), (db.namespace, session_id, 0))
+        refuse_bad_numbers(no, version, last_seq, head, cleared, floor, messages, size)
         if expires_at is not None and expires_at <= now:
             return None
-        state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+        state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
     except UNREADABLE as exc:
         if is_interruption(exc):
             raise
         raise unreadable_session(session_id, exc) from exc
-    return Session(no, life, version, last_seq, state, size, dimension, ttl, expires_at)
+    return SessionRow(no, life, version, last_seq, state, size, dimension, ttl, expires_at)
 
 
-def refuse_another(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
+def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
     """Raise ValueError if the row that an index led to is not the one that was asked for."""
     if found != wanted:
         raise ValueError(f"the index of names leads to {found!a}")
 
 
-def refuse_lost(db: Connection, session_id: str) -> None:
+def refuse_damaged_index(db: Connection, session_id: str) -> None:
     """Raise ValueError if a name may not have been found because the index of names is damaged.
 
     A search goes wrong at one key, and then past sound ones that all lead it back there: it ends beside that key.
@@ -88,7 +88,7 @@ def refuse_lost(db: Connection, session_id: str) -> None:
         raise ValueError("its name is not in the index of names, which is damaged where it would stand")
 
 
-def refuse_no_numbers(*values: object) -> None:
+def refuse_bad_numbers(*values: object) -> None:
     """Raise ValueError if one of these is no whole number, or less than 0."""
     for value in values:
         if type(value) is not int or value < 0:
@@ -98,8 +98,8 @@ def refuse_no_numbers(*values: object) -> None:
 def state_from(columns: Sequence[Any]) -> State:
     """The state in the five columns head, cleared, floor, kept, messages."""
     head, cleared, floor, kept, messages = columns
-    refuse_no_numbers(head, cleared, floor, messages)
-    return State(head, cleared, floor, unpack(kept), messages)
+    refuse_bad_numbers(head, cleared, floor, messages)
+    return State(head, cleared, floor, kept_from(kept), messages)
 
 
 def columns_of(state: State) -> tuple[int, int, int, str | None, int]:
@@ -108,7 +108,7 @@ def columns_of(state: State) -> tuple[int, int, int, str | None, int]:
     return state.head, state.cleared, state.floor, kept, state.messages
 
 
-def unpack(kept: str | None) -> tuple[int, ...]:
+def kept_from(kept: str | None) -> tuple[int, ...]:
     return () if kept is None else tuple(msgspec.json.decode(kept))
 
 
@@ -123,7 +123,7 @@ def jumps_to(db: Connection, no: int, head: int) -> list[Jump]:
     return db.rows(SQL["list_jumps"], (no << 32, (no << 32) + head))
 
 
-class Trail:
+class PathWalk:
     """The path to a head, walked back only as far as it is asked for.
 
     A session that was edited ten thousand times has as many jumps, and few of them lead to where it stands now. So each

@@ -15,8 +15,8 @@ from everturn.backend import ChangeOutcome, Status
 from everturn.backends.sqlite import apply_change, session_row, statements
 from everturn.backends.sqlite.apply_change import LAST_SEQ
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import MOST, look_from, within
-from everturn.backends.sqlite.session_row import Session, columns_of, span, state_from
+from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start, entries_within
+from everturn.backends.sqlite.session_row import SessionRow, columns_of, span, state_from
 from everturn.errors import MemoryStoreBackendError
 from everturn.transfer.protocol import STAGED_FOR, Arrival, Mark, PortionRequest, Staging
 from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
@@ -84,9 +84,11 @@ def portion(db: Connection, request: PortionRequest, now: float) -> Portion | No
 
 def _entries(db: Connection, base: int, request: PortionRequest) -> Iterator[EntryPart]:
     first, last = request.after_seq + 1, request.last_seq
-    rows = db.execute(SQL["some_entries"], (base + look_from(first), base + last, request.entries + MOST, first, last))
+    rows = db.execute(
+        SQL["some_entries"], (base + earliest_start(first), base + last, request.entries + MOST_LINES, first, last)
+    )
     size = 0
-    for row in islice(within(rows), request.entries):
+    for row in islice(entries_within(rows), request.entries):
         yield EntryPart.of(row)
         size += len(row[3])
         if size >= request.bytes:
@@ -160,7 +162,7 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
     return ChangeOutcome(Status.APPLIED, outline.life, outline.version)
 
 
-def _mark_of(db: Connection, session: Session | None) -> Mark | None:
+def _mark_of(db: Connection, session: SessionRow | None) -> Mark | None:
     if session is None:
         return None
     return Mark(session.life, session.version, _call_of(db, session.no, session.version))
@@ -174,7 +176,7 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
     last_seq: int
 
 
-def _place_for(db: Connection, arrival: Arrival, session: Session | None, now: float) -> _Place | None:
+def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now: float) -> _Place | None:
     """None: what was staged has gone."""
     _refuse_too_long(arrival.outline.last_seq, arrival.outline.version)
     if arrival.handle is not None:

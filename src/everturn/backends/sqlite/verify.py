@@ -8,13 +8,13 @@ from contextlib import suppress
 import apsw
 
 from everturn.backend import REMEMBERED
-from everturn.backends._shared.verification import Stored, examine
+from everturn.backends._shared.verification import StoredSession, examine
 from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.maintenance import SQL as UPKEEP
 from everturn.backends.sqlite.maintenance import roots
-from everturn.backends.sqlite.packed_rows import MOST, is_checked, unpacked
-from everturn.backends.sqlite.session_row import Session, jumps_to, load, state_from
+from everturn.backends.sqlite.packed_rows import MOST_LINES, has_its_checksums, unpacked
+from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, state_from
 from everturn.core.codec import EntryRow
 from everturn.model import Problem
 
@@ -28,7 +28,7 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
     session = load(db, session_id, now)
     if session is None:
         return 0, []
-    stored = Stored(
+    stored = StoredSession(
         session_id,
         session.version,
         session.last_seq,
@@ -41,8 +41,8 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
 
     def entries() -> Iterator[EntryRow]:
         for row in db.execute(SQL["every_row"], session.span):
-            if not is_checked(row):
-                unchecked.append(range(row[0], row[0] + min(max(row[6], 1), MOST)))
+            if not has_its_checksums(row):
+                unchecked.append(range(row[0], row[0] + min(max(row[6], 1), MOST_LINES)))
             yield from unpacked(row)
 
     kinds, problems = examine(stored, entries())
@@ -56,7 +56,7 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
     return len(kinds), problems
 
 
-def _disagreements(db: Connection, session: Session) -> Iterator[str]:
+def _disagreements(db: Connection, session: SessionRow) -> Iterator[str]:
     """Whatever is stored twice, and not alike: without page checksums, nothing else tells of most columns."""
     low, high = session.span
     named = {"no": session.no, "low": low, "high": high, "remembered": REMEMBERED}
