@@ -29,7 +29,7 @@ from everturn.private_files import MODE, file_mode
 if TYPE_CHECKING:
     from everturn.backends.sqlite.async_backend import AsyncSqliteBackend
     from everturn.backends.sqlite.backend import SqliteBackend
-    from everturn.backends.sqlite.connections import Database
+    from everturn.backends.sqlite.database import Database
 
 _LEVELS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
@@ -86,7 +86,7 @@ def _imports() -> Iterator[None]:
 
 
 def _database(url: str, options: Mapping[str, Any]) -> Database:
-    from everturn.backends.sqlite.connections import Database
+    from everturn.backends.sqlite.database import Database
 
     return Database(
         path_in(url),

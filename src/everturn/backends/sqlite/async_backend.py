@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from everturn.backends.sqlite.backend import SqliteOperations, Work
-from everturn.backends.sqlite.connections import Database
+from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.group_commit import kept_busy
 from everturn.backends.sqlite.transaction import Job
 from everturn.errors import MemoryStoreBackendError

@@ -28,7 +28,8 @@ from everturn.backends.sqlite import (
     verify,
 )
 from everturn.backends.sqlite.clock import Clock
-from everturn.backends.sqlite.connections import Connection, Database
+from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.errors import DamagedFile, translated
 from everturn.backends.sqlite.group_commit import GroupCommit
 from everturn.core.codec import EntryRow

@@ -17,7 +17,7 @@ from typing import Any
 
 import apsw
 
-from everturn.backends.sqlite.connections import Database
+from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.errors import translation
 from everturn.backends.sqlite.transaction import Job, Stage, Work, roll_back, run_batch
 from everturn.core.signal_exceptions import is_interruption
