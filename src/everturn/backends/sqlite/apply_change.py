@@ -66,11 +66,11 @@ def recall(db: Connection, session: SessionRow, request: ChangeRequest) -> Chang
         if row is not None:
             return _first_receipt(session, request, row)
     if request.key is not None:
-        trail = PathWalk(db, session.no, session.state.head)
+        walk = PathWalk(db, session.no, session.state.head)
         for row in db.execute(SQL["find_key"], (request.key, low, high)):
             _, first_seq, count, content, *_ = row
             # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
-            if count == 0 or first_seq + count - 1 in trail:
+            if count == 0 or first_seq + count - 1 in walk:
                 if content != request.content:
                     return _refusal(Status.KEY_REUSED, session)
                 return _first_receipt(session, request, row)

@@ -12,12 +12,14 @@ from typing import TypeAlias
 import msgspec
 
 from everturn.backend import REMEMBERED
+from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.maintenance import SQL, DeletedRow, TimeSlice, delete_some, roots, split_row, sums
+from everturn.backends.sqlite.maintenance import DeletedRow, TimeSlice, delete_some, delete_undo_steps, split_row, sums
 from everturn.backends.sqlite.packed_rows import earliest_start
-from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, state_from
+from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, remembered_states, roots
 from everturn.core.paths import Jump, Range, Reach, clip, minus, out_of, reach
 
+SQL = statements.load("compaction.sql")
 Chore: TypeAlias = tuple[str, str] | tuple[str, int, int]  # a statement for rows by id, or a range of the log
 CHUNK = 250  # rows by id that one chore is about
 FORGETTING = ("forget_states", "delete_changes")
@@ -53,7 +55,7 @@ def drop_undo_steps(db: Connection, session_id: str, now: float) -> None:
     """Delete every undo step of the session. Its version stays. An absent session is left absent."""
     session = load(db, session_id, now)
     if session is not None:
-        db.execute(SQL["delete_undo_steps"], session.span)
+        delete_undo_steps(db, session.no)
 
 
 def plan(db: Connection, session_id: str, now: float) -> CompactionPlan | None:
@@ -72,11 +74,7 @@ def _chores(db: Connection, session: SessionRow, jumps: Sequence[Jump], needed: 
         row_id
         for (row_id,) in db.execute(SQL["old_changes"], (session.base, session.base + session.version - REMEMBERED))
     }
-    remembered = {
-        row_id: state_from(columns)
-        for *columns, _, row_id in db.execute(SQL["list_remembered"], session.span)
-        if row_id not in old
-    }
+    remembered = {row_id: state for row_id, state in remembered_states(db, session.no) if row_id not in old}
     lost = out_of(needed, [*remembered.values()], jumps)
     forgotten = [row_id for row_id, is_lost in zip(remembered, lost, strict=True) if is_lost]
     readable = [state for state, is_lost in zip(remembered.values(), lost, strict=True) if not is_lost]

@@ -60,7 +60,7 @@ class Database:
     # --- lending -----------------------------------------------------------------------------------------------------
 
     def borrow_writer(self, deadline: float) -> Connection:
-        """Lend the connection for writing until it is returned. Group commit makes sure there is one borrower at a time.
+        """Lend the connection for writing until it is returned. Group commit has one borrower at a time.
 
         Raises MemoryStoreBackendError (not_written) if the store is closed, or if memory is busy until the deadline.
         """
@@ -107,7 +107,7 @@ class Database:
 
     @contextmanager
     def idle_connection(self, deadline: float) -> Iterator[Connection]:
-        """Lend a connection that nobody else has, with no transaction open. (In memory: the only one, behind its lock.)"""
+        """Lend a connection that nobody else has, outside a transaction. (In memory: the only one, behind its lock.)"""
         if not self.path:
             with self.writer(deadline) as db:
                 yield db

@@ -7,11 +7,14 @@ from itertools import pairwise
 import msgspec
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
-from everturn.backends.sqlite import apply_change, reads, session_row
+from everturn.backends.sqlite import apply_change, reads, session_row, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.maintenance import SQL, rewrite
+from everturn.backends.sqlite.maintenance import rewrite
+from everturn.backends.sqlite.visible_ranges import ranges_as_json
 from everturn.core.paths import Range, State, clip
 from everturn.core.plan_change import Plan
+
+SQL = statements.load("fork_session.sql")
 
 
 def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
@@ -38,8 +41,8 @@ def _copy(db: Connection, source: reads.LiveSession, state: State, birth: Change
     target = apply_change.begin(db, birth, now, origin=source.info.session_id)
     path = session_row.PathWalk(db, source.no, state.head).down_to(0)
     kept = [(seq, seq) for seq in state.kept]
-    whole = reads.ranges_as_json(kept + clip(path, state.floor + 1, state.head), path)
-    summaries = reads.ranges_as_json(clip(path, state.cleared + 1, state.floor), path)
+    whole = ranges_as_json(kept + clip(path, state.floor + 1, state.head), path)
+    summaries = ranges_as_json(clip(path, state.cleared + 1, state.floor), path)
     db.execute(SQL["copy_ranges"], (whole, source.base, target.base))
     db.execute(SQL["copy_summaries"], (summaries, source.base, target.base))
     wanted: dict[int, list[Range]] = {}

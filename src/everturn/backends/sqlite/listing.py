@@ -7,12 +7,17 @@ from typing import Any
 
 from everturn.backend import Order
 from everturn.backends._shared import paging
+from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.lost_entries import first_missing
 from everturn.backends.sqlite.packed_rows import earliest_start, unpacked
-from everturn.backends.sqlite.reads import SQL, LiveSession, find_session, first_missing, ranges_as_json
+from everturn.backends.sqlite.reads import LiveSession, find_session
 from everturn.backends.sqlite.session_row import PathWalk
+from everturn.backends.sqlite.visible_ranges import ranges_as_json
 from everturn.core.codec import EntryRow, missing
 from everturn.model import SUMMARY, Page
+
+SQL = statements.load("listing.sql")
 
 
 def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: Order, now: float) -> Page:
@@ -64,28 +69,28 @@ class _Visibility:
         self.session_id = session_id
         self._db = db
         self._found: LiveSession | None = find_session(db, session_id, now)
-        self._trail = PathWalk(db, self._found.no, self._found.state.head) if self._found else None
+        self._walk = PathWalk(db, self._found.no, self._found.state.head) if self._found else None
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
         """The ranges of the path down to what was cleared, newest first, each with the base of its rows' ids."""
-        if self._found is None or self._trail is None:
+        if self._found is None or self._walk is None:
             return
         cleared = self._found.state.cleared
-        for first, last in self._trail.back():
+        for first, last in self._walk.back():
             if last <= cleared:
                 return
             yield self._found.base, max(first, cleared + 1), last
 
     def first_missing(self, first: int, last: int) -> int:
         """The first entry of a range that must be there, and is not; 0 if all are."""
-        if self._found is None or self._trail is None or last <= self._found.state.floor:
+        if self._found is None or self._walk is None or last <= self._found.state.floor:
             return 0
         wanted = [(max(first, self._found.state.floor + 1), last)]
-        return first_missing(self._db, self._found.base, ranges_as_json(wanted, self._trail.walked), None)
+        return first_missing(self._db, self._found.base, ranges_as_json(wanted, self._walk.walked), None)
 
     def shows(self, seq: int, kind: str) -> bool:
-        if self._found is None or self._trail is None:
+        if self._found is None or self._walk is None:
             return False
         state = self._found.state
         is_shown = state.floor < seq <= state.head or seq in state.kept or (kind == SUMMARY and seq > state.cleared)
-        return is_shown and seq in self._trail
+        return is_shown and seq in self._walk

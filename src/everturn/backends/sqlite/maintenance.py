@@ -16,8 +16,8 @@ from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.apply_change import insert
 from everturn.backends.sqlite.connections import Connection, patiently
 from everturn.backends.sqlite.packed_rows import MOST_LINES, cut_row, earliest_start
-from everturn.backends.sqlite.session_row import span, state_from
-from everturn.core.paths import Range, State
+from everturn.backends.sqlite.session_row import span
+from everturn.core.paths import Range
 from everturn.model import Compaction
 
 SQL = statements.load("maintenance.sql")
@@ -30,12 +30,6 @@ ERASED_FOR = 60.0  # seconds that rows of an erased session wait for whoever era
 PAGES = 50  # that are given back to the file system by one statement
 PATIENCE = 0.5  # seconds that erase waits for readers to leave the WAL
 QUICKEST = 400 * 2**20  # bytes a second: no faster is a file written anew
-
-
-def roots(db: Connection, no: int) -> list[tuple[State, str]]:
-    """Every state the session can return to, with what to call it."""
-    rows = db.execute(SQL["list_roots"], {"no": no})
-    return [(state_from(columns), name) for *columns, name in rows]
 
 
 class TimeSlice:
@@ -88,6 +82,11 @@ def rewrite(db: Connection, base: int, row: Sequence[Any], wanted: Iterable[Rang
         db.execute(SQL["delete_row"], (base + row[0],))
         for run in runs:
             insert(db, base, run, row[5], row[1])
+
+
+def delete_undo_steps(db: Connection, no: int) -> None:
+    """Delete every undo step of a session: ten at most."""
+    db.execute(SQL["delete_undo_steps"], span(no))
 
 
 def sums(gone: Iterable[DeletedRow]) -> tuple[int, int]:
@@ -168,7 +167,7 @@ def _remove_some(db: Connection, no: int) -> tuple[Removal, bool]:
     db.execute(SQL["reap_snapshots"], (no, STEP))
     if snapshots := db.changes():
         return Removal(snapshots=snapshots), False
-    db.execute(SQL["delete_undo_steps"], (low, high))
+    delete_undo_steps(db, no)
     db.execute(SQL["delete_session"], (no,))
     return Removal(), True
 

@@ -35,9 +35,9 @@ class PlanReader:
 
     def shows_summaries(self) -> bool:
         base, state = self._session.base, self._session.state
-        trail = PathWalk(self._db, self._session.no, state.head)
+        walk = PathWalk(self._db, self._session.no, state.head)
         trimmed = (base + state.cleared + 1, base + state.floor)
-        return any(seq in trail for (seq,) in self._db.execute(SQL["summaries_between"], trimmed))
+        return any(seq in walk for (seq,) in self._db.execute(SQL["summaries_between"], trimmed))
 
     def snapshot(self, snapshot_id: str) -> State | None:
         return snapshot_state(self._db, self._session.no, snapshot_id)

@@ -10,14 +10,14 @@ from itertools import islice, repeat
 from operator import add, gt, le, lt
 from typing import Any
 
-import apsw
 import msgspec
 
 from everturn.backend import REMEMBERED, Query, Reading, Status, Take
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import cut_rows, earliest_start, entries_within, repeated, seqs_of
+from everturn.backends.sqlite.lost_entries import KnownTurns, first_lost, first_missing, known_turns
+from everturn.backends.sqlite.packed_rows import cut_rows, entries_within, repeated, seqs_of
 from everturn.backends.sqlite.session_row import (
     UNREADABLE,
     PathWalk,
@@ -29,9 +29,15 @@ from everturn.backends.sqlite.session_row import (
     span,
     state_from,
 )
-from everturn.core.codec import checksum
+from everturn.backends.sqlite.visible_ranges import (
+    Bounds,
+    VisibleRanges,
+    ranges_as_json,
+    start_of_latest,
+    visible_ranges,
+)
 from everturn.core.message_batches import BATCH, Runs, Unbroken
-from everturn.core.paths import Range, State, clip, minus, size
+from everturn.core.paths import Range, State, size
 from everturn.core.signal_exceptions import is_interruption
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 
@@ -80,20 +86,20 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
         return Reading(Status.FOUND, found.info, state, snapshots)
-    trail = PathWalk(db, found.no, state.head)
-    window = Bounds(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
+    walk = PathWalk(db, found.no, state.head)
+    bounds = Bounds(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
     turns: KnownTurns | None = None
     if query.skip:
-        trail.down_to(1)
-        turns = turns_of(db, found)
+        walk.down_to(1)
+        turns = known_turns(db, found.no)
         page_checksums.look_past_damage(db)  # from here on: whose history it is, and its path, are never guessed
     cut = False
     if query.limit is not None:
-        start = _window_start(db, found.base, trail, window, state, query.limit)
+        start = start_of_latest(db, found.base, walk, bounds, state, query.limit)
         if start is not None:
-            window, cut = Bounds(start, window.last), True
-    visible = _visible(db, found.base, trail, window, state, query.kind)
-    path = trail.walked
+            bounds, cut = Bounds(start, bounds.last), True
+    visible = visible_ranges(db, found.base, walk, bounds, state, query.kind)
+    path = walk.walked
     is_quick = query.kind == MESSAGE and _is_plain(state, path) and not query.skip
     is_quick = is_quick and not (cut and size(visible.must) != query.limit)
     if is_quick and _is_taken_unbroken(db, found.base, visible.must, take):
@@ -103,10 +109,10 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
         whole = query.after == 0 and query.before is None and query.limit is None
         must = ranges_as_json(visible.must, path)
         missing = first_missing(db, found.base, must, state.messages if whole else None) or (
-            _first_lost(db, found.base, must, query.kind, handed) if query.kind not in (None, MESSAGE) else 0
+            first_lost(db, found.base, must, query.kind, handed) if query.kind not in (None, MESSAGE) else 0
         )
     if not missing and cut and query.kind == MESSAGE and len(handed) != query.limit:
-        missing = window.first  # read backwards, the log had other rows than forwards
+        missing = bounds.first  # read backwards, the log had other rows than forwards
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
@@ -150,65 +156,6 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
         Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
         for version, kind, first, count, created_at, snapshot_id, label in told
     ]
-
-
-# --- which rows ------------------------------------------------------------------------------------------------------
-
-
-class VisibleRanges(msgspec.Struct, frozen=True, gc=False):
-    """What a state shows of a window: all of `must`, and the summaries in `below`, which a trim hid the rest of."""
-
-    must: list[Range]
-    below: list[Range]
-
-
-class Bounds(msgspec.Struct, frozen=True, gc=False):
-    """The part of the log that is asked for: first and last seq."""
-
-    first: int
-    last: int
-
-
-def _visible(
-    db: Connection, base: int, trail: PathWalk, window: Bounds, state: State, kind: str | None
-) -> VisibleRanges:
-    """What the state shows of the window. The path is walked no further down than something is shown."""
-    first = max(window.first, state.floor + 1)
-    must = clip(trail.down_to(first), first, window.last) if first <= window.last else []
-    if not state.floor:
-        return VisibleRanges(must, [])
-    below = _summaries_below(db, base, trail, window, state) if kind in (None, SUMMARY) else []
-    return VisibleRanges(_kept(window, state) + must, below)
-
-
-def _kept(window: Bounds, state: State) -> list[Range]:
-    first = max(window.first, state.cleared + 1)
-    return [(seq, seq) for seq in state.kept if first <= seq <= window.last]
-
-
-def _summaries_below(db: Connection, base: int, trail: PathWalk, window: Bounds, state: State) -> list[Range]:
-    """The ranges below the floor, down to the lowest in which there is a summary at all: mostly, there is none."""
-    first, last = max(window.first, state.cleared + 1), min(window.last, state.floor)
-    lowest = db.value(SQL["lowest_summary"], (base + first, base + last)) if first <= last else None
-    return [] if lowest is None else clip(trail.down_to(lowest), lowest, last)
-
-
-def _window_start(db: Connection, base: int, trail: PathWalk, window: Bounds, state: State, limit: int) -> int | None:
-    """The seq of the `limit`-th latest message that is shown; None if there are no more than that."""
-    seqs: list[int] = []
-    lowest = max(window.first, state.floor + 1)
-    for start, end in trail.back():
-        first, last = max(start, lowest), min(end, window.last)
-        if first <= last:
-            bounds = (base + max(start, earliest_start(first)), base + last, limit + 1 - len(seqs))
-            for seq, count in db.execute(SQL["latest_messages"], bounds):
-                seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
-                if len(seqs) > limit:
-                    return seqs[limit - 1]
-        if start <= lowest:
-            break
-    seqs += (seq for seq, _ in reversed(_kept(window, state)))
-    return seqs[limit - 1] if len(seqs) > limit else None
 
 
 # --- handing them over -----------------------------------------------------------------------------------------------
@@ -295,64 +242,3 @@ def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[list[int],
         reached = seqs[-1]
         handed += seqs
     return handed, missing
-
-
-def ranges_as_json(ranges: Sequence[Range], path: Sequence[Range]) -> str:
-    """The ranges for a statement: where to look from, first and last seq."""
-    starts = {first for first, _ in path}  # most begin there, and a search for each would be half of a read of many
-    found = [(first if first in starts else earliest_start(first, path), first, last) for first, last in ranges]
-    return msgspec.json.encode(found).decode()
-
-
-def first_missing(db: Connection, base: int, must: str, messages: int | None) -> int:
-    """The first seq that is not there, or 0. An entry whose kind was damaged is not there as what it was."""
-    wanted = [(first, last) for _, first, last in msgspec.json.decode(must)]
-    count, found_messages = db.row(SQL["count_in_ranges"], (must, base))
-    if count != size(wanted):
-        there = db.rows(SQL["spans_in_ranges"], (must, base))
-        return next((first for first, _ in minus(wanted, there)), wanted[-1][1])
-    for seq, kind, check, body in db.execute(SQL["no_messages_in_ranges"], (must, base)):
-        if checksum(kind, body) != check:
-            return int(seq)
-    if messages not in (None, found_messages):
-        return wanted[-1][1] if wanted else 1
-    return 0
-
-
-def _first_lost(db: Connection, base: int, must: str, kind: str | None, handed: Iterable[int]) -> int:
-    """The first entry of this kind that is in the log, and that its index did not lead to; 0 if there is none."""
-    known = set(handed)
-    rows = db.execute(SQL["no_messages_in_ranges"], (must, base))
-    return next((seq for seq, found, *_ in rows if found == kind and seq not in known), 0)
-
-
-class KnownTurns(msgspec.Struct, frozen=True):
-    """The turns that the change log tells of, by first seq: how many entries, and when. It is stored apart from them.
-
-    The checksum of an entry is that of its text. Which seq and time it has is told by the page that it lies on, and
-    where that is damaged, by this alone.
-    """
-
-    known: dict[int, tuple[int, float]]
-
-    def confirmed(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """The rows that stand in order, in a turn that tells the same of them, or of which nothing is told."""
-        reached = 0
-        for row in rows:
-            seq, created_at, _, _, _, turn, count, *_ = row
-            length, at = self.known.get(turn, (seq + count - turn, created_at))
-            if reached < seq and turn <= seq and seq + count <= turn + length and at == created_at:
-                reached = seq + count - 1
-                yield row
-
-
-def turns_of(db: Connection, found: LiveSession) -> KnownTurns:
-    """As far as they can be read: damage there says nothing of the entries."""
-    known: dict[int, tuple[int, float]] = {}
-    try:
-        for first, count, created_at in db.execute(SQL["turns"], span(found.no)):
-            known[first] = count, created_at
-    except apsw.Error as exc:
-        if not page_checksums.is_damage(exc):
-            raise
-    return KnownTurns(known)

@@ -123,6 +123,17 @@ def jumps_to(db: Connection, no: int, head: int) -> list[Jump]:
     return db.rows(SQL["list_jumps"], (no << 32, (no << 32) + head))
 
 
+def roots(db: Connection, no: int) -> list[tuple[State, str]]:
+    """Read every state the session can return to (its own, of snapshots, of undo steps), with a name for messages."""
+    rows = db.execute(SQL["list_roots"], {"no": no})
+    return [(state_from(columns), name) for *columns, name in rows]
+
+
+def remembered_states(db: Connection, no: int) -> list[tuple[int, State]]:
+    """Read the states of earlier versions that can still be read, each with the id of its change, oldest first."""
+    return [(row_id, state_from(columns)) for row_id, *columns in db.execute(SQL["list_remembered"], span(no))]
+
+
 class PathWalk:
     """The path to a head, walked back only as far as it is asked for.
 

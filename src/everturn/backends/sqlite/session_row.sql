@@ -27,3 +27,15 @@ SELECT seq, after FROM jumps WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?
 
 -- name_of: what a session is called
 SELECT session_id FROM sessions WHERE no = ?
+
+-- list_roots: every state a session can return to: its own, its snapshots', and those before its undo steps
+SELECT head, cleared, floor, kept, messages, 'the head' FROM sessions WHERE no = :no
+UNION ALL
+SELECT head, cleared, floor, kept, messages, 'snapshot ' || snapshot_id FROM snapshots WHERE session = :no
+UNION ALL
+SELECT head, cleared, floor, kept, messages, 'the undo step of version ' || version FROM undo_steps
+ WHERE id BETWEEN :no << 32 AND (:no << 32) + 4294967295
+
+-- list_remembered: the states of the change log that can still be read
+SELECT id, head, cleared, floor, kept, messages FROM changes
+ WHERE id BETWEEN ? AND ? AND head IS NOT NULL

@@ -15,6 +15,7 @@ from everturn.backend import ChangeOutcome, Status
 from everturn.backends.sqlite import apply_change, session_row, statements
 from everturn.backends.sqlite.apply_change import LAST_SEQ
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.maintenance import delete_undo_steps
 from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start, entries_within
 from everturn.backends.sqlite.session_row import SessionRow, columns_of, span, state_from
 from everturn.errors import MemoryStoreBackendError
@@ -142,7 +143,7 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
     db.execute(SQL["forget_snapshots"], name)
     no = place.no
     if session is not None and no == session.no:
-        db.execute(SQL["forget_undo_steps"], span(no))
+        delete_undo_steps(db, no)
     else:
         db.execute(apply_change.SQL["end_session"], name)
     if not no:

@@ -52,9 +52,6 @@ DELETE FROM snapshots WHERE session IN (
     UNION ALL
     SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 1)
 
--- forget_undo_steps: of the session that is extended
-DELETE FROM undo_steps WHERE id BETWEEN ? AND ?
-
 -- snapshot_elsewhere: whether this snapshot belongs to a session of another name; a file holds its id once
 SELECT 1 FROM snapshots p JOIN sessions s ON s.no = p.session
  WHERE p.snapshot_id = ? AND NOT (s.namespace = ? AND s.session_id = ?)

@@ -11,10 +11,8 @@ from everturn.backend import REMEMBERED
 from everturn.backends._shared.verification import StoredSession, examine
 from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.maintenance import SQL as UPKEEP
-from everturn.backends.sqlite.maintenance import roots
 from everturn.backends.sqlite.packed_rows import MOST_LINES, has_its_checksums, unpacked
-from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, state_from
+from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, remembered_states, roots
 from everturn.core.codec import EntryRow
 from everturn.model import Problem
 
@@ -34,7 +32,7 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
         session.last_seq,
         jumps_to(db, session.no, session.last_seq),
         roots(db, session.no),
-        [state_from(columns) for *columns, _, _ in db.execute(UPKEEP["list_remembered"], session.span)],
+        [state for _, state in remembered_states(db, session.no)],
         [version for (version,) in db.execute(SQL["every_version"], session.span)],
     )
     unchecked: list[range] = []
