@@ -1,6 +1,7 @@
-"""Applies a change to a session: was it made before, may it be made, what will it write, and writes it.
+"""Applies one change to a session, as SQL: here a turn becomes rows.
 
-All of it happens in the transaction that group commit has opened (group_commit.py). The plan: core/plan_change.py.
+The steps, in order: load the session, look for an earlier attempt, compare the expected version, plan
+(core/plan_change.py), write. They run in the transaction that transaction.py opened: if one raises, nothing is written.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from everturn.model import Snapshot
 
 SQL = statements.load("apply_change.sql")
 _INSERT = SQL["insert_run"]
-LAST_SEQ = 2**32 - 1  # what fits into a row's id beside the session's number
-NO_SESSION = SessionRow(0, "", 0, 0, State(), 0, None, None)  # of which a plan finds nothing
+LAST_SEQ = 2**32 - 1  # the greatest seq that fits into a row's id beside the session's number
+NO_SESSION = SessionRow(0, "", 0, 0, State(), 0, None, None)  # for the plan of a first change: its reader finds no rows
 
 
 def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
-    """Apply all of the change or nothing. See Backend.change for the order of the checks."""
+    """Apply all of the change or nothing. Backend.change says in which order it is checked.
+
+    Returns a refusal as a Status; raises MemoryStoreBackendError (not_written) for a session that is full.
+    """
     session = load(db, request.session_id, now)
     if session is not None and (request.retry or request.key is not None):
         replay = recall(db, session, request)
@@ -54,11 +58,11 @@ def _refusal(status: Status, session: SessionRow | None) -> ChangeOutcome:
     return ChangeOutcome(status, session.life, session.version, detail=session.dimension or 0)
 
 
-# --- what was done before --------------------------------------------------------------------------------------------
+# --- earlier attempts ------------------------------------------------------------------------------------------------
 
 
 def recall(db: Connection, session: SessionRow, request: ChangeRequest) -> ChangeOutcome | None:
-    """The first receipt of this call or key; None if neither is known."""
+    """Find the first receipt of this call or key; None if neither is known."""
     low, high = session.span
     if request.retry:
         since = max(low, session.base + session.version - 2 * REMEMBERED)
@@ -89,7 +93,7 @@ def _first_receipt(session: SessionRow, request: ChangeRequest, row: Any) -> Cha
 
 
 def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None = None) -> SessionRow:
-    """Begin a new life under the request's name, ending one that expired."""
+    """Begin a new life under the request's session_id. A life that expired gives up the name."""
     name = (db.namespace, request.session_id)
     db.execute(SQL["end_session"], name)
     db.execute(SQL["begin_session"], (*name, request.life, now, now, origin))
@@ -97,7 +101,7 @@ def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None
 
 
 def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeRequest, now: float) -> ChangeOutcome:
-    """Write what was planned: entries and pointers, then the session's row, and the record of the change."""
+    """Write the plan: entries and pointers, then the session's row, then the record of the change."""
     version = session.version + 1
     first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
     base, size = session.no << 32, session.bytes
@@ -121,7 +125,7 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
     ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
     expires_at = None if ttl is None else db.lives_from + ttl
     if expires_at is not None and planned.ttl is None and session.expires_at is not None:
-        expires_at = max(expires_at, session.expires_at)  # a clock that is behind makes no life shorter
+        expires_at = max(expires_at, session.expires_at)  # a change by a clock that is behind does not shorten the TTL
     dimension = session.dimension or planned.dimension
     db.execute(
         SQL["update_session"],
@@ -138,7 +142,7 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
 
 
 def insert(db: Connection, base: int, run: PackedRow, turn: int, at: float) -> None:
-    """Write one row of the log."""
+    """Write one row of the log. `turn` is the seq of the first entry of its turn."""
     db.execute(_INSERT, (base + run.seq, turn, run.kind, at, run.checksum, run.body, run.count, run.checksums))
 
 

@@ -1,4 +1,4 @@
-"""Closes SQLite's connections before the process forks: its lock table is the process's, and a fork would copy it."""
+"""Closes SQLite's connections before an `os.fork`: the lock table belongs to the process, and would be copied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class ClosesForOsFork(Protocol):
-    """A file with connections: shut before a fork, opened again on both sides."""
+    """A file whose connections are closed before an `os.fork`, and opened again in parent and child."""
 
     def before_os_fork(self) -> None: ...
 
@@ -19,7 +19,7 @@ class ClosesForOsFork(Protocol):
 
 
 open_files: weakref.WeakSet[ClosesForOsFork] = weakref.WeakSet()
-lock = threading.Lock()  # held from before a fork until after it: two threads may fork at once
+lock = threading.Lock()  # held from before an os.fork until after it: two threads may call it at once
 _forking: list[ClosesForOsFork] = []
 
 

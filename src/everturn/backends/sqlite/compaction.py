@@ -1,7 +1,7 @@
 """Compaction of one session: planned in a read transaction, carried out in many short write transactions.
 
-A plan stays good while others change the session: what no head, snapshot or undo step can reach is out of reach for
-good, as a head only moves to one of those, or on. How rows are deleted is in maintenance.py.
+A plan stays valid while others change the session: an entry that no head, snapshot or undo step can reach stays out of
+reach, because a head moves only to one of those, or forward. maintenance.py deletes the rows.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, rem
 from everturn.core.paths import Jump, Range, Reach, clip, minus, out_of, reach
 
 SQL = statements.load("compaction.sql")
-Chore: TypeAlias = tuple[str, str] | tuple[str, int, int]  # a statement for rows by id, or a range of the log
-CHUNK = 250  # rows by id that one chore is about
+Chore: TypeAlias = tuple[str, str] | tuple[str, int, int]  # a statement with the ids of its rows, or a range of the log
+CHUNK = 250  # rows by id in one chore
 FORGETTING = ("forget_states", "delete_changes")
 
 
 class CompactionPlan(msgspec.Struct, frozen=True, gc=False):
-    """What is to be done to a session, in this order."""
+    """The chores of a compaction, in the order they must be done in."""
 
     no: int
     life: str
@@ -39,9 +39,9 @@ class CompactionPlan(msgspec.Struct, frozen=True, gc=False):
 
 
 class StepResult(msgspec.Struct, frozen=True, gc=False):
-    """What one transaction did of a plan: which chore is next, whether a row was touched, and what was reclaimed.
+    """Result of one transaction: the chore to go on with, whether a row was changed, entries and bytes reclaimed.
 
-    `is_stale`: the plan is not good any more; make another.
+    `is_stale`: the plan is not valid any more; make another.
     """
 
     following: int
@@ -59,7 +59,7 @@ def drop_undo_steps(db: Connection, session_id: str, now: float) -> None:
 
 
 def plan(db: Connection, session_id: str, now: float) -> CompactionPlan | None:
-    """What is to be reclaimed of a session. None: there is none."""
+    """Plan which rows of a session can be reclaimed. None: there is no such session."""
     session = load(db, session_id, now)
     if session is None:
         return None
@@ -69,7 +69,7 @@ def plan(db: Connection, session_id: str, now: float) -> CompactionPlan | None:
 
 
 def _chores(db: Connection, session: SessionRow, jumps: Sequence[Jump], needed: Reach) -> Iterator[Chore]:
-    """Versions that cannot be read afterwards come first: marked, nobody returns to what is reclaimed behind them."""
+    """Yield the chores. Versions that cannot be read afterwards are marked first, so that nobody returns to them."""
     old = {
         row_id
         for (row_id,) in db.execute(SQL["old_changes"], (session.base, session.base + session.version - REMEMBERED))
@@ -83,7 +83,7 @@ def _chores(db: Connection, session: SessionRow, jumps: Sequence[Jump], needed: 
     yield from _by_id("delete_changes", sorted(old))
     for first, last in _stored(db, session, minus(unreachable, needed.summaries), summaries=True):
         yield "reclaim", first, last
-    # Summaries that are shown where the rest is not: needed.summaries has nothing of needed.whole.
+    # Below a floor summaries are shown, and the rest is not: needed.summaries and needed.whole share nothing.
     for first, last in _stored(db, session, clip(needed.summaries, 1, session.last_seq), summaries=False):
         yield "reclaim_but_summaries", first, last
     # A version that can still be read needs its jumps, though it may be on a branch of which it shows nothing.
@@ -97,13 +97,13 @@ def _by_id(statement: str, rows: Sequence[int]) -> Iterator[Chore]:
 
 
 def _stored(db: Connection, session: SessionRow, ranges: Iterable[Range], *, summaries: bool) -> list[Range]:
-    """Those of the ranges in which there is something to delete: most were emptied long ago."""
+    """Keep the ranges that hold a row to delete: most were emptied long ago."""
     wanted = msgspec.json.encode([(earliest_start(first), first, last) for first, last in ranges]).decode()
     return db.rows(SQL["stored_ranges"], (wanted, session.base, summaries))
 
 
 def step(db: Connection, planned: CompactionPlan, at: int) -> StepResult:
-    """Do chores from number `at` on, within a time slice."""
+    """Do chores from number `at` on, within one time slice."""
     if db.value(SQL["is_living"], (planned.no, planned.life)) is None:
         return StepResult(len(planned.chores), has_changed=False)
     time_slice = TimeSlice()
@@ -114,9 +114,9 @@ def step(db: Connection, planned: CompactionPlan, at: int) -> StepResult:
         if len(chore) == 2:
             statement, rows = chore
             if statement in FORGETTING and _went_back(db, planned):
-                # Was it to a version that is about to be forgotten? Only snapshots can be rolled back to, so far; where
-                # versions can, too, this look and the marks that come first are what makes reclaiming safe: once a
-                # version is marked, nobody returns to it.
+                # The rollback may have gone to a version that is about to be forgotten. So far only snapshots can be
+                # rolled back to. Should versions become so too, this check and the marks that come first keep
+                # reclaiming safe: nobody returns to a marked version.
                 is_stale = True
                 break
             db.execute(SQL[statement], (rows,))
@@ -138,7 +138,7 @@ def _went_back(db: Connection, planned: CompactionPlan) -> bool:
 
 
 def _reclaim(db: Connection, base: int, chore: tuple[str, int, int]) -> tuple[list[DeletedRow], bool]:
-    """Delete some rows of a range, and of the rows at its ends what is in it. Also whether there may be more."""
+    """Delete some rows of a range, after splitting those at its ends. Returns them, and whether there may be more."""
     what, first, last = chore
     split_row(db, base, first)
     split_row(db, base, last + 1)

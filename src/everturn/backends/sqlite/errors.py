@@ -1,4 +1,4 @@
-"""SQLite's errors as everturn's: the one place where they are translated, each with what to do next."""
+"""Errors of SQLite, translated into everturn's, each with advice. Nowhere else are they translated."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _NO_FILES = "too many files are open; close some, or raise the limit (ulimit -n)
 
 
 class DamagedFile(MemoryStoreBackendError):
-    """A page of the file is not what was written, or makes no sense. Nothing was changed by this call."""
+    """A page of the file is not as it was written, or is not valid. This call changed nothing."""
 
 
-class translated:  # noqa: N801 - used as a function; a class, because this is on the way of every read
-    """Raise SQLite's errors as everturn's. `outcome` is what is known of the change at this point."""
+class translated:  # noqa: N801 - used as a function; a class, because every read pays for it
+    """Raise SQLite's errors as everturn's. `outcome` says whether the change may have been written."""
 
     __slots__ = ("_name", "_outcome")
 
@@ -57,7 +57,7 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
 
 
 def translation(exc: BaseException, name: str, outcome: Outcome = "not_written") -> BaseException:
-    """SQLite's error as everturn's, with its cause; another as it is, and so is what a signal's handler raised."""
+    """Translate SQLite's error, with it as the cause. Other errors, and those of a signal handler, stay as they are."""
     if not isinstance(exc, apsw.Error | OSError) or is_interruption(exc):
         return exc
     if isinstance(exc, apsw.NotADBError):

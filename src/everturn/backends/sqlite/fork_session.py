@@ -1,4 +1,4 @@
-"""Copies a state of one session into a new one, inside the database, in one transaction."""
+"""Forks a session: copies one of its states into a new session, inside the database, in one transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SQL = statements.load("fork_session.sql")
 
 
 def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
-    """Make the target visible in one step. See Backend.fork."""
+    """Fork a session as Backend.fork says: the target is there as a whole, or not at all."""
     digests = (request.key, request.content)
     birth = ChangeRequest(request.target, Fork(), request.call, request.ttl, *digests, retry=request.retry)
     target = session_row.load(db, request.target, now)
@@ -50,7 +50,9 @@ def _copy(db: Connection, source: reads.LiveSession, state: State, birth: Change
         wanted.setdefault(seq, []).append((first, last))
     for seq, ranges in wanted.items():
         rewrite(db, target.base, db.row(SQL["load_row"], (target.base + seq,)), ranges)
-    for (_, after), (seq, _) in pairwise([(0, 0), *path]):  # not those of branches that the copy does not have
+    for (_, after), (seq, _) in pairwise(
+        [(0, 0), *path]
+    ):  # the jumps of the path alone: the copy has no other branches
         if seq > 1:
             db.execute(apply_change.SQL["insert_jump"], (target.base + seq, after))
     size = db.value(SQL["stored_bytes"], target.span)

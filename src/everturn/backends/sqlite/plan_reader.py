@@ -1,4 +1,4 @@
-"""Answers the questions of a plan (core/plan_change.py) from the tables, in the transaction of the change."""
+"""The Reader of core/plan_change.py over the tables: it answers in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SQL = statements.load("plan_reader.sql")
 
 
 class PlanReader:
-    """The log of one session, as far as plans ask about it."""
+    """Answers a plan's questions about the log of one session."""
 
     def __init__(self, db: Connection, session: SessionRow) -> None:
         self._db = db

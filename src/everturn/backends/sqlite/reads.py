@@ -1,6 +1,7 @@
-"""Reads of one session, each inside one read transaction: all it hands over is of one moment.
+"""Reads of one session, each inside one read transaction: every row it hands over is of one moment.
 
-It hands over rows; decoding them is core/codec.py's business, by way of the `take` it is given.
+It hands rows to a `take` function, which decodes them (core/message_batches.py, core/codec.py).
+visible_ranges.py finds the ranges of a read, lost_entries.py notices rows that should be there.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _LOAD_INFO = SQL["load_info"]
 
 
 class LiveSession(msgspec.Struct, frozen=True, gc=False):
-    """A live session, and the state it is in."""
+    """A live session and its present state."""
 
     no: int
     info: SessionInfo
@@ -58,7 +59,10 @@ class LiveSession(msgspec.Struct, frozen=True, gc=False):
 
 
 def find_session(db: Connection, session_id: str, now: float, *, count_snapshots: bool = False) -> LiveSession | None:
-    """The live session of this name; None if there is none or it has expired. See Reading for its snapshots."""
+    """Find the live session of this name; None if there is none or it has expired.
+
+    `count_snapshots`: else `info.snapshots` is 0, which saves a look into another table.
+    """
     try:
         row = db.execute(_LOAD_INFO, (db.namespace, session_id, now, count_snapshots)).fetchone()
         if row is None:
@@ -76,7 +80,10 @@ def find_session(db: Connection, session_id: str, now: float, *, count_snapshots
 
 
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
-    """Hand the entries that the query names to `take`, in order, and say what session and state they are of."""
+    """Hand the entries that the query names to `take`, in order, and return the session and state they are of.
+
+    A row that should be there and is not is told by `Reading.missing`.
+    """
     found = find_session(db, query.session_id, now, count_snapshots=query.limit == 0 or query.snapshots)
     if found is None:
         return Reading(Status.NO_SESSION)
@@ -92,7 +99,7 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     if query.skip:
         walk.down_to(1)
         turns = known_turns(db, found.no)
-        page_checksums.look_past_damage(db)  # from here on: whose history it is, and its path, are never guessed
+        page_checksums.look_past_damage(db)  # only from here on: session and path are never read from damaged pages
     cut = False
     if query.limit is not None:
         start = start_of_latest(db, found.base, walk, bounds, state, query.limit)
@@ -112,12 +119,12 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
             first_lost(db, found.base, must, query.kind, handed) if query.kind not in (None, MESSAGE) else 0
         )
     if not missing and cut and query.kind == MESSAGE and len(handed) != query.limit:
-        missing = bounds.first  # read backwards, the log had other rows than forwards
+        missing = bounds.first  # read backwards, the log had other rows than read forwards
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
 def state_at(db: Connection, found: LiveSession, query: Query) -> State | Status:
-    """The state the query asks for: now, after a version, or at a snapshot."""
+    """Load the state that the query asks for: now, after a version, or at a snapshot."""
     if query.at is None:
         return found.state
     if isinstance(query.at, str):
@@ -143,13 +150,15 @@ def _snapshots(db: Connection, found: LiveSession) -> Iterator[Snapshot]:
 
 
 def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Change]:
-    """The latest changes of a session, newest first. (Before those, only some are remembered, for their keys.)"""
+    """List the latest changes of a session without a gap, newest first; none if there is no session."""
     found = find_session(db, session_id, now)
     if found is None:
         return []
     rows = db.rows(SQL["list_changes"], (*span(found.no), limit))
     newest = found.info.version
-    told = [row for place, row in enumerate(rows) if row[0] == newest - place]  # behind these are some with keys
+    told = [
+        row for place, row in enumerate(rows) if row[0] == newest - place
+    ]  # older ones with gaps are kept for their keys alone
     if len(told) < min(limit, newest, REMEMBERED):
         raise ValueError(f"its changes do not lead to version {newest}")
     return [
@@ -162,14 +171,15 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
 
 
 def _is_plain(state: State, path: Sequence[Range]) -> bool:
-    """Whether a history is nothing but messages, never moved back, of which nothing is hidden: as most are."""
+    """Whether a history is messages only, was never moved back, and hides nothing: as most do."""
     return len(path) == 1 and state.floor == 0 and state.messages == state.head
 
 
 def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: Take) -> bool:
-    """Hand over a range of a plain history by whole rows. False: it begins or ends inside one, or is damaged.
+    """Hand over a range of a plain history by whole rows. False: nothing was taken, as the range begins or ends inside
+    a row, or one is damaged.
 
-    Rows are in order and do not overlap: if they hold as many messages as there are seqs, each has the next.
+    Rows are in order and do not overlap. So if they hold as many messages as there are seqs, each has the next seq.
     """
     if len(must) != 1:
         return False
@@ -185,7 +195,7 @@ def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: T
 def _batches(
     db: Connection, base: int, visible: VisibleRanges, path: Sequence[Range], kind: str | None, turns: KnownTurns | None
 ) -> Iterator[Sequence[Any]]:
-    """The entries that are visible, in order."""
+    """Yield the visible entries in order, a batch at a time."""
     must = ranges_as_json(visible.must, path)
     if kind == MESSAGE:
         found: Iterable[Any] = db.execute(SQL["messages_in_ranges"], (must, base))
@@ -193,7 +203,7 @@ def _batches(
             yield _messages(rows)
     elif kind is not None:
         if kind == SUMMARY:
-            # Kept entries are messages, so that of `must` only what is above the floor matters.
+            # Kept entries are messages, so that of `must` only the part above the floor has summaries.
             must = ranges_as_json(sorted([*visible.below, *visible.must]), path)
         yield from _some(entry[:4] for entry in entries_within(db.execute(SQL["others_in_ranges"], (must, base, kind))))
     else:
@@ -201,7 +211,7 @@ def _batches(
         if visible.below:
             below = ranges_as_json(visible.below, path)
             summaries = entries_within(db.rows(SQL["others_in_ranges"], (below, base, SUMMARY)))
-            yield from _some(sorted([*summaries, *entries]))  # those below the floor stand among the kept messages
+            yield from _some(sorted([*summaries, *entries]))  # summaries below the floor lie between kept messages
         else:
             yield from _some(entries)
 
@@ -213,7 +223,7 @@ def _some(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _messages(rows: Sequence[Any]) -> Sequence[Any]:
-    """The messages of rows: as they lie in them, unless a row holds more than is wanted of it."""
+    """Take the messages of rows by whole rows, unless a row reaches beyond its range."""
     firsts, times, checksums, bodies, _, _, counts, _, low, high = zip(*rows, strict=True)
     if all(map(le, low, firsts)) and all(map(gt, high, map(add, map(add, firsts, counts), repeat(-2)))):
         return Runs(seqs_of(firsts, counts), repeated(times, counts), checksums, bodies, lambda: _entries(rows))
@@ -229,14 +239,14 @@ def _entries(rows: Iterable[Any]) -> list[Any]:
 
 
 def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[list[int], int]:
-    """The seqs that were handed over, and the first that does not follow those before it; 0 if all do."""
+    """Hand batches to `take`. Returns the seqs handed over, and the first that is out of order; 0 if none is."""
     handed: list[int] = []
     reached = missing = 0
     for batch in batches:
         take(batch)
         seqs = batch.seqs if isinstance(batch, Runs) else [row[0] for row in batch]
         if not seqs:
-            continue  # of rows that are damaged
+            continue  # its rows were damaged
         if not missing and not (reached < seqs[0] and (isinstance(seqs, range) or all(map(lt, seqs, seqs[1:])))):
             missing = seqs[0]
         reached = seqs[-1]

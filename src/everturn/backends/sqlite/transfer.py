@@ -1,7 +1,7 @@
-"""A session in and out of the file as a dossier, each step inside one transaction.
+"""Exports and imports of sessions, for copies between backends: each step inside one transaction.
 
-What is staged stands in the tables under a session number of its own, which no read looks at; one row makes it visible.
-When to copy what is the business of transfer/copy.py.
+Staged rows lie in the tables under a session number of their own, which no read looks at. One update of a row makes
+them visible. transfer/copy.py decides which step comes when.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SQL = statements.load("transfer.sql")
 
 
 def outline(db: Connection, session_id: str, now: float) -> Outline | None:
-    """All of the session's present life but its log and its changes. See Portable.outline."""
+    """Read the session's present life without its entries and changes (Portable.outline); None if there is none."""
     session = session_row.load(db, session_id, now)
     if session is None:
         return None
@@ -66,13 +66,13 @@ def _undo_steps(db: Connection, no: int) -> Iterator[UndoPart]:
 
 
 def _call_of(db: Connection, no: int, version: int) -> bytes:
-    """The call that made a version; empty if it is not remembered."""
+    """Load the call id of the change that made a version; empty if it is not remembered."""
     call: bytes | None = db.value(SQL["load_call"], ((no << 32) + version,))
     return call or b""
 
 
 def portion(db: Connection, request: PortionRequest, now: float) -> Portion | None:
-    """The next rows of a life. See Portable.portion."""
+    """Read the next rows of a life (Portable.portion); None if it has ended."""
     session = session_row.load(db, request.session_id, now)
     if session is None or session.life != request.life:
         return None
@@ -110,7 +110,7 @@ def _changes(db: Connection, base: int, request: PortionRequest) -> Iterator[Cha
 
 
 def stage(db: Connection, request: Staging, now: float) -> str | None:
-    """Put rows where nobody sees them. See Portable.stage."""
+    """Write rows where no reader sees them (Portable.stage); None if those staged before have been removed."""
     name = (db.namespace, request.session_id)
     size = 0
     if request.handle is None:
@@ -128,7 +128,7 @@ def stage(db: Connection, request: Staging, now: float) -> str | None:
 
 
 def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
-    """Make the session visible in one step. See Portable.restore."""
+    """Publish the session in one step (Portable.restore)."""
     outline = arrival.outline
     name = (db.namespace, outline.session_id)
     session = session_row.load(db, outline.session_id, now)
@@ -139,7 +139,7 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
         return ChangeOutcome(Status.MOVED)
     if any(db.row(SQL["snapshot_elsewhere"], (snapshot.id, *name)) for snapshot in outline.snapshots):
         return ChangeOutcome(Status.SNAPSHOT_TAKEN)
-    # Nothing was written up to here. What is replaced, or has expired, may still hold the ids of snapshots.
+    # Nothing was written up to here. A life that is replaced, or has expired, may still hold the ids of snapshots.
     db.execute(SQL["forget_snapshots"], name)
     no = place.no
     if session is not None and no == session.no:
@@ -170,7 +170,7 @@ def _mark_of(db: Connection, session: SessionRow | None) -> Mark | None:
 
 
 class _Place(msgspec.Struct, frozen=True, gc=False):
-    """Where the rows of an arrival go (0: to a new number), and what is there: bytes, and the log up to a seq."""
+    """Session number that an arrival is written under (0: a new one), and the bytes and last seq it has already."""
 
     no: int
     bytes: int
@@ -178,7 +178,7 @@ class _Place(msgspec.Struct, frozen=True, gc=False):
 
 
 def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now: float) -> _Place | None:
-    """None: what was staged has gone."""
+    """Find the session number to write under. None: the staged rows have been removed."""
     _refuse_too_long(arrival.outline.last_seq, arrival.outline.version)
     if arrival.handle is not None:
         no = int(arrival.handle)
@@ -188,14 +188,15 @@ def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now
 
 
 def _refuse_too_long(*numbers: int) -> None:
-    """A row's id has room for so much beside the session's number; more would make it another session's."""
+    """Raise MemoryStoreBackendError for a seq or version that does not fit into a row's id: it would be another
+    session's."""
     if any(number > LAST_SEQ for number in numbers):
         text = f"a session in SQLite has at most {LAST_SEQ:,} entries, and as many changes; fork it, and copy the fork"
         raise MemoryStoreBackendError(text, outcome="not_written")
 
 
 def _write_rows(db: Connection, no: int, portion: Portion) -> int:
-    """Write entries and changes under a session's number. Returns the bytes of the bodies."""
+    """Write entries and changes under a session's number. Returns the bytes of the bodies that are new."""
     base = no << 32
     size = 0
     _refuse_too_long(*(part.seq for part in portion.entries[-1:]), *(part.version for part in portion.changes[-1:]))
@@ -217,7 +218,7 @@ def _write_rows(db: Connection, no: int, portion: Portion) -> int:
 
 
 def _write_pointers(db: Connection, no: int, outline: Outline, last_seq: int) -> None:
-    """Write what points into the log, but for jumps that are there: those up to `last_seq`."""
+    """Write jumps, snapshots and undo steps. Jumps up to `last_seq` are there already."""
     base = no << 32
     for seq, after in outline.jumps:
         if seq > last_seq:

@@ -1,4 +1,4 @@
-"""Looks at everything stored and says what is wrong with it. Reads only; one read transaction a session."""
+"""Verify: reads everything stored and lists what is wrong. Writes nothing; one read transaction per session."""
 
 from __future__ import annotations
 
@@ -17,12 +17,19 @@ from everturn.core.codec import EntryRow
 from everturn.model import Problem
 
 SQL = statements.load("verify.sql")
-UNREADABLE = (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError)  # a page, the schema, a text: not as written
+UNREADABLE = (
+    apsw.CorruptError,
+    apsw.SQLError,
+    UnicodeDecodeError,
+)  # raised by a page, the schema or a text that is not as it was written
 KINDS = {"append", "replace", "trim", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork"}
 
 
 def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, list[Problem]]:
-    """How many entries the session has stored, and what is wrong: bad checksums, gaps, pointers that point nowhere."""
+    """Count the stored entries of a session, and list problems: bad checksums, gaps, pointers that lead nowhere.
+
+    An absent session has none of either.
+    """
     session = load(db, session_id, now)
     if session is None:
         return 0, []
@@ -55,7 +62,7 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
 
 
 def _disagreements(db: Connection, session: SessionRow) -> Iterator[str]:
-    """Whatever is stored twice, and not alike: without page checksums, nothing else tells of most columns."""
+    """Find facts that are stored twice and differ. Without page checksums, nothing else shows damage there."""
     low, high = session.span
     named = {"no": session.no, "low": low, "high": high, "remembered": REMEMBERED}
     try:
@@ -72,7 +79,7 @@ def _disagreements(db: Connection, session: SessionRow) -> Iterator[str]:
 
 
 def verify_file(db: Connection, path: str) -> list[Problem]:
-    """What is wrong with the file itself, or belongs to no session. Ends the transaction that it is run in."""
+    """List problems of the file itself, and rows that belong to no session. Ends the transaction that it is run in."""
     page_checksums.look_past_damage(db)
     problems: list[Problem] = []
     for look in (_integrity, _orphans, _schema):
@@ -98,7 +105,7 @@ def _orphans(db: Connection) -> Iterator[str]:
 
 
 def _schema(db: Connection) -> Iterator[str]:
-    """The tables, indexes and views of ours that are not as they are made. (There may be others beside them.)"""
+    """Find tables, indexes and views of ours that are not defined as we define them. Others may exist beside them."""
     found = schema.parts(db)
     for name, text in schema.wanted().items():
         if found.get(name) != text:
@@ -106,7 +113,7 @@ def _schema(db: Connection) -> Iterator[str]:
 
 
 def names(db: Connection) -> list[str]:
-    """The names of the sessions, as far as the table can be read, and as far as the index of names can."""
+    """List the names of sessions that can be read from the table or from the index of names."""
     page_checksums.look_past_damage(db)
     found: dict[str, None] = {}
     for statement in ("every_name", "every_indexed_name"):
