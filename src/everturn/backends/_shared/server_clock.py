@@ -39,7 +39,10 @@ class ServerClock:
         self._best = (least, received)  # one assignment: threads share this without a lock
 
     def at(self, moment: float) -> float:
-        """Compute the earliest time the server's clock can show at a moment (monotonic). LookupError: before any reply."""
+        """Compute the earliest time the server's clock can show at a monotonic moment.
+
+        Raises LookupError before the first reply.
+        """
         if self._best is None:
             raise LookupError("no reply has told this server's time yet")
         offset, since = self._best

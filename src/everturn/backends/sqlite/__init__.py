@@ -3,8 +3,8 @@
 An append goes down this list, each file once: store/sync.py, store/changes.py, then here
 
 backend.py          the operations of the protocol; async_backend.py runs them for an event loop
-group_commit.py     queue of changes: the thread that leads takes the write lock and a batch
-transaction.py      begins, runs and commits a batch; calls back the work that backend.py queued
+group_commit.py     queue of changes: the thread that leads begins a transaction, and takes a batch
+transaction.py      runs and commits the batch; a job of it is the call of apply_change.py that backend.py queued
 apply_change.py     one change as SQL: replay, refusal, plan (core/plan_change.py over plan_reader.py), rows written
 packed_rows.py      messages of a turn in one row; line_checksums.py tells which line of it is damaged
 session_row.py      the row of a session, its states, and the path to its head

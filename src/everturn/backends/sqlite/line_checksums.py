@@ -2,7 +2,7 @@
 
 Pure. Adler-32 is made of two sums, so the checksum of a whole follows from those of its parts, and the other way round.
 Not storing the last one saves four bytes a row. A page then holds eight turns of two 200-byte messages, not seven, and
-a file of 100 interleaved sessions takes 1.42 times its JSON, not 1.56; the bar is 1.5 (decision 018).
+a file of 100 interleaved sessions takes 1.42 times its JSON, not 1.56; the bar is 1.5 (docs/benchmarks.md).
 """
 
 from __future__ import annotations
