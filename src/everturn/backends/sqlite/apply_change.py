@@ -20,7 +20,7 @@ from everturn.errors import MemoryStoreBackendError
 from everturn.model import Snapshot
 
 SQL = statements.load("apply_change.sql")
-_INSERT = SQL["insert_run"]
+_INSERT = SQL["insert_row"]
 LAST_SEQ = 2**32 - 1  # the greatest seq that fits into a row's id beside the session's number
 NO_SESSION = SessionRow(0, "", 0, 0, State(), 0, None, None)  # for the plan of a first change: its reader finds no rows
 
@@ -107,9 +107,9 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
     base, size = session.no << 32, session.bytes
     if planned.follows is not None:
         db.execute(SQL["insert_jump"], (base + first, planned.follows))
-    for run in packed(first, planned.drafts):
-        size += run.size
-        insert(db, base, run, first, now)
+    for row in packed(first, planned.drafts):
+        size += row.size
+        insert(db, base, row, first, now)
     if planned.undoable:
         _push_undo(db, session, planned.state, request.effect.kind, version)
     if planned.undone is not None:
@@ -141,9 +141,9 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
     return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot)
 
 
-def insert(db: Connection, base: int, run: PackedRow, turn: int, at: float) -> None:
+def insert(db: Connection, base: int, row: PackedRow, turn: int, at: float) -> None:
     """Write one row of the log. `turn` is the seq of the first entry of its turn."""
-    db.execute(_INSERT, (base + run.seq, turn, run.kind, at, run.checksum, run.body, run.count, run.checksums))
+    db.execute(_INSERT, (base + row.seq, turn, row.kind, at, row.checksum, row.body, row.count, row.checksums))
 
 
 def _push_undo(db: Connection, session: SessionRow, after: State, kind: str, version: int) -> None:

@@ -113,7 +113,7 @@ def step(db: Connection, planned: CompactionPlan, at: int) -> StepResult:
         chore = planned.chores[at]
         if len(chore) == 2:
             statement, rows = chore
-            if statement in FORGETTING and _went_back(db, planned):
+            if statement in FORGETTING and _was_rolled_back(db, planned):
                 # The rollback may have gone to a version that is about to be forgotten. So far only snapshots can be
                 # rolled back to. Should versions become so too, this check and the marks that come first keep
                 # reclaiming safe: nobody returns to a marked version.
@@ -132,9 +132,9 @@ def step(db: Connection, planned: CompactionPlan, at: int) -> StepResult:
     return StepResult(at, bool(gone or changed), entries, size, is_stale)
 
 
-def _went_back(db: Connection, planned: CompactionPlan) -> bool:
+def _was_rolled_back(db: Connection, planned: CompactionPlan) -> bool:
     since = planned.base + planned.version
-    return db.value(SQL["went_back"], (since + 1, planned.base + 0xFFFFFFFF)) is not None
+    return db.value(SQL["rolled_back_since"], (since + 1, planned.base + 0xFFFFFFFF)) is not None
 
 
 def _reclaim(db: Connection, base: int, chore: tuple[str, int, int]) -> tuple[list[DeletedRow], bool]:

@@ -77,11 +77,11 @@ def split_row(db: Connection, base: int, seq: int) -> None:
 
 def rewrite(db: Connection, base: int, row: Sequence[Any], wanted: Iterable[Range]) -> None:
     """Replace a row by rows of these ranges of its entries. A row too damaged for that stays as it is."""
-    runs = cut_row(row, wanted)
-    if runs is not None:
+    parts = cut_row(row, wanted)
+    if parts is not None:
         db.execute(SQL["delete_row"], (base + row[0],))
-        for run in runs:
-            insert(db, base, run, row[5], row[1])
+        for part in parts:
+            insert(db, base, part, row[5], row[1])
 
 
 def delete_undo_steps(db: Connection, no: int) -> None:

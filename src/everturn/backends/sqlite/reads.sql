@@ -1,4 +1,4 @@
--- load_info: the facts of a live session, and its state; how many snapshots it has is counted if that is asked for (?4)
+-- load_info: load the facts of a live session, and its state; snapshots are counted only if ?4
 SELECT s.no, s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
        CASE WHEN ?4 THEN (SELECT count(*) FROM snapshots p WHERE p.session = s.no) ELSE 0 END,
        (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
@@ -7,41 +7,41 @@ SELECT s.no, s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
   FROM sessions i LEFT JOIN sessions s ON s.no = i.no
  WHERE i.namespace = ?1 AND i.session_id = ?2 AND i.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > ?3)
 
--- list_snapshots: in the order they were taken
+-- list_snapshots: list snapshots in the order they were taken
 SELECT snapshot_id, label, version, messages, created_at FROM snapshots WHERE session = ? ORDER BY version
 
--- load_version: the state after a change, unless compact has reclaimed part of it
+-- load_version: load the state after a change, unless compact has reclaimed part of it
 SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head IS NOT NULL
 
 -- row_of_change: whether a change is remembered
 SELECT 1 FROM changes WHERE id = ?
 
--- row_at: whether a row begins here
+-- row_at: whether a row begins at this id
 SELECT 1 FROM entries WHERE id = ?
 
--- last_row: where the last row up to a place in the log ends
+-- last_row: find the id of the last entry in the last row up to an id
 SELECT id + count - 1 FROM entries WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1
 
--- rows_of_messages: one range of the log, as quickly as can be
+-- rows_of_messages: load one range of the log, with as few columns as possible
 SELECT count, created_at, checksum, CAST(body AS BLOB) FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id
 
--- messages_in_ranges: the rows that hold messages of these ranges: a JSON array of where to look from, first seq, last seq
+-- messages_in_ranges: load the rows that hold messages of ranges: a JSON array of where to look from, first seq, last seq
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.first, r.last
   FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
  WHERE e.kind = 'message' AND e.seq + e.count > r.first
 
--- others_in_ranges: entries of one other kind, by way of the index (which wants to hear that they are no messages)
+-- others_in_ranges: load entries of one other kind by the index of kinds (which is used only if the query excludes messages)
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.first, r.last
   FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.first AND ?2 + r.last
  WHERE e.kind = ?3 AND e.kind <> 'message'
 
--- all_in_ranges: every entry
+-- all_in_ranges: load entries of every kind
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums, r.first, r.last
   FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
 
--- list_changes: the latest changes, newest first
+-- list_changes: list the latest changes, newest first
 SELECT version, kind, first_seq, count, created_at, snapshot_id, label
   FROM changes WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?

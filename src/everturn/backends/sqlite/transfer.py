@@ -114,16 +114,16 @@ def stage(db: Connection, request: Staging, now: float) -> str | None:
     name = (db.namespace, request.session_id)
     size = 0
     if request.handle is None:
-        db.execute(SQL["begin_arriving"], (*name, now, now, db.lives_from + STAGED_FOR))
+        db.execute(SQL["begin_staged"], (*name, now, now, db.lives_from + STAGED_FOR))
         no = db.last_insert_rowid()
     else:
         no = int(request.handle)
-        found = db.value(SQL["load_arriving"], (no, *name, now))
+        found = db.value(SQL["load_staged"], (no, *name, now))
         if found is None:
             return None
         size = found
     size += _write_rows(db, no, request.portion)
-    db.execute(SQL["go_on_arriving"], (size, db.lives_from + STAGED_FOR, no))
+    db.execute(SQL["extend_staged"], (size, db.lives_from + STAGED_FOR, no))
     return str(no)
 
 
@@ -147,13 +147,13 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
     else:
         db.execute(apply_change.SQL["end_session"], name)
     if not no:
-        db.execute(SQL["begin_arriving"], (*name, now, now, now))
+        db.execute(SQL["begin_staged"], (*name, now, now, now))
         no = db.last_insert_rowid()
     size = place.bytes + _write_rows(db, no, arrival.portion)
     _write_pointers(db, no, outline, place.last_seq)
     expires_at = None if arrival.expires_in is None else db.lives_from + arrival.expires_in
     db.execute(
-        SQL["take_place"],
+        SQL["publish"],
         (
             *(outline.life, outline.version, outline.last_seq, outline.created_at, outline.changed_at),
             *(outline.ttl, expires_at, outline.dimension, outline.forked_from),
@@ -182,7 +182,7 @@ def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now
     _refuse_too_long(arrival.outline.last_seq, arrival.outline.version)
     if arrival.handle is not None:
         no = int(arrival.handle)
-        staged = db.value(SQL["load_arriving"], (no, db.namespace, arrival.outline.session_id, now))
+        staged = db.value(SQL["load_staged"], (no, db.namespace, arrival.outline.session_id, now))
         return None if staged is None else _Place(no, staged, 0)
     return _Place(0, 0, 0) if session is None else _Place(session.no, session.bytes, session.last_seq)
 
