@@ -14,7 +14,7 @@ from everturn.backends.sqlite import doctor as sqlite
 from everturn.testing.servers import postgres_server, valkey_server
 from tests.cli.conftest import Run
 
-SOUND = sqlite.Answers((3, 54, 0), (3, 54, 0), "wal", "FULL", 0, 0, 0, 10, 4096, "ext4", 10**12, 0o100600)
+SOUND = sqlite.FileFacts((3, 54, 0), (3, 54, 0), "wal", "FULL", 0, 0, 0, 10, 4096, "ext4", 10**12, 0o100600)
 
 
 def test_a_file_that_is_well_is_said_to_be(run: Run, url: str) -> None:

@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_written_anew_in_time_is_not_begun_with(
     say(store, "a", MARKER)
     say(store, "b", "harmless")
     with monkeypatch.context() as slow:
-        slow.setattr(maintenance, "QUICKEST", 1)
+        slow.setattr(maintenance, "FASTEST_VACUUM", 1)
         assert not store.erase("a").complete
     assert words(store, "a") == []
     assert store.erase("a").complete

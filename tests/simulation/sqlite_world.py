@@ -19,7 +19,7 @@ import apsw
 import everturn
 from everturn.backend import Backend
 from everturn.backends.sqlite.backend import SqliteBackend
-from everturn.backends.sqlite.connections import Database
+from everturn.backends.sqlite.database import Database
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.network import Attempt
 from tests.simulation.schedules import Fault, Schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from everturn.backend import Status
-from everturn.backends._shared.verification import Stored, examine
+from everturn.backends._shared.verification import StoredSession, examine
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import Refusal
 from everturn.backends.redis.keys import STAGED, Keys, Names
@@ -53,7 +53,7 @@ async def _verified(sender: Sender, keys: Keys, whole: Whole, deadline: float) -
     made = await changes(sender, keys, session.info.life, deadline)
     remembered = [change for change in reversed(made) if change.change.version <= session.info.version]
     forgotten = ranges_of(session.forgotten_text)
-    stored = Stored(
+    stored = StoredSession(
         session.info.session_id,
         session.info.version,
         session.info.last_seq,

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStore, Record
 from everturn.backends.sqlite import page_checksums
-from everturn.backends.sqlite.packed_rows import MOST, ROOM, Run, look_from, packed, parts, unpacked
+from everturn.backends.sqlite.packed_rows import (
+    MOST_LINES,
+    SHARED_BYTES,
+    PackedRow,
+    cut_row,
+    earliest_start,
+    packed,
+    unpacked,
+)
 from everturn.core.codec import Draft, checksum, encode
 
 AT = 1_700_000_000.0
@@ -27,11 +35,11 @@ drafts = st.lists(
 )
 
 
-def row(run: Run, turn: int = 1) -> tuple[Any, ...]:
+def row(run: PackedRow, turn: int = 1) -> tuple[Any, ...]:
     return run.seq, AT, run.checksum, run.body, run.kind, turn, run.count, run.checksums
 
 
-def entries(runs: list[Run]) -> list[tuple[int, str, int, bytes]]:
+def entries(runs: list[PackedRow]) -> list[tuple[int, str, int, bytes]]:
     return [(seq, kind, check, body) for run in runs for seq, _, check, body, kind, _ in unpacked(row(run))]
 
 
@@ -42,10 +50,10 @@ def test_what_is_packed_is_unpacked(turn: list[Draft], first: int) -> None:
     assert entries(runs) == wanted
     assert sum(run.size for run in runs) == sum(len(one.body) for one in turn)
     for run in runs:
-        assert run.count <= MOST
-        assert run.count == 1 or (len(run.body) <= ROOM + MOST and run.kind == "message")
+        assert run.count <= MOST_LINES
+        assert run.count == 1 or (len(run.body) <= SHARED_BYTES + MOST_LINES and run.kind == "message")
         assert (run.checksums is None) == (run.count == 1)
-        assert look_from(run.seq + run.count - 1) <= run.seq
+        assert earliest_start(run.seq + run.count - 1) <= run.seq
 
 
 @given(drafts, st.data())
@@ -53,7 +61,7 @@ def test_a_row_can_be_cut_between_any_two_entries(turn: list[Draft], data: st.Da
     for run in packed(1, turn):
         if run.count > 1:
             seq = data.draw(st.integers(run.seq + 1, run.seq + run.count - 1))
-            halves = parts(row(run), [(run.seq, seq - 1), (seq, run.seq + run.count - 1)])
+            halves = cut_row(row(run), [(run.seq, seq - 1), (seq, run.seq + run.count - 1)])
             assert halves is not None
             assert entries(halves) == entries([run])
             assert halves[1].seq == seq
@@ -61,14 +69,14 @@ def test_a_row_can_be_cut_between_any_two_entries(turn: list[Draft], data: st.Da
 
 
 def test_entries_of_other_kinds_and_long_messages_have_rows_of_their_own() -> None:
-    turn = [draft("message", "a"), draft("note", "b"), draft("note", "c"), draft("message", "d" * ROOM)]
+    turn = [draft("message", "a"), draft("note", "b"), draft("note", "c"), draft("message", "d" * SHARED_BYTES)]
     turn += [draft("message", "e"), draft("message", "f")]
     assert [(run.seq, run.kind, run.count) for run in packed(5, turn)] == [
         *[(5, "message", 1), (6, "note", 1), (7, "note", 1), (8, "message", 1), (9, "message", 2)]
     ]
 
 
-@given(st.lists(st.text(max_size=300), min_size=2, max_size=MOST), st.data())
+@given(st.lists(st.text(max_size=300), min_size=2, max_size=MOST_LINES), st.data())
 def test_damage_in_some_lines_leaves_the_others_as_they_were_also_in_parts(
     texts: list[str], data: st.DataObject
 ) -> None:
@@ -82,7 +90,7 @@ def test_damage_in_some_lines_leaves_the_others_as_they_were_also_in_parts(
         lines[number][place] ^= 0x80 if lines[number][place] != 0x8A else 0x40  # an end of a line would part it in two
     damaged = (*row(run)[:3], b"\n".join(lines), *row(run)[4:])
     cut = data.draw(st.integers(1, run.count))
-    halves = parts(damaged, [(1, cut), *([(cut + 1, run.count)] if cut < run.count else [])])
+    halves = cut_row(damaged, [(1, cut), *([(cut + 1, run.count)] if cut < run.count else [])])
     assert halves is not None
     for found in (list(unpacked(damaged)), [entry for half in halves for entry in unpacked(row(half))]):
         assert {number for number, one in enumerate(found) if one[2] != checksum("message", one[3])} == hit
@@ -114,9 +122,9 @@ def test_of_a_row_that_cannot_be_told_apart_nothing_is_believed(damage: dict[str
     damaged = (seq, at, check, damage.get("body", body), kind, turn)
     damaged += (damage.get("count", count), damage.get("checksums", checksums))
     found = list(unpacked(damaged))
-    assert 1 <= len(found) <= MOST
+    assert 1 <= len(found) <= MOST_LINES
     assert all(one[2] != checksum(kind, one[3]) for one in found)
-    assert parts(damaged, [(4, 4), (5, 6)]) is None
+    assert cut_row(damaged, [(4, 4), (5, 6)]) is None
 
 
 # --- in a file -------------------------------------------------------------------------------------------------------
