@@ -17,7 +17,7 @@ import redis
 
 from everturn import MemoryStoreBackendError
 from everturn.backends.redis.errors import OutOfStep
-from everturn.backends.redis.transport.blocking_connection import FEW, LONGEST, MANY, Limited, _is_on_this_machine
+from everturn.backends.redis.transport.blocking_connection import LONGEST, Limited
 from everturn.backends.redis.transport.blocking_pool import Borrowed, Pool
 from everturn.backends.redis.transport.resp import packed
 from everturn.backends.redis.url import blocking_maker, driver_options, parse
@@ -47,9 +47,9 @@ def ends() -> Iterator[tuple[Line, socket.socket]]:
         yield Line(ours), theirs
 
 
-def talk(line: Line, *commands: Any, seconds: float = 30, is_alone: bool = False) -> list[Any]:
+def talk(line: Line, *commands: Any, seconds: float = 30) -> list[Any]:
     deadline = time.monotonic() + seconds
-    return line.converse(commands, deadline, is_alone=is_alone)
+    return line.converse(commands, deadline)
 
 
 def read(sock: socket.socket, length: int) -> bytes:
@@ -223,105 +223,6 @@ def test_a_server_that_drips_does_not_outlast_the_deadline(ends: tuple[Line, soc
     finally:
         stop.set()
         thread.join()
-
-
-class Looks:
-    """Stands between a line and its socket. `awake`: how often the line looked without going to sleep.
-
-    A line that looks has waited in vain for `late` looks; then, and to one that sleeps, the answer comes.
-    """
-
-    def __init__(self, line: Line, server: socket.socket) -> None:
-        server.sendall(b"+PONG\r\n")
-        assert talk(line, ("PING",)) == [b"PONG"]  # it is connected now
-        self._asked = len(packed([("PING",)]))
-        read(server, self._asked)
-        self._wait, line._wait = line._wait, self
-        self._server = server
-        self.awake = self.late = 0
-
-    def poll(self, milliseconds: float) -> Any:
-        if not select.select([self._server], [], [], 0)[0]:
-            return []  # nothing was asked yet: it looks for what nobody asked for
-        if milliseconds == 0:
-            self.awake += 1
-            if self.awake <= self.late:
-                time.sleep(0.001)
-                return []
-        read(self._server, self._asked)
-        self._server.sendall(b"+PONG\r\n")
-        return self._wait.poll(milliseconds)
-
-
-def test_a_server_on_this_machine_is_waited_for_awake(ends: tuple[Line, socket.socket]) -> None:
-    line, server = ends
-    looks = Looks(line, server)
-    for number in range(3):
-        assert looks.awake == number
-        assert talk(line, ("PING",), is_alone=True) == [b"PONG"]
-
-
-def test_after_replies_that_came_late_the_next_are_slept_for(ends: tuple[Line, socket.socket]) -> None:
-    line, server = ends
-    looks = Looks(line, server)
-
-    def slept_for() -> int:
-        """Ask until it looks awake again: how many replies came meanwhile."""
-        before = looks.awake
-        for number in range(2 * MANY):
-            talk(line, ("PING",), is_alone=True)
-            if looks.awake > before:
-                return number
-        raise AssertionError("never again")
-
-    looks.late = 2
-    assert [slept_for() for _ in range(5)] == [0, FEW, 2 * FEW, 0, 0]  # late, late, soon, soon, soon
-    looks.late = looks.awake + 10
-    slept = [slept_for() for _ in range(9)]
-    assert (slept[:4], slept[-3:]) == ([0, FEW, 2 * FEW, 4 * FEW], [MANY // 2, MANY, MANY])
-
-
-def test_one_of_several_threads_sleeps(ends: tuple[Line, socket.socket]) -> None:
-    line, server = ends
-    looks = Looks(line, server)
-    assert talk(line, ("PING",)) == [b"PONG"]
-    assert looks.awake == 0
-
-
-def test_a_pool_tells_a_line_whether_it_is_alone() -> None:
-    told: list[bool] = []
-
-    class Nested(Limited):
-        """While it talks, so does another."""
-
-        def converse(self, commands: Any, deadline: float, *, is_alone: bool = False) -> list[Any]:
-            if len(told) < 2:
-                told.append(is_alone)
-                pool.exchange(commands, deadline)
-            return []
-
-    pool = Pool(("server", 1), lambda _: Nested(), size=3)
-    for _ in range(2):
-        pool.exchange([("PING",)], time.monotonic() + 30)
-    assert told == [True, False]
-
-
-def test_a_server_on_another_machine_is_slept_for(
-    ends: tuple[Line, socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    line, server = ends
-    monkeypatch.setattr("everturn.backends.redis.transport.blocking_connection._is_on_this_machine", lambda _: False)
-    looks = Looks(line, server)
-    assert talk(line, ("PING",), is_alone=True) == [b"PONG"]
-    assert looks.awake == 0
-
-
-def test_another_machine_has_another_address() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        with socket.create_connection(listening.getsockname()) as near:
-            assert _is_on_this_machine(near)
-        with socket.create_connection(listening.getsockname(), source_address=("127.0.0.2", 0)) as far:
-            assert not _is_on_this_machine(far)
 
 
 def test_a_server_that_hangs_up_is_an_error(ends: tuple[Line, socket.socket]) -> None:

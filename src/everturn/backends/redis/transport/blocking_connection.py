@@ -6,7 +6,6 @@ Connections that are borrowed from a client are talked over by redis-py, in `spe
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import ssl
@@ -21,8 +20,6 @@ from everturn.backends.redis.transport.resp import Command, packed
 
 LONGEST = 86_400.0  # seconds that a socket is told to wait, where the deadline is no deadline
 CHUNK = 65_536  # bytes that are asked of the socket at a time
-AWAKE = 0.0005  # seconds that a reply is waited for awake, where the server is on this machine
-FEW, MANY = 8, 512  # replies that are slept for after one that was waited for in vain; the more of these, the more
 
 
 def left(deadline: float) -> float:
@@ -47,14 +44,11 @@ class Limited:
     _reader: Any = None
     _chunk: bytearray
     _wait: Any = None
-    _is_near = False
-    _naps = 0  # replies that are slept for before one is waited for awake again
-    _next_naps = FEW
 
-    def converse(self, commands: Sequence[Command], deadline: float, *, is_alone: bool = False) -> list[Any]:
+    def converse(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         """Be connected, send the commands, and read a reply for each.
 
-        `is_alone`: no other thread talks to the server just now. Raises what redis-py raises, OSError; then disconnect.
+        Raises what redis-py raises, OSError; then disconnect.
         """
         self.has_sent = False
         if self._sock is not None and self._has_news():
@@ -79,11 +73,9 @@ class Limited:
             if sent < len(request):
                 seconds = _send_all(sock, memoryview(request)[sent:], deadline)
         replies: list[Any] = []
-        is_there = is_alone and self._is_near and self._comes_soon()
         while True:
-            if not is_there and wait is not None and not wait.poll(min(seconds, LONGEST) * 1000):
+            if wait is not None and not wait.poll(min(seconds, LONGEST) * 1000):
                 raise TimeoutError("timed out")
-            is_there = False
             try:
                 length = sock.recv_into(chunk)
             except BlockingIOError:  # the kernel may have been wrong about it
@@ -116,26 +108,6 @@ class Limited:
                 raise
         return True
 
-    def _comes_soon(self) -> bool:
-        """Wait awake for a moment: whether the reply is there. A server on this machine often needs less time for it
-        than a thread needs to fall asleep and wake up.
-
-        Whoever else wants the processor goes first; and where the moment was too short, the next replies are slept
-        for. So clients on a busy machine take nothing from each other: docs/decisions/019 has the figures.
-        """
-        if self._naps:
-            self._naps -= 1
-            return False
-        wait, until = self._wait, time.monotonic() + AWAKE
-        while not wait.poll(0):
-            os.sched_yield()
-            if time.monotonic() > until:
-                self._naps, self._next_naps = self._next_naps, min(2 * self._next_naps, MANY)
-                return False
-        if self._next_naps > FEW:
-            self._next_naps //= 2
-        return True
-
     def _ready(self, deadline: float) -> float:
         """Be connected, and wait no longer than this for what comes next: so many seconds."""
         seconds = left(deadline)
@@ -149,7 +121,7 @@ class Limited:
         return seconds
 
     def _begin(self) -> None:
-        self._wait, self._is_near = None, False
+        self._wait = None
         if resp.reply_reader:
             self._reader, self._chunk = resp.reply_reader(), bytearray(CHUNK)
             if type(self._sock) is socket.socket and hasattr(select, "poll"):
@@ -157,15 +129,6 @@ class Limited:
                 self._sock.settimeout(0)
                 self._wait = select.poll()
                 self._wait.register(self._sock, select.POLLIN)
-                self._is_near = hasattr(os, "sched_yield") and _is_on_this_machine(self._sock)
-
-
-def _is_on_this_machine(sock: socket.socket) -> bool:
-    """Whether both ends have one address. (In two containers they have not, even on one machine.)"""
-    if sock.family not in {socket.AF_INET, socket.AF_INET6}:
-        return True  # a Unix socket
-    here, there = sock.getsockname(), sock.getpeername()
-    return bool(here[0] == there[0])
 
 
 def _send_all(sock: Any, request: memoryview, deadline: float) -> float:

@@ -76,7 +76,7 @@ class Pool:
         try:
             if connection is None:
                 connection = self._make(self._node)
-            replies: list[Any] = connection.converse(commands, deadline, is_alone=shelf.lent == 1)
+            replies: list[Any] = connection.converse(commands, deadline)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
             shelf.forget()
             _disconnect([*filter(None, [connection]), *shelf.clear()])  # the others will fail next
