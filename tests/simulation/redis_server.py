@@ -45,7 +45,7 @@ class _Interpreter:
         try:
             return self._call(name, *args)
         except ServerError as exc:
-            return self._lua.table_from({b"err": str(exc).encode()})
+            return self._table_from({b"err": str(exc).encode()})
 
     def _table(self, value: Any) -> Any:
         if value is None:

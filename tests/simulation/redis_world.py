@@ -9,9 +9,9 @@ from everturn.backend import Backend
 from everturn.backends.redis import errors, scripts
 from everturn.backends.redis.backend import RedisBackend
 from everturn.backends.redis.client import Sender
-from everturn.backends.redis.keys import Names
-from everturn.backends.redis.topology import Single, Watched
-from everturn.backends.redis.transport.resp import Call, Command
+from everturn.backends.redis.keys import KeyNames
+from everturn.backends.redis.topology import SentinelTopology, SingleServer
+from everturn.backends.redis.transport.resp import Command, ScriptCall
 from everturn.backends.redis.url import Node
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.network import Attempt, Network
@@ -72,7 +72,7 @@ class ObservingLines:
 
 def _named(commands: Sequence[Command]) -> str:
     first = commands[0]
-    if isinstance(first, Call):
+    if isinstance(first, ScriptCall):
         return _NAMES.get(first.script.sha, "a script")
     if first[0] == "EVAL":
         return "a script in full"
@@ -93,8 +93,8 @@ class RedisWorld(World):
         self.master = self.nodes[0]
         self._load(({}, {}))
         self._masters = [(0.0, self.master)]
-        self._keys = Names("")
-        self._observer = RedisBackend(Sender(ObservingLines(self), Single(self.nodes[0])), "")
+        self._keys = KeyNames("")
+        self._observer = RedisBackend(Sender(ObservingLines(self), SingleServer(self.nodes[0])), "")
         self.network = Network(
             self.scheduler,
             self.fates,
@@ -113,8 +113,8 @@ class RedisWorld(World):
     def backend_for(self, host: Host) -> Backend:
         lines = SimulatedLines(self, host)
         if len(self.nodes) == 1:
-            return RedisBackend(Sender(lines, Single(self.nodes[0])), "")
-        return RedisBackend(Sender(lines, Watched([SENTINEL], "main", lines)), "")
+            return RedisBackend(Sender(lines, SingleServer(self.nodes[0])), "")
+        return RedisBackend(Sender(lines, SentinelTopology([SENTINEL], "main", lines)), "")
 
     def observe(self) -> Backend:
         return self._observer

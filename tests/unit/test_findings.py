@@ -16,7 +16,7 @@ REPLICA = "ip=10.0.0.2,port=6379,state={state},offset=1,lag={lag}"
 
 
 def told(about: dict[str, str], wait_replicas: int = 0, **settings: str) -> list[str]:
-    found = list(redis.wrong_with(redis.Answers(SOUND | about, **settings), wait_replicas))
+    found = list(redis.wrong_with(redis.ServerAnswers(SOUND | about, **settings), wait_replicas))
     assert all(len(part) > 5 for finding in found for part in finding)
     return [what for what, _, _ in found]
 
@@ -24,7 +24,7 @@ def told(about: dict[str, str], wait_replicas: int = 0, **settings: str) -> list
 def test_a_sound_redis_is_not_accused_nor_one_that_does_not_tell() -> None:
     assert told({}, save="3600 1", appendfsync="everysec", min_replicas="0") == []
     assert told({"slave0": REPLICA.format(state="online", lag=1)}, wait_replicas=1) == []
-    assert list(redis.wrong_with(redis.Answers({}), 1)) == []
+    assert list(redis.wrong_with(redis.ServerAnswers({}), 1)) == []
 
 
 @pytest.mark.parametrize(

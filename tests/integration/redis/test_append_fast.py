@@ -1,4 +1,4 @@
-"""The way of a plain turn, which is shorter than that of other changes and must come out the same."""
+"""append_fast.lua, the short way of a plain turn, stores the same as append.lua."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_plain_turn_is_stored_as_any_other(store: Any, client: Any, ttl: float
         store.clear(name)
     for version in range(3, 7):
         plain = store.add_messages("plain", TURN)
-        expected = store.add_messages("expected", TURN, expected_version=version)  # no turn.lua for this one
+        expected = store.add_messages("expected", TURN, expected_version=version)  # not by append_fast.lua
         assert (plain.version, plain.seqs) == (expected.version, expected.seqs)
     assert stored(client, "plain") == stored(client, "expected")
 

@@ -4,17 +4,17 @@
 local FACTS = {'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at', 'created_at',
                'changed_at', 'forked_from', 'parts', 'check', 'fence'}
 
--- The one digest that a server computes in C for a script. fakeredis, which is no server, lacks it, but lends Python's.
+-- The one digest that a server computes in C for a script. fakeredis lacks it, but lets a script call Python.
 local sha1hex = redis.sha1hex
   or rawget(_G, 'python').eval("lambda text: __import__('hashlib').sha1(text).hexdigest().encode()")
 
--- Eight digits of it: against accidents, not forgers.
+-- Eight digits: enough against accidents, not against forgers.
 local function digest(text)
   return string.sub(sha1hex(text), 1, 8)
 end
 
--- The place of an entry, as a number: it follows from its seq, its turn and its time (as `base`), so that no entry can be
--- taken for another, and none be given another time. records.py has the same.
+-- The place of an entry: a number computed from its seq, its turn and its time (`base` holds the latter two), so that an entry
+-- that was swapped, or given another time, is noticed. stored_form.py has the same rule.
 local function base_of(turn, time)
   return turn * 104729 + time
 end
@@ -32,7 +32,7 @@ local function change_check(version, row)
   return digest(version .. ' ' .. table.concat(row, ' ')) .. ' '
 end
 
--- Whether these are the facts that were written last, under this very key.
+-- Say whether these facts were written together, under this very key.
 local function sound(facts)
   for i = 1, 12 do
     if not facts[i] then return false end

@@ -4,14 +4,14 @@ local META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS = KEYS[1], KEYS[2], KEYS[3], 
 local call = redis.call
 local LIFE = ''  -- of the session that the script is about; rows are checked with it, so that no other session's pass
 
-local ANY_JUMPS, ANY_OTHERS = true, true  -- whether there may be any: most sessions have none, and need not be asked
+local ANY_JUMPS, ANY_OTHERS = true, true  -- whether there may be any: most sessions have none, and no command is needed
 
 -- The number that a text of digits is; nil for any other, such as `nan`, which Lua takes for one.
 local function whole(text)
   return text and string.match(text, '^%d+$') and tonumber(text) or nil
 end
 
--- End the script, before it has written anything: this part is not what was written. faults.py knows the word.
+-- End the script, before it has written anything: this part is not as it was written. errors.py knows the word.
 local function damaged(part)
   error('DAMAGED ' .. part .. '.', 0)
 end

@@ -1,7 +1,8 @@
--- The path: which entries of the log lead to a head. An entry follows the one before it, but for where a jump says otherwise.
+-- Shared: the path, which is the entries of the log that lead to a head. An entry follows the one before it, unless a jump
+-- says otherwise.
 -- A jump is "seq after skip depth messages": the entry `seq` follows the entry `after`; `skip` is a jump further down the
 -- same path (0: none), `depth` how many jumps there are on it up to this one, and `messages` how many messages before it.
--- Skips are those of Myers' skew-binary lists: with them a way past n jumps takes log n steps, and adding one takes O(1).
+-- Skips are those of Myers' skew-binary lists: passing n jumps takes log n steps, adding one takes O(1).
 local START = {seq = 1, after = 0, skip = 0, depth = 0, messages = 0}  -- of the range that no jump leads to
 local MOST_RANGES = 500  -- in one answer: a millisecond or two
 
@@ -13,14 +14,14 @@ local function jump_in(kept, score)
           messages = tonumber(messages)}
 end
 
--- The jump that leads to the range of the log in which `seq` stands.
+-- Return the jump that leads to the range of the log that holds `seq`.
 local function jump_at(seq)
   if not ANY_JUMPS then return START end
   local found = call('ZREVRANGEBYSCORE', JUMPS, seq, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return found[1] and jump_in(found[1], found[2]) or START
 end
 
--- The jump before this one on its path. Depths tell if one is gone.
+-- Return the jump before this one on its path. Depths show whether one is missing.
 local function below(jump)
   local found = jump_at(jump.after)
   if found.depth ~= jump.depth - 1 then damaged('jumps') end
@@ -65,7 +66,7 @@ local function messages_in(first, last)
   return first > last and 0 or last - first + 1 - (ANY_OTHERS and call('ZCOUNT', OTHERS, first, last) or 0)
 end
 
--- How many messages there are on the path to `head` behind `low`. All of them are there: what shows is not reclaimed.
+-- Count the messages on the path to `head` after `low`. All of them exist: visible entries are not reclaimed.
 local function messages_behind(head, low)
   local top = jump_at(head)
   if top.depth == 0 or top.seq <= low then return messages_in(math.max(top.seq, low + 1), head) end
@@ -98,7 +99,7 @@ local function ranges_down(head, last, low, enough)
     end
     if jump.depth == 0 or jump.seq <= low or (enough and found >= enough) then break end
     if #ranges >= MOST_RANGES then return ranges, jump.after end
-    -- Jumps of a path often stand side by side. They are fetched some at a time, the more the more of them were of use.
+    -- Jumps of a path often stand side by side: fetch several at a time, twice as many as were of use the last time.
     high = jump.after
     while some[at] and tonumber(some[at + 1]) > high do at = at + 2 end
     if not some[at] then

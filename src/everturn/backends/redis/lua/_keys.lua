@@ -5,7 +5,7 @@
 -- 1, goes with its change: the answer to it is more than can be kept here, and a second snapshot harms nobody.
 local USE = '(%d+) (%d+) (%d+) (' .. string.rep('.', 16) .. ')'
 
--- The uses of a key, oldest first.
+-- Return the uses of a key, oldest first.
 local function uses_of(key)
   local uses = {}
   for version, first, count, content in string.gmatch(call('HGET', META, 'k' .. key) or '', USE) do
@@ -34,7 +34,7 @@ local function forget_uses(key, last)
   if #left == 0 then call('HDEL', META, 'k' .. key) elseif gone then call('HSET', META, 'k' .. key, table.concat(left)) end
 end
 
--- To be called for each entry that was reclaimed.
+-- Call it for each entry that was reclaimed.
 local function forget_key_of(seq)
   local key = call('HGET', META, 't' .. seq)
   if key then forget_uses(key, 0) end

@@ -14,8 +14,8 @@ import redis.asyncio
 from everturn import MemoryStoreBackendError
 from everturn.backends.redis.errors import Refusal
 from everturn.backends.redis.transport import resp
-from everturn.backends.redis.transport.async_connection import LentLine, OwnLine
-from everturn.backends.redis.transport.async_pool import LoopBorrowed, LoopLines, LoopPool
+from everturn.backends.redis.transport.async_connection import OwnConnection, RedisPyConnection
+from everturn.backends.redis.transport.async_pool import AsyncClientPool, AsyncPool, AsyncTransport
 from everturn.backends.redis.url import Node, async_maker, driver_options, parse
 from everturn.testing.servers import ValkeyServer
 
@@ -29,10 +29,10 @@ def node_and_maker(url: str) -> tuple[Node, Callable[[Node], Any]]:
     return address.nodes[0], async_maker(False, driver_options(address, {}))
 
 
-def in_loop(url: str, work: Callable[[LoopPool], Coroutine[Any, Any, None]]) -> None:
+def in_loop(url: str, work: Callable[[AsyncPool], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
         async with asyncio.timeout(30):
-            pool = LoopPool(*node_and_maker(url), 2)
+            pool = AsyncPool(*node_and_maker(url), 2)
             await work(pool)
             await pool.close()
 
@@ -44,40 +44,40 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
-@pytest.mark.parametrize("kind", [OwnLine, LentLine], ids=["ours", "redis-py's"])
+@pytest.mark.parametrize("kind", [OwnConnection, RedisPyConnection], ids=["ours", "redis-py's"])
 def test_replies_come_in_order_whatever_their_size(
     server: ValkeyServer, kind: type[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if kind is LentLine:
+    if kind is RedisPyConnection:
         monkeypatch.setattr(resp, "reply_reader", None)  # as without hiredis
     large = b"x" * 3_000_000
 
-    async def work(pool: LoopPool) -> None:
-        line = await pool.take(soon())
-        assert type(line) is kind
+    async def work(pool: AsyncPool) -> None:
+        connection = await pool.take(soon())
+        assert type(connection) is kind
         commands = [("SET", "a", large), ("ECHO", "1"), ("GET", "a"), ("NONSENSE",), ("LRANGE", "none", 0, -1)]
-        await line.send(resp.packed(commands), len(commands))
-        await line.send(resp.packed([("ECHO", "2")]), 1)
-        assert await line.receive(1) == [b"OK"]
-        assert await line.receive(2) == [b"1", large]
-        refusal, *rest = await line.receive(3)
+        await connection.send(resp.packed(commands), len(commands))
+        await connection.send(resp.packed([("ECHO", "2")]), 1)
+        assert await connection.receive(1) == [b"OK"]
+        assert await connection.receive(2) == [b"1", large]
+        refusal, *rest = await connection.receive(3)
         assert isinstance(refusal, Refusal)
         assert rest == [[], b"2"]
-        await pool.give_back(line)
-        assert await pool.take(soon()) is line
-        await pool.give_back(line)
+        await pool.give_back(connection)
+        assert await pool.take(soon()) is connection
+        await pool.give_back(connection)
 
     in_loop(server.url, work)
 
 
 def test_a_connection_that_was_lost_while_idle_is_not_lent_again(server: ValkeyServer, client: Any) -> None:
-    async def work(pool: LoopPool) -> None:
-        line = await pool.take(soon())
-        await pool.give_back(line)
+    async def work(pool: AsyncPool) -> None:
+        connection = await pool.take(soon())
+        await pool.give_back(connection)
         client.client_kill_filter(_type="normal", skipme=True)
-        await until(lambda: line.is_lost)
+        await until(lambda: connection.is_lost)
         other = await pool.take(soon())
-        assert other is not line
+        assert other is not connection
         await other.send(resp.packed([("PING",)]), 1)
         assert await other.receive(1) == [b"PONG"]
         await pool.give_back(other)
@@ -89,7 +89,7 @@ def test_a_connection_that_ends_while_it_is_made_is_not_lent(server: ValkeyServe
     """The server may end it when redis-py has said hello and we do not listen yet: then nobody tells us of it later."""
     made: list[Any] = []
 
-    async def work(pool: LoopPool) -> None:
+    async def work(pool: AsyncPool) -> None:
         node, make = node_and_maker(server.url)
 
         def ends_early(node: Node) -> Any:
@@ -106,29 +106,29 @@ def test_a_connection_that_ends_while_it_is_made_is_not_lent(server: ValkeyServe
             made.append(connection)
             return connection
 
-        lines = LoopLines(lambda _: LoopPool(node, ends_early, 1))
+        transport = AsyncTransport(lambda _: AsyncPool(node, ends_early, 1))
         with pytest.raises(MemoryStoreBackendError) as caught:
-            await lines.exchange(node, [("PING",)], soon())
+            await transport.exchange(node, [("PING",)], soon())
         assert (caught.value.outcome, caught.value.transient) == ("not_written", True)
-        assert await lines.exchange(node, [("PING",)], soon()) == [b"PONG"]
+        assert await transport.exchange(node, [("PING",)], soon()) == [b"PONG"]
         assert len(made) == 2
-        await lines.close()
+        await transport.close()
 
     in_loop(server.url, work)
 
 
 def test_who_waits_hears_that_the_connection_is_lost(server: ValkeyServer, client: Any) -> None:
-    async def work(pool: LoopPool) -> None:
-        line = await pool.take(soon())
-        await line.send(resp.packed([("BLPOP", "none", 0)]), 1)
-        waiting = asyncio.create_task(line.receive(1))
+    async def work(pool: AsyncPool) -> None:
+        connection = await pool.take(soon())
+        await connection.send(resp.packed([("BLPOP", "none", 0)]), 1)
+        waiting = asyncio.create_task(connection.receive(1))
         await until(lambda: client.info("clients")["blocked_clients"] == 1)
         client.client_kill_filter(_type="normal", skipme=True)
         with pytest.raises(ConnectionError):
             await waiting
         with pytest.raises(ConnectionError):  # and who asks afterwards
-            await line.receive(1)
-        await pool.drop(line)
+            await connection.receive(1)
+        await pool.drop(connection)
 
     in_loop(server.url, work)
 
@@ -146,14 +146,14 @@ def test_an_answer_in_no_protocol_is_an_error_and_frees_the_connection() -> None
         async with asyncio.timeout(30), await asyncio.start_server(answer, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             node, make = node_and_maker(f"redis://127.0.0.1:{port}")
-            lines = LoopLines(lambda _: LoopPool(node, make, 1))
-            assert await lines.exchange(node, [("SET", "a", "b")], soon()) == [b"OK"]
+            transport = AsyncTransport(lambda _: AsyncPool(node, make, 1))
+            assert await transport.exchange(node, [("SET", "a", "b")], soon()) == [b"OK"]
             for shared in (False, True, False):
                 with pytest.raises(MemoryStoreBackendError, match="no answer") as caught:
-                    await lines.exchange(node, [("PING",)], soon(), shared=shared)
+                    await transport.exchange(node, [("PING",)], soon(), shared=shared)
                 assert caught.value.outcome == "unknown"
-            assert await lines.exchange(node, [("SET", "a", "b")], soon()) == [b"OK"]
-            await lines.close()
+            assert await transport.exchange(node, [("SET", "a", "b")], soon()) == [b"OK"]
+            await transport.close()
 
     asyncio.run(main())
 
@@ -180,8 +180,8 @@ def out_of_step(kind: str, *, shared: bool) -> list[Any]:
             url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}?protocol=2"
             node, make = node_and_maker(url.partition("?")[0])
             client = redis.asyncio.Redis.from_url(url, max_connections=1)
-            lender = LoopPool(node, make, 1) if kind == "ours" else LoopBorrowed(client.connection_pool)
-            lines = LoopLines(lambda _: lender)
+            pool = AsyncPool(node, make, 1) if kind == "ours" else AsyncClientPool(client.connection_pool)
+            transport = AsyncTransport(lambda _: pool)
             heard: list[Any] = []
             for number in range(4):
                 if number == 3:  # unasked, while nobody listens
@@ -190,10 +190,10 @@ def out_of_step(kind: str, *, shared: bool) -> list[Any]:
                     for _ in range(10):
                         await asyncio.sleep(0)  # the loop hears of it
                 try:
-                    heard.append(await lines.exchange(node, [("PING",)], soon(), shared=shared))
+                    heard.append(await transport.exchange(node, [("PING",)], soon(), shared=shared))
                 except MemoryStoreBackendError as exc:
                     heard.append(exc.outcome)
-            await lines.close()
+            await transport.close()
             await client.aclose()
             return heard
 

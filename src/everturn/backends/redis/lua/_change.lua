@@ -1,16 +1,17 @@
--- Before every change: what the session is, whether the request is late, was made before, or is not as expected.
+-- Shared by every change: reads the session and decides whether the request is late, a replay or a conflict.
+-- The rules are those of core/plan_change.py.
 -- ARGV: call, life, ttl, key, content, expected version, expected life, r for a retry, w if replicas are waited for.
--- What the effect needs follows from 10 on, and in a file of its own, which ends in `commit` or `refused`.
+-- The arguments of the effect follow from 10 on. Its script comes behind this text, and ends in `commit` or `refused`.
 -- Nothing is written here but the fence of a retry that is refused: its first attempt must not be applied later.
--- The answer is one line, "time status life version first count ...": the server takes far longer to send a table.
+-- The answer is one line, "time status life version first count ...": a table takes the server far longer to send.
 local facts = call('HMGET', META, unpack(FACTS))
 local life, ended, fence = facts[1], false, tonumber(facts[14])
-local HEADLESS = at .. ' headless - 0 0 0'
+local DAMAGED = at .. ' damaged - 0 0 0'
 local is_retry, waits = ARGV[8] ~= '', ARGV[9] ~= ''
 
 if is_behind(fence) then return at .. LATE end
-if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return HEADLESS end
-if life and not sound(facts) then return HEADLESS end
+if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return DAMAGED end
+if life and not sound(facts) then return DAMAGED end
 if life and facts[8] ~= '' and whole(facts[8]) <= now then life, ended = false, true end
 
 local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], ''
@@ -58,8 +59,8 @@ end
 
 local REMEMBERED, PRUNED = 1024, 64
 
--- The change that this call made, if it did. A retry looks among all; a first attempt only among those made since it was
--- issued: it may have been sent twice, by a proxy say, or its retry may have overtaken it.
+-- The change that this call made; nil if it made none. A retry looks among all changes. A first attempt looks among those
+-- made since it was issued: a proxy may have sent it twice, or its retry may have overtaken it.
 local function made_by_this_call()
   local last, step = '+', 8
   while true do
@@ -118,17 +119,18 @@ local function with_undo_step(kind, after)
   return table.concat(steps, ';', math.max(1, #steps - 9))
 end
 
--- Write the change: `after` is the new state; `plan` holds what else there is to write. The answer is its receipt.
+-- Write the change. `after` is the new state; `plan` has the rest: entries, an undo step, a snapshot, a TTL. Returns the
+-- receipt.
 local function commit(kind, after, plan)
   local fresh = not life
   if fresh then
     if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
-    if fence then call('PERSIST', META) end  -- a tombstone: it becomes a session
+    if fence then call('PERSIST', META) end  -- a tombstone becomes a session
     life = ARGV[2]
     LIFE = life
   end
   version = version + 1
-  -- Before the first write, for it looks at what is there.
+  -- Before the first write: it ends the script if the undo steps are damaged.
   local undo = plan.undo or plan.undoable and with_undo_step(kind, after)
   local first, count = plan.first or 0, plan.count or 0
   if plan.write then plan.write(first) end
@@ -164,7 +166,7 @@ local function commit(kind, after, plan)
   if fresh then
     set('life', life)
     set('created_at', at)
-    -- All in their places from the start: a small hash is a list, and what stands in front is found first.
+    -- Every field is there from the start: a small hash is a list, and the fields in front are found first.
     set('dimension', '')
     set('ttl', ttl)
     set('expires_at', '')
@@ -178,7 +180,7 @@ local function commit(kind, after, plan)
   end
   if plan.ttl then set('ttl', ttl) end
   if ARGV[4] ~= '' then
-    local place = kind == 'snapshot' and 1 or first  -- see keys.lua
+    local place = kind == 'snapshot' and 1 or first  -- as _keys.lua says
     set('k' .. ARGV[4], keyed .. version .. ' ' .. place .. ' ' .. count .. ' ' .. ARGV[5])
     if count > 0 then set('t' .. (first + count - 1), ARGV[4]) end
   end
@@ -194,7 +196,7 @@ local function commit(kind, after, plan)
   call('HSET', META, unpack(fields))
   if forgets then forget_old_changes() end
   if ttl ~= '' and tonumber(ttl) < 1e10 then
-    -- One absolute time for all: the parts of a session expire together. By the server's clock, for that sees to it.
+    -- One absolute time for all parts: they expire together. By the server's clock, because the server expires them.
     local clock = not_after == '' and server_time() or now
     local expiry = string.format('%.0f', math.floor((clock + tonumber(ttl) * 1000000) / 1000) + 1)
     for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end

@@ -1,5 +1,5 @@
--- Writes rows as they were stored elsewhere; what is there is left as it is, so that to write them twice is to write them
--- once. Rows, in ARGV from `i` on: how many entries, and of each seq, kind and value; how many changes, and of each version,
+-- Shared: write rows as they were stored elsewhere. A row that is there already is left as it is, so a step may be sent
+-- twice. Rows, in ARGV from `i` on: how many entries, and of each seq, kind and value; how many changes, and of each version,
 -- key ('': none), how many fields, and these; how many jumps, and of each seq and after; how many snapshots, and of each id
 -- and text. They are of the life LIFE. Jumps come when all entries before them are there: they count them.
 local function last_of(stream)
@@ -21,7 +21,7 @@ local function put_entries(i)
   return size, i + 1 + 3 * count
 end
 
--- As keys.lua has them. `facts` are "first count time state"; the content is among the fields `i` to `j`.
+-- As in _keys.lua. `facts` are "first count time state"; the content is among the fields `i` to `j`.
 local function put_key(key, version, kind, facts, i, j)
   local first, count = string.match(facts, '^(%d+) (%d+) ')
   if kind == 'snapshot' then first = 1 end
@@ -62,15 +62,15 @@ local function put_snapshots(i)
   for j = i + 1, i + 2 * tonumber(ARGV[i]), 2 do call('HSET', SNAPSHOTS, ARGV[j], sealed(ARGV[j], ARGV[j + 1])) end
 end
 
--- Write all of them. Returns the bytes of the bodies.
+-- Write all rows from ARGV[i] on. Returns the bytes of their bodies.
 local function put_rows(i)
   local size, next_part = put_entries(i)
   put_snapshots(put_jumps(put_changes(next_part)))
   return size
 end
 
--- The fields that every session has, in the order in which a new one gets them: a small hash is a list, and what stands
--- in front is found first.
+-- Write the fields that every session has, in the order in which a new one gets them: a small hash is a list, and the fields
+-- in front are found first.
 local function put_front()
   call('HSET', META, 'version', 0, 'last_seq', 0, 'state', '0 0 0 0', 'bytes', 0, 'changed_at', 0, 'life', '',
        'created_at', 0, 'dimension', '', 'ttl', '', 'expires_at', '', 'forked_from', '', 'parts', '', 'check', '')

@@ -1,18 +1,18 @@
--- The facts of a session, and the state it is or was in, and where its entries stand. Reads only.
--- ARGV: now ('': by the server's clock), a snapshot's id, a version, whether to list the snapshots, which others ('':
--- none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all of that class that show). These, and the ranges of
--- the path, from this seq ('': the head) down to that (0: ranges also of what is hidden); ranges until so many messages stand
--- in them ('': all; '-': no ranges).
+-- Read the facts of a session, its state now or at a snapshot or a version, and the ranges of its path. Writes nothing.
+-- ARGV: 1 now ('': by the server's clock); 2 a snapshot's id; 3 a version; 4 whether to list the snapshots;
+--   5 which others ('': none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all visible ones of that class);
+--   6, 7 others and ranges from this seq ('': the head) down to that one (0: also hidden ranges);
+--   8 ranges until they hold so many messages ('': all; '-': no ranges).
 -- The answer: status; the facts; undo; forgotten; how many snapshots; the state asked for; the snapshots, unless they are too
--- many for one answer (page.lua gives those); the others; the ranges, the last one first; the head to go on from, or 0.
--- Parts that are not as the facts say end the script.
+-- many for one answer (page.lua lists those); the others; the ranges, the last one first; the head to go on from, or 0.
+-- A part that is not as the facts say ends the script.
 local MOST_SNAPSHOTS = 500  -- in one answer: half a millisecond
 local facts = call('HMGET', META, unpack(FACTS))
 if not facts[1] then
-  if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return {'headless'} end
+  if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return {'damaged'} end
   return {'no_session'}
 end
-if not sound(facts) then return {'headless'} end
+if not sound(facts) then return {'damaged'} end
 local now, ends = tonumber(ARGV[1]), whole(facts[8])
 if ends then
   if not now then
@@ -58,7 +58,7 @@ end
 if not state then return {status, facts, undo, forgotten, parts[2]} end
 local head, cleared, floor, messages, kept = unpacked(state)
 if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
--- A jump that stands at another seq than its own may be passed over where the path begins: then more shows than should.
+-- A jump that was moved to another seq may be missed where the path begins, and too much would show: so count messages.
 if ANY_JUMPS and messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', '')) ~= messages then damaged('jumps') end
 
 local others, ranges, rest = {}, {}, 0
