@@ -304,10 +304,12 @@ class PostgresBackend:
     async def _pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - here nothing suspends
 
-    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+    async def compact(self, session_id: str | None, deadline: float, *, drop_undo: bool = False) -> Compaction:
         if session_id is None:
             (row,) = await self._ask("reap", (STEP, self._now()), deadline, writes=True)
             return Compaction(*row[:3])
+        if drop_undo:
+            await self._drop_undo(session_id, deadline)
         plan = self._compactions.pop(session_id, None)
         if plan is None or plan.is_done:
             ((told,),) = await self._ask("survey", (self._namespace, session_id, self._now()), deadline)
@@ -323,6 +325,12 @@ class PostgresBackend:
         if done.sessions:
             self._compactions[session_id] = plan  # also when nothing is left to do: the next call says so
         return done
+
+    async def _drop_undo(self, session_id: str, deadline: float) -> None:
+        issued, not_after, sent = await self._first_window(deadline)
+        limits = (_lock_timeout(deadline - sent), issued, not_after, self._now())
+        ((told,),) = await self._ask("drop_undo", (self._namespace, session_id, *limits), deadline, writes=True)
+        self._learn(told, sent)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:

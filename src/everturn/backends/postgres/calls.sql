@@ -44,6 +44,9 @@ SELECT entries, snapshots, bytes, xid::pg_catalog.text, left_over FROM everturn.
 -- is_still_seen: whether a transaction that began before an erasure goes on
 SELECT everturn.is_still_seen_v1(%s::pg_catalog.text::pg_catalog.xid)
 
+-- drop_undo: forget the undo steps of a session, and say the time
+SELECT everturn.drop_undo_v1(%s, %s, %s, %s, %s, %s)
+
 -- survey: all that a plan for compacting needs
 SELECT everturn.survey_v1(%s, %s, %s)
 

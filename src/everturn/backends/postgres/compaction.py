@@ -53,10 +53,11 @@ class _Survey(msgspec.Struct, frozen=True):
 class CompactionPlan:
     """The steps that are left for one life of a session."""
 
-    def __init__(self, no: int, version: int, steps: Iterator[CompactionStep]) -> None:
+    def __init__(self, no: int, seen: tuple[int, int], steps: Iterator[CompactionStep]) -> None:
+        """`seen` is the version of the session that it was made for, and the number of its roots."""
         self.no = no
         self.rounds = 1
-        self.version = version
+        self.seen = seen
         self._steps = deque(steps)
         self._entries = 0
 
@@ -69,7 +70,7 @@ class CompactionPlan:
 
         Where others only append, it has, for ever: then a few looks are enough.
         """
-        return later.version == self.version or (self._entries == 0 and self.rounds >= ROUNDS)
+        return later.seen == self.seen or (self._entries == 0 and self.rounds >= ROUNDS)
 
     def next_step(self) -> str:
         """The next step, as compact_v1 takes it."""
@@ -102,7 +103,7 @@ def plan(session_id: str, told: str) -> CompactionPlan:
         prior = seq
     if prior != survey.last_jump:
         raise damaged_session(session_id, "its last jump is lost")
-    return CompactionPlan(survey.no, survey.version, _steps(survey))
+    return CompactionPlan(survey.no, (survey.version, len(survey.roots)), _steps(survey))
 
 
 def _steps(survey: _Survey) -> Iterator[CompactionStep]:

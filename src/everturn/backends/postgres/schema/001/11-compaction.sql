@@ -61,6 +61,41 @@ BEGIN
 END
 $$;
 
+-- Raise if undo steps of a session are lost, or not as they were written.
+CREATE FUNCTION everturn.check_undo_steps_v1(s everturn.sessions) RETURNS void LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF s.undo_steps <> (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no)
+       OR EXISTS (SELECT FROM everturn.undo_steps u
+                   WHERE u.session = s.no AND u.seal IS DISTINCT FROM everturn.undo_seal_v1(u)) THEN
+        PERFORM everturn.damaged_v1(s.no, 'undo steps are lost or damaged');
+    END IF;
+END
+$$;
+
+-- Forget every undo step of a session, before it is compacted: entries that only `undo` could bring back are reclaimed then.
+-- The version stays. Returns the server's clock. A request that comes late is refused: it would take steps that are not its own.
+CREATE FUNCTION everturn.drop_undo_v1(
+    p_namespace text, p_session_id text, p_patience integer, p_issued double precision, p_not_after double precision,
+    p_now double precision
+) RETURNS double precision LANGUAGE plpgsql AS $$
+DECLARE
+    s  everturn.sessions;
+    at double precision;
+BEGIN
+    PERFORM set_config('lock_timeout', p_patience::text, true);
+    SELECT * INTO s FROM everturn.sessions n
+     WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended FOR UPDATE;
+    at := everturn.now_v1(p_now);  -- after the lock
+    IF s.no IS NOT NULL AND NOT everturn.is_over_v1(s.expires_at, at) THEN
+        PERFORM everturn.refuse_late_v1(p_issued, p_not_after, s.fence, at);
+        PERFORM everturn.check_undo_steps_v1(s);
+        DELETE FROM everturn.undo_steps u WHERE u.session = s.no;
+        UPDATE everturn.sessions n SET undo_steps = 0, seal = NULL WHERE n.no = s.no AND n.undo_steps > 0;
+    END IF;
+    RETURN at;
+END
+$$;
+
 -- All that a plan for compacting a session needs, seen at one moment, as JSON; NULL if there is no session. What nothing can
 -- reach now, nothing will: a head moves to a snapshot, an undo step, or on. So the plan is made without a lock.
 CREATE FUNCTION everturn.survey_v1(p_namespace text, p_session_id text, p_now double precision) RETURNS text
@@ -72,11 +107,7 @@ BEGIN
         RETURN NULL;
     END IF;
     PERFORM everturn.snapshots_v1(s);  -- where one is lost, what it shows must not be
-    IF s.undo_steps <> (SELECT count(*) FROM everturn.undo_steps u WHERE u.session = s.no)
-       OR EXISTS (SELECT FROM everturn.undo_steps u
-                   WHERE u.session = s.no AND u.seal IS DISTINCT FROM everturn.undo_seal_v1(u)) THEN
-        PERFORM everturn.damaged_v1(s.no, 'undo steps are lost or damaged');
-    END IF;
+    PERFORM everturn.check_undo_steps_v1(s);
     RETURN json_build_object(
         'no', s.no, 'version', s.version, 'last_seq', s.last_seq, 'last_jump', s.last_jump,
         'roots', (SELECT json_agg(json_build_array(r.head, r.cleared, r.floor, r.kept, r.messages))
