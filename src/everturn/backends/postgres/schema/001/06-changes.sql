@@ -1,4 +1,4 @@
--- Every change to a session: was it made before, may it be made (3-plans.sql), and the writing.
+-- Changes: find an earlier attempt, plan (04-plans.sql), write. The rows written are those of `Plan` in core/plan_change.py.
 
 CREATE TYPE everturn.outcome_v1 AS (
     status      text,
@@ -11,7 +11,7 @@ CREATE TYPE everturn.outcome_v1 AS (
     label       text,
     messages    bigint,
     created_at  double precision,
-    told        double precision   -- the server's clock, for whoever asked
+    told        double precision   -- the server's clock
 );
 
 -- The first receipt of this call or key; NULL if neither is known.
@@ -43,7 +43,8 @@ BEGIN
 END
 $$;
 
--- Apply one change, or say why not. The session's row is locked from the first look to the end of the transaction.
+-- Apply one change, or return the reason of its refusal. The session's row is locked from the first look to the end of the
+-- transaction.
 CREATE FUNCTION everturn.apply_v1(p_namespace text, r everturn.request_v1, p_bodies text[], p_now double precision)
 RETURNS everturn.outcome_v1 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,6 +1,7 @@
--- The change that nearly all are, with nothing to look up first: append turns of messages to different sessions, without a key
--- or an expectation. It repeats the case `Append` of core/plan_change.py for a head that is the last entry of the log.
+-- Appends: the change that nearly all are. Turns of messages for different sessions, without a key or an expectation.
+-- It repeats the case `Append` of core/plan_change.py, where the head is the last entry of the log: nothing is looked up first.
 
+-- A turn whose session is updated, and whose rows are still to be written.
 CREATE TYPE everturn.turn_v1 AS (
     session    bigint,
     version    bigint,
@@ -38,7 +39,7 @@ DECLARE
     at        double precision;
     s         record;
     r         everturn.request_v1;
-    turns     everturn.turn_v1[] := '{}';  -- whose rows are still to be written
+    turns     everturn.turn_v1[] := '{}';
 BEGIN
     FOR i IN 1 .. cardinality(p_session_ids) LOOP
         at := everturn.now_v1(p_now);
@@ -58,7 +59,8 @@ BEGIN
                 PERFORM everturn.refuse_late_v1(p_issued, not_after[i], NULL, s.told);
             END IF;
             turns := turns || s.turn;
-            RETURN NEXT ('applied', s.life, s.version, s.first, counts[i], 0, NULL, NULL, NULL, NULL, s.told)::everturn.outcome_v1;
+            RETURN NEXT ('applied', s.life, s.version, s.first, counts[i], 0, NULL, NULL, NULL, NULL, s.told)
+                        ::everturn.outcome_v1;
         ELSE
             r.session_id := p_session_ids[i];
             r.kind := 'append';

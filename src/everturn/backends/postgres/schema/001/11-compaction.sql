@@ -1,4 +1,5 @@
--- Keeping house: reclaiming what nothing can reach, reaping what expired, erasing. Each call is one bounded transaction.
+-- Compaction: reclaim entries that nothing can reach, and old changes. Each call is one bounded transaction.
+-- compaction.py plans the steps, by `reach` of core/paths.py.
 
 CREATE TYPE everturn.reclaimed_v1 AS (
     sessions bigint,
@@ -9,7 +10,7 @@ CREATE TYPE everturn.reclaimed_v1 AS (
     last     bigint   -- of changes: the last version that was looked at
 );
 
--- Every state a session can return to, with what to call it.
+-- Every state a session can return to, with its name for people.
 CREATE FUNCTION everturn.roots_v1(p_session bigint)
 RETURNS TABLE (head bigint, cleared bigint, floor bigint, kept bigint[], messages bigint, name text)
 LANGUAGE sql STABLE AS $$
@@ -96,8 +97,8 @@ BEGIN
 END
 $$;
 
--- All that a plan for compacting a session needs, seen at one moment, as JSON; NULL if there is no session. What nothing can
--- reach now, nothing will: a head moves to a snapshot, an undo step, or on. So the plan is made without a lock.
+-- Everything that a plan for compacting a session needs, seen at one moment, as JSON; NULL if there is no session. An entry
+-- that nothing can reach now, nothing will: a head moves to a snapshot, an undo step, or on. So the plan is made without a lock.
 CREATE FUNCTION everturn.survey_v1(p_namespace text, p_session_id text, p_now double precision) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
@@ -122,7 +123,7 @@ END
 $$;
 
 CREATE TYPE everturn.work_v1 AS (
-    unreadable    bigint[],  -- versions whose states show what will be reclaimed
+    unreadable    bigint[],  -- versions whose states show entries that will be reclaimed
     firsts        bigint[],  -- ranges of entries that no root shows
     lasts         bigint[],
     summaries     boolean,   -- whether summaries go as well
@@ -131,7 +132,7 @@ CREATE TYPE everturn.work_v1 AS (
     forget_beyond bigint     -- and beyond which they are deleted (NULL: not yet)
 );
 
--- One step of compacting a session, of at most p_limit rows: what it names is still of no use, see survey_v1.
+-- One step of compacting a session, of at most p_limit rows. No state shows the rows that it names, now or later (survey_v1).
 CREATE FUNCTION everturn.compact_v1(
     p_namespace text, p_session_id text, p_no bigint, p_step json, p_limit bigint, p_patience integer, p_now double precision
 ) RETURNS everturn.reclaimed_v1 LANGUAGE plpgsql AS $$

@@ -1,4 +1,4 @@
--- The end of sessions: reaping what expired, and erasing. Each call is one bounded transaction.
+-- Removal of sessions: reaping those that expired, and erasing. Each call is one bounded transaction.
 
 CREATE TYPE everturn.removed_v1 AS (
     entries   bigint,
@@ -8,7 +8,7 @@ CREATE TYPE everturn.removed_v1 AS (
 );
 
 -- One step of removing a session that ended: at most so many of its rows, and its own when no other is left. Entries and
--- changes go from the newest on; `last_seq` and `version` say where the next step begins, so that none looks at what is gone.
+-- changes go from the newest on; `last_seq` and `version` say where the next step begins: none looks at rows that are gone.
 CREATE FUNCTION everturn.remove_v1(s everturn.sessions, p_limit bigint) RETURNS everturn.removed_v1 LANGUAGE plpgsql AS $$
 DECLARE
     removed everturn.removed_v1;
@@ -62,7 +62,7 @@ END
 $$;
 
 -- One step of reaping: rows of a session that expired, and the session when nothing else is left of it. Workers that reap
--- at the same time take different sessions. One that is arriving (91-moves.sql), or that somebody is erasing, is left alone
+-- at the same time take different sessions. One that is arriving (14-transfer.sql), or that somebody is erasing, is left alone
 -- until it expires.
 CREATE FUNCTION everturn.reap_v1(p_step bigint, p_now double precision) RETURNS everturn.reclaimed_v1
 LANGUAGE plpgsql AS $$
@@ -103,8 +103,8 @@ CREATE TYPE everturn.erased_v1 AS (
     left_over boolean           -- rows are left, which nobody can read; erase_more_v1 removes them
 );
 
--- End a session that is to be erased, whatever it is like: from here on nobody finds it. All its rows can be removed, though
--- it may not know how many they are; others leave them for a minute to whoever erases it, and counts them.
+-- End a session that is to be erased, damaged or not: from here on nobody finds it. All its rows can be removed, though
+-- it may not know how many they are; others leave them for a minute to the caller that erases it, and counts them.
 CREATE FUNCTION everturn.end_erased_v1(s everturn.sessions, p_at double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM everturn.sessions n WHERE n.no = s.no;
@@ -156,7 +156,7 @@ BEGIN
     LOOP
         PERFORM everturn.end_erased_v1(s, at);
     END LOOP;
-    -- A session whose row was lost: what is left under its number.
+    -- A session whose row was lost: its other rows, by its number.
     FOR lost IN
         DELETE FROM everturn.names k
          WHERE k.namespace = p_namespace AND k.session_id = p_session_id
@@ -214,7 +214,7 @@ BEGIN
 END
 $$;
 
--- Whether some transaction in this database may still see what an erasing transaction deleted.
+-- Whether some transaction in this database may still see rows that an erasing transaction deleted.
 CREATE FUNCTION everturn.is_still_seen_v1(p_xid xid) RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT EXISTS (SELECT FROM pg_stat_activity a
                     WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
