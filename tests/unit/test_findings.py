@@ -64,7 +64,7 @@ def test_replicas_that_are_waited_for_and_not_there_are_told(lag: str | None) ->
 
 
 def test_a_sound_postgres_is_not_accused() -> None:
-    assert list(postgres.wrong_with(postgres.Answers())) == []
+    assert list(postgres.wrong_with(postgres.PostgresSettings())) == []
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_a_sound_postgres_is_not_accused() -> None:
     ],
 )
 def test_each_hostile_setting_of_postgres_is_found(answers: dict[str, Any], what: str) -> None:
-    ((found, risk, fix),) = postgres.wrong_with(postgres.Answers(**answers))
+    ((found, risk, fix),) = postgres.wrong_with(postgres.PostgresSettings(**answers))
     assert what in found
     assert risk
     assert fix
 
 
 def test_a_standby_that_has_lost_its_primary_is_stale() -> None:
-    found = postgres.wrong_with(postgres.Answers(in_recovery=True, has_primary=False))
+    found = postgres.wrong_with(postgres.PostgresSettings(in_recovery=True, has_primary=False))
     assert [what for what, _, _ in found] == ["a standby", "it has lost its primary"]
 
 

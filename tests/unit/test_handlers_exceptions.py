@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from types import FrameType
 
 import pytest
 
@@ -47,11 +48,23 @@ def wrapped() -> None:
         raise OSError("the driver's") from exc
 
 
+def interrupted_in_compiled_code() -> None:
+    """As in psycopg's wait, which is compiled: it has a frame in the traceback that is not the one interrupted."""
+
+    def handle(*_: object) -> None:
+        raise Raised("the handler's own")
+
+    def compiled(frames: list[FrameType]) -> None:
+        handle(signal.SIGUSR1, frames.pop())
+
+    compiled([sys._getframe()])
+
+
 def broken() -> None:
     raise OSError("the network's")
 
 
-@pytest.mark.parametrize("call", [interrupted, wrapped, wrapped_with_its_traceback])
+@pytest.mark.parametrize("call", [interrupted, wrapped, wrapped_with_its_traceback, interrupted_in_compiled_code])
 def test_the_handlers_own_is_found_and_not_its_wrapping(call: Callable[[], None]) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011 - each its own
         call()

@@ -48,12 +48,17 @@ def _raised_within_the_call(context: BaseException | None) -> BaseException | No
 
 
 def is_of_a_handler(exc: BaseException) -> bool:
-    """Whether a signal's handler raised this: it was given the frame that it interrupted, which called it."""
-    outer = exc.__traceback__
-    while outer is not None and outer.tb_next is not None:
-        interrupted, inner = outer.tb_frame, outer.tb_next
-        for value in list(inner.tb_frame.f_locals.values()):
-            if value is interrupted or (type(value) is tuple and any(part is interrupted for part in value)):
+    """Whether a signal's handler raised this: it was given the frame that it interrupted, which is further out.
+
+    It need not be the next one: compiled code that looks for signals (psycopg's) has a frame of its own in between.
+    """
+    outer: list[FrameType] = []
+    trace = exc.__traceback__
+    while trace is not None:
+        for value in list(trace.tb_frame.f_locals.values()):
+            given = value if type(value) is tuple else (value,)
+            if any(type(part) is FrameType and part in outer for part in given):
                 return True
-        outer = inner
+        outer.append(trace.tb_frame)
+        trace = trace.tb_next
     return False

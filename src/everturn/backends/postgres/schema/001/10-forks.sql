@@ -1,7 +1,7 @@
--- Copies a state of one session into a new one, inside the database, in steps that each are a transaction. The copy is staged
--- under a number of its own until it is whole; one update gives it the target's name. A small one is done in one step.
+-- Forks: copies of a state of one session into a new one, inside the database, in steps that each are a transaction. The copy
+-- is staged under a number of its own until it is whole; one update gives it the target's name. A small one is one step.
 
--- Stage the copy of a state: its row, its path, and what a trim left of entries below the floor. Returns its number.
+-- Stage the copy of a state: its row, its path, and the entries below the floor that a trim left. Returns its number.
 CREATE FUNCTION everturn.begin_fork_v1(
     s everturn.sessions, p everturn.plan_v1, p_target text, p_until double precision, p_at double precision
 ) RETURNS bigint LANGUAGE plpgsql AS $$

@@ -1,4 +1,5 @@
--- Plans: what a change needs, and what it will write. A plan reads and decides; it writes nothing (4-changes.sql does).
+-- Plans: the rules that a change must pass, and the state it leads to. A plan reads and decides; 06-changes.sql writes.
+-- This is core/plan_change.py in SQL, case by case: read it against that text, and change both together.
 
 CREATE TYPE everturn.request_v1 AS (
     session_id       text,
@@ -33,7 +34,7 @@ CREATE TYPE everturn.request_v1 AS (
 );
 
 CREATE TYPE everturn.plan_v1 AS (
-    refusal  text,      -- why it cannot be had; then nothing else is set
+    refusal  text,      -- the reason, a Status; then nothing else is set
     head     bigint,    -- the state after the change
     cleared  bigint,
     floor    bigint,
@@ -44,7 +45,7 @@ CREATE TYPE everturn.plan_v1 AS (
     undone   bigint     -- the undo step that is taken back
 );
 
--- The plan for a request on a session (s.no IS NULL: there is none), or why it cannot be had.
+-- The plan for a request on a session (s.no IS NULL: there is none), or the reason of its refusal.
 CREATE FUNCTION everturn.plan_v1(s everturn.sessions, r everturn.request_v1) RETURNS everturn.plan_v1
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -73,7 +74,7 @@ BEGIN
             p.kept := ARRAY(SELECT seq FROM unnest(s.kept) AS seq WHERE seq <= r.after ORDER BY seq);
             p.messages := s.messages - cardinality(s.kept) + cardinality(p.kept) - everturn.messages_v1(
                 s.no, everturn.ranges_v1(s, s.head, greatest(r.after, s.floor) + 1, s.head, NULL));
-            -- What is hidden never lies past the head: else it would hide what is appended there in a fork.
+            -- The floor never lies past the head: else it would hide entries that are appended there in a fork.
             p.head := r.after;
             p.cleared := least(r.after, s.cleared);
             p.floor := least(r.after, s.floor);
@@ -133,7 +134,7 @@ BEGIN
         ELSIF step.version IS NULL THEN
             p.refusal := 'nothing_to_undo';
         ELSIF step.kind IN ('trim', 'clear') THEN
-            -- What was hidden is shown again; what came later is not touched.
+            -- Entries that were hidden are shown again; later ones are not touched.
             p.cleared := step.cleared;
             p.floor := step.floor;
             p.kept := step.kept;

@@ -1,4 +1,4 @@
--- What every function here runs under, whoever calls it and however: set in one place, so that none is forgotten.
+-- Settings that every function here runs under, whoever calls it: set in one place, so that none is forgotten.
 --
 -- search_path: names in a function are looked up in pg_catalog alone (ours are qualified). Else a role that may create in
 -- `public` has its own functions and operators called, as us. (Bodies after RETURN are parsed when they are created, under

@@ -1,6 +1,15 @@
 -- Version 1 of the stored form. docs/storage-postgres.md explains it; from the first release on it is a contract, and only
 -- ever changes by a new folder beside this one. `everturn.` stands for the schema the store was opened with.
 --
+--   01-tables         tables and indexes                    08-reads       one session: facts, states, entries, changes
+--   02-paths          the entries that a head shows         09-listing     pages of sessions, text search
+--   03-seals          checksums that make damage loud       10-forks       copies of a state, in steps
+--   04-plans          the rules of a change                 11-compaction  reclaiming what nothing can reach
+--   05-late-requests  windows, fences, tombstones           12-removal     reaping and erasing
+--   06-changes        every change, the general way         13-verify      everything stored of a session, and its damage
+--   07-appends        plain turns, of one session or many   14-transfer    sessions in and out, for copies
+--                                                           15-settings    the settings that every function runs under
+--
 -- Every table but `sessions` is keyed by (session number, seq or version): the rows of a session stand together, and the
 -- tables can be partitioned by `session`. There are no foreign keys: they would lock the session's row once more.
 
@@ -12,7 +21,7 @@ CREATE TABLE everturn.sessions (
     life        text             COLLATE "C" NOT NULL,
     version     bigint           NOT NULL,
     last_seq    bigint           NOT NULL,
-    head        bigint           NOT NULL,                -- the state (see rules.State), here and where these five stand
+    head        bigint           NOT NULL,                -- the state (core/paths.py, State), here and where these five stand
     cleared     bigint           NOT NULL DEFAULT 0,
     floor       bigint           NOT NULL DEFAULT 0,
     kept        bigint[]         NOT NULL DEFAULT '{}',
@@ -24,13 +33,13 @@ CREATE TABLE everturn.sessions (
     created_at  double precision NOT NULL,
     changed_at  double precision NOT NULL,
     forked_from text             COLLATE "C",
-    -- How much else is stored of the session, so that rows which vanish are missed (docs/decisions/024-damage-on-servers.md).
+    -- Counts of other rows of the session, so that rows which vanish are missed (docs/decisions/024-damage-on-servers.md).
     snapshots   bigint           NOT NULL DEFAULT 0,
     undo_steps  bigint           NOT NULL DEFAULT 0,
     others      bigint           NOT NULL DEFAULT 0,      -- entries that are no messages
-    forgotten   bigint           NOT NULL DEFAULT 0,      -- up to this version changes are gone, but for keys of turns that are not
+    forgotten   bigint           NOT NULL DEFAULT 0,      -- changes up to this version are gone, but for keys
     last_jump   bigint           NOT NULL DEFAULT 0,      -- seq of the newest jump
-    seal        bytea,                                    -- session_seal_v1; whoever changes the row sets it to NULL (21-seals.sql)
+    seal        bytea,                                    -- session_seal_v1; set to NULL by every other change (03-seals.sql)
     tally       bigint,                                   -- tally_v1 of the columns that an append changes
     -- step_v1 of the times: five minutes at a time. An index on the times themselves would make every change write to every
     -- index of the table; one on these lets most changes be heap-only updates. (Not GENERATED: that is a tenth of an append.)
@@ -95,7 +104,7 @@ CREATE TABLE everturn.snapshots (
     PRIMARY KEY (session, snapshot_id)
 );
 
--- What undo goes back to: the state before a rollback, replace, trim or clear. At most ten a session.
+-- States that undo goes back to: the one before a rollback, replace, trim or clear. At most ten a session.
 CREATE TABLE everturn.undo_steps (
     session  bigint   NOT NULL,
     version  bigint   NOT NULL,
@@ -111,7 +120,7 @@ CREATE TABLE everturn.undo_steps (
     PRIMARY KEY (session, version)
 );
 
--- The change log: what makes a retry find its first attempt, and a version a state that can be read.
+-- The change log. A retry finds its first attempt here, and a read the state of a version.
 CREATE TABLE everturn.changes (
     session     bigint           NOT NULL,
     version     bigint           NOT NULL,
@@ -135,7 +144,7 @@ CREATE TABLE everturn.changes (
 
 CREATE INDEX changes_by_key ON everturn.changes (session, key) WHERE key IS NOT NULL;
 
--- Forks under way, in steps. The copy is staged under a number of its own (91-moves.sql), whose row in `sessions` has the
+-- Forks under way, in steps. The copy is staged under a number of its own (14-transfer.sql), whose row in `sessions` has the
 -- state to copy.
 CREATE TABLE everturn.forks (
     no     bigint PRIMARY KEY,

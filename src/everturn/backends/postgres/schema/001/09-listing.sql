@@ -16,8 +16,8 @@ CREATE TYPE everturn.facts_v1 AS (
     forked_from text
 );
 
--- A page in byte order of the names. Sessions whose row is lost or hidden are on it as well, without facts: whoever asks for
--- one of these hears what is wrong, and `verify` and copies do not pass it over.
+-- A page in byte order of the names. Sessions whose row is lost or hidden are on it as well, without facts: a read of
+-- one of these raises, and `verify` and copies do not pass it over.
 CREATE FUNCTION everturn.sessions_by_name_v1(
     p_namespace text, p_prefix text, p_beyond text, p_past text, p_since double precision, p_limit bigint,
     p_now double precision
@@ -57,7 +57,7 @@ CREATE FUNCTION everturn.sessions_by_change_v1(
      ORDER BY s.changed_in DESC, s.changed_at DESC, s.session_id DESC LIMIT p_limit
 $$;
 
--- A time before which no change is still under way: whatever is committed after this was asked has a later one.
+-- A time before which no change is still under way: a change that commits after this call has a later one.
 CREATE FUNCTION everturn.began_v1(p_now double precision) RETURNS double precision
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
@@ -79,7 +79,7 @@ CREATE TYPE everturn.match_v1 AS (
 );
 
 -- Visible entries whose body is like the pattern, newest first, before (p_session, p_seq): at most p_limit of them.
--- ILIKE on a column that is COLLATE "C" folds the ASCII letters and no others, as rules.fold does.
+-- ILIKE on a column that is COLLATE "C" folds the ASCII letters and no others, as core/text_search.py does.
 -- Session by session, and down the path of each as far as there are matches, past what is not on it.
 CREATE FUNCTION everturn.find_v1(
     p_namespace text, p_session_id text, p_pattern text, p_session bigint, p_seq bigint, p_limit integer,

@@ -1,4 +1,4 @@
--- Every change to a session: was it made before, may it be made (3-plans.sql), and the writing.
+-- Changes: find an earlier attempt, plan (04-plans.sql), write. The rows written are those of `Plan` in core/plan_change.py.
 
 CREATE TYPE everturn.outcome_v1 AS (
     status      text,
@@ -11,7 +11,7 @@ CREATE TYPE everturn.outcome_v1 AS (
     label       text,
     messages    bigint,
     created_at  double precision,
-    told        double precision   -- the server's clock, for whoever asked
+    told        double precision   -- the server's clock
 );
 
 -- The first receipt of this call or key; NULL if neither is known.
@@ -43,7 +43,8 @@ BEGIN
 END
 $$;
 
--- Apply one change, or say why not. The session's row is locked from the first look to the end of the transaction.
+-- Apply one change, or return the reason of its refusal. The session's row is locked from the first look to the end of the
+-- transaction.
 CREATE FUNCTION everturn.apply_v1(p_namespace text, r everturn.request_v1, p_bodies text[], p_now double precision)
 RETURNS everturn.outcome_v1 LANGUAGE plpgsql AS $$
 DECLARE
@@ -185,152 +186,6 @@ BEGIN
     FOR r IN SELECT * FROM json_populate_recordset(NULL::everturn.request_v1, p_requests) LOOP
         RETURN NEXT everturn.apply_v1(p_namespace, r, p_bodies[taken + 1 : taken + r.entries], p_now);
         taken := taken + coalesce(r.entries, 0);
-    END LOOP;
-END
-$$;
-
--- The change that nearly all are, with nothing to look up first: append one turn of messages, without a key or an
--- expectation. Where the session is not there, has expired, its head was moved, or it was changed or fenced since the request
--- was issued, it is a change like any other.
--- `at` is the time of the change: where the conditions hold, the session was changed before.
--- Returns outcome_v1 as text: one value is quicker to plan and to read than a row.
-CREATE FUNCTION everturn.append_v1(
-    p_namespace text, p_session_id text, p_call bytea, p_ttl double precision, p_bodies text[], p_checksums text,
-    p_patience integer, p_issued double precision, p_not_after double precision, p_now double precision
-) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    at    double precision := everturn.now_v1(p_now);
-    n     bigint           := cardinality(p_bodies);
-    size  bigint           := octet_length(array_to_string(p_bodies, ''));
-    waits text;
-    s     record;
-    r     everturn.request_v1;
-BEGIN
-    waits := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
-    UPDATE everturn.sessions t
-       SET version = t.version + 1, last_seq = t.last_seq + n, head = t.last_seq + n, messages = t.messages + n,
-           bytes = t.bytes + size, changed_at = at, expires_at = at + t.ttl, changed_in = everturn.step_v1(at),
-           expires_in = everturn.step_v1(at + t.ttl),
-           tally = everturn.grown_v1(t.tally, n, size, t.changed_at, at, t.expires_at, at + t.ttl)
-     WHERE t.namespace = p_namespace AND t.session_id = p_session_id AND NOT t.ended AND t.head = t.last_seq
-       AND t.changed_at < p_issued AND (t.fence IS NULL OR t.fence <= p_issued) AND p_issued <= at
-       AND NOT everturn.is_over_v1(t.expires_at, at)
-    RETURNING t.no, t.life, t.version, t.head, t.cleared, t.floor, t.kept, t.messages, t.changed_at,
-              everturn.now_v1(p_now) AS told INTO s;
-    IF NOT FOUND THEN
-        r.session_id := p_session_id;
-        r.kind := 'append';
-        r.call := p_call;
-        r.ttl := p_ttl;
-        r.issued := p_issued;
-        r.not_after := p_not_after;
-        r.entries := n;
-        r.messages := n;
-        r.checksums := p_checksums;
-        RETURN everturn.apply_v1(p_namespace, r, p_bodies, p_now)::text;
-    END IF;
-    IF s.told > p_not_after THEN  -- a lock that was waited for, too long; the conditions above saw an earlier time
-        PERFORM everturn.refuse_late_v1(p_issued, p_not_after, NULL, s.told);
-    END IF;
-    INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
-    SELECT s.no, s.head - n + e.place, s.head - n + 1, s.changed_at,
-           e.checksum + everturn.place_v1(s.no, s.head - n + e.place, s.head - n + 1, s.changed_at, 'message'),
-           'message', e.body
-      FROM unnest(p_bodies, p_checksums::bigint[]) WITH ORDINALITY AS e (body, checksum, place);
-    INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept,
-                                  kind, call, seal)
-    VALUES (s.no, s.version, s.head - n + 1, n, s.head, s.cleared, s.floor, s.messages, s.changed_at, s.kept, 'append', p_call,
-            everturn.change_seal_v1(s.no, s.version, s.head - n + 1, n, s.head, s.cleared, s.floor, s.messages, s.changed_at,
-                                    s.kept, 'append', p_call, NULL, NULL, NULL, NULL));
-    RETURN '(applied,' || s.life || ',' || s.version || ',' || s.head - n + 1 || ',' || n || ',0,,,,,' || s.told || ')';
-END
-$$;
-
-CREATE TYPE everturn.placed_v1 AS (
-    place   bigint,
-    outcome text    -- outcome_v1
-);
-
--- The same for many different sessions, named in byte order, in one go: rows are written as sets, not one after the other.
--- `p_owners` says for each body whose it is. Those that are no such change are made like any other.
--- Sessions are found one by one, through an index, whatever the planner takes the table for: it keeps the plan it made
--- when there were few, and a join of names would go over all sessions for each batch.
-CREATE FUNCTION everturn.append_many_v1(
-    p_namespace text, p_session_ids text[], p_calls text[], p_counts text, p_sizes text, p_ttl double precision,
-    p_bodies text[], p_checksums text, p_owners text, p_patience integer, p_issued double precision, p_not_after text,
-    p_now double precision
-) RETURNS SETOF everturn.placed_v1 LANGUAGE plpgsql SET enable_seqscan = off AS $$
-DECLARE
-    at       double precision;
-    places   bigint[];
-    outcomes text[];
-    other    record;
-    r        everturn.request_v1;
-BEGIN
-    PERFORM set_config('lock_timeout', p_patience::text, true);
-    -- In order, so that two of these never wait for each other in a ring.
-    PERFORM FROM everturn.sessions t
-      WHERE t.namespace = p_namespace AND t.session_id = ANY (p_session_ids) AND NOT t.ended
-      ORDER BY t.session_id FOR UPDATE;
-    at := everturn.now_v1(p_now);
-    WITH asked AS MATERIALIZED (
-        SELECT a.*, (SELECT n.no FROM everturn.sessions n
-                      WHERE n.namespace = p_namespace AND n.session_id = a.session_id AND NOT n.ended) AS no
-          FROM unnest(p_session_ids, p_calls, p_counts::bigint[], p_sizes::bigint[], p_not_after::double precision[])
-               WITH ORDINALITY AS a (session_id, call, count, size, not_after, place)
-    ), written AS (
-        UPDATE everturn.sessions t
-           SET version = t.version + 1, last_seq = t.last_seq + a.count, head = t.last_seq + a.count,
-               messages = t.messages + a.count, bytes = t.bytes + a.size, changed_at = at, expires_at = at + t.ttl,
-               changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + t.ttl),
-               tally = everturn.grown_v1(t.tally, a.count, a.size, t.changed_at, at, t.expires_at, at + t.ttl)
-          FROM asked a
-         WHERE t.no = a.no AND t.head = t.last_seq AND NOT everturn.is_over_v1(t.expires_at, at)
-           AND t.changed_at < p_issued AND NOT everturn.is_late_v1(p_issued, a.not_after, t.fence, at)
-        RETURNING a.place, a.call, a.count, t.head - a.count + 1 AS first, t.*
-    ), turns AS (
-        INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
-        SELECT q.no, q.seq, q.first, q.changed_at,
-               q.checksum + everturn.place_v1(q.no, q.seq, q.first, q.changed_at, 'message'), 'message', q.body
-          FROM (SELECT w.no, w.first + row_number() OVER (PARTITION BY w.no ORDER BY b.place) - 1 AS seq, w.first,
-                       w.changed_at, b.checksum, b.body
-                  FROM written w
-                  JOIN unnest(p_bodies, p_checksums::bigint[], p_owners::bigint[]) WITH ORDINALITY
-                       AS b (body, checksum, owner, place) ON b.owner = w.place) q
-    ), records AS (
-        INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at,
-                                      kept, kind, call, seal)
-        SELECT w.no, w.version, w.first, w.count, w.head, w.cleared, w.floor, w.messages, w.changed_at,
-               w.kept, 'append', decode(w.call, 'hex'), everturn.change_seal_v1(
-                   w.no, w.version, w.first, w.count, w.head, w.cleared, w.floor, w.messages, w.changed_at,
-                   w.kept, 'append', decode(w.call, 'hex'), NULL, NULL, NULL, NULL)
-          FROM written w
-    )
-    SELECT coalesce(array_agg(w.place), '{}'),
-           array_agg('(applied,' || w.life || ',' || w.version || ',' || w.first || ',' || w.count || ',0,,,,,' || at || ')')
-      INTO places, outcomes FROM written w;
-    RETURN QUERY SELECT * FROM unnest(places, outcomes);
-    FOR other IN
-        SELECT a.session_id, a.call, a.not_after, a.place, array_agg(b.body ORDER BY b.place) AS bodies,
-               array_agg(b.checksum ORDER BY b.place) AS checksums
-          FROM unnest(p_session_ids, p_calls, p_not_after::double precision[]) WITH ORDINALITY
-               AS a (session_id, call, not_after, place)
-          JOIN unnest(p_bodies, p_checksums::bigint[], p_owners::bigint[]) WITH ORDINALITY
-               AS b (body, checksum, owner, place) ON b.owner = a.place
-         WHERE a.place <> ALL (places)
-         GROUP BY a.session_id, a.call, a.not_after, a.place
-         ORDER BY a.place
-    LOOP
-        r.session_id := other.session_id;
-        r.kind := 'append';
-        r.call := decode(other.call, 'hex');
-        r.ttl := p_ttl;
-        r.issued := p_issued;
-        r.not_after := other.not_after;
-        r.entries := cardinality(other.bodies);
-        r.messages := r.entries;
-        r.checksums := other.checksums;
-        RETURN NEXT (other.place, everturn.apply_v1(p_namespace, r, other.bodies, p_now)::text)::everturn.placed_v1;
     END LOOP;
 END
 $$;

@@ -1,10 +1,10 @@
--- What makes damage loud: a seal over every small row, a mark over the place of every entry, and a second list of the names.
--- Reads look at them. So does a change, before it writes a row anew: else it would seal what was damaged. (A plain append
+-- Seals, by which damage is noticed: a checksum over every small row, a mark over the place of every entry, and a second list of
+-- the names. Reads look at them. So does a change, before it writes a row anew: else it would seal a damaged one. (A plain append
 -- need not look: it adds to a sum, and a sum that was wrong stays wrong.)
 -- SHA-256 and sums, because PostgreSQL's own hashes differ between architectures, and a dump must be readable on any.
 -- STABLE, as convert_to is: else these functions could not be inlined.
 
--- Raise that something stored is not as it was written: SQLSTATE EVT01, which faults.py turns into CorruptEntry.
+-- Raise that something stored is not as it was written: SQLSTATE EVT01, which errors.py turns into CorruptEntry.
 CREATE FUNCTION everturn.damaged_v1(p_session bigint, p_what text) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
     name text := coalesce((SELECT n.session_id FROM everturn.sessions n WHERE n.no = p_session), '');
@@ -54,7 +54,7 @@ RETURN substring(sha256(
         ELSE array_send(ARRAY[convert_to(kind, 'UTF8'), key, content, convert_to(snapshot_id, 'UTF8'),
                               convert_to(label, 'UTF8')]) END) FROM 1 FOR 8);
 
--- The seal of a session: of what a plain append leaves as it is.
+-- The seal of a session: over the columns that a plain append leaves as they are.
 CREATE FUNCTION everturn.session_seal_v1(s everturn.sessions) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE
 RETURN substring(sha256(
     array_send(ARRAY[convert_to((s).namespace, 'UTF8'), convert_to((s).session_id, 'UTF8'), convert_to((s).life, 'UTF8'),
@@ -63,11 +63,11 @@ RETURN substring(sha256(
                         (s).others, (s).forgotten, (s).last_jump])
     || array_send((s).kept) || array_send(ARRAY[(s).ttl, (s).created_at])) FROM 1 FOR 8);
 
--- A time in microseconds, whatever somebody has made of it; 1 for none.
+-- A time in microseconds, within bounds also where it was damaged; 1 for none.
 CREATE FUNCTION everturn.ticks_v1(at_time double precision) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN coalesce((least(greatest(at_time, 0), 1e10) * 1e6)::bigint, 1);
 
--- The sum over what an append changes. Sums are equal that are equal modulo 1099511627689, a prime.
+-- The sum over the columns that an append changes. Sums are equal that are equal modulo 1099511627689, a prime.
 CREATE FUNCTION everturn.tally_v1(
     version bigint, last_seq bigint, head bigint, messages bigint, bytes bigint, changed_at double precision,
     expires_at double precision

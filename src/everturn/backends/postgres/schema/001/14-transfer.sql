@@ -1,5 +1,5 @@
--- Sessions in and out of the database, for copies between backends. JSON here is that of the exported form, as it is; see
--- docs/storage.md.
+-- Transfer: sessions in and out of the database, for copies between backends. JSON here is the exported form, as it is
+-- (docs/storage.md).
 --
 -- A session that arrives is staged under a number of its own: a row of `sessions` that is `ended` and has no life ('').
 -- One update makes it visible. Left alone, it is reaped when it expires.
@@ -19,7 +19,7 @@ BEGIN
     IF s.no IS NULL THEN
         RETURN NULL;
     END IF;
-    -- That the sums of its entries differ is said here only where none is missing: else whoever copies it can say which.
+    -- Sums that differ are an error here only where no entry is missing: else the copy can name the one that is.
     SELECT w.what INTO wrong FROM everturn.wrong_v1(s) AS w
      ORDER BY w.what LIKE 'bytes:%' OR w.what LIKE 'entries %' LIMIT 1;
     IF FOUND AND (NOT (wrong LIKE 'bytes:%' OR wrong LIKE 'entries %') OR NOT EXISTS (
@@ -113,7 +113,7 @@ BEGIN
 END
 $$;
 
--- Write rows under a session's number; those that are there are left as they are. Returns what was written.
+-- Write rows under a session's number; those that are there are left as they are. Returns the counts of rows written.
 CREATE FUNCTION everturn.put_rows_v1(
     p_session bigint, p_seqs bigint[], p_turns bigint[], p_times double precision[], p_checksums bigint[], p_kinds text[],
     p_bodies text[], p_changes json
@@ -179,7 +179,7 @@ BEGIN
 END
 $$;
 
--- The bytes of what is staged under a number, which is locked; NULL if it has gone.
+-- The bytes of the rows staged under a number, which is locked; NULL if it has gone.
 CREATE FUNCTION everturn.arriving_v1(p_namespace text, p_session_id text, p_no bigint, p_at double precision) RETURNS bigint
 LANGUAGE sql AS $$
     SELECT n.bytes FROM everturn.sessions n
@@ -187,8 +187,8 @@ LANGUAGE sql AS $$
        AND n.expires_at > p_at FOR UPDATE
 $$;
 
--- Make a session visible in one step: what is staged under p_no and these rows; or, without a number, these rows, added to
--- what is there. It must stand at p_onto ({"life", "version", "call"}); NULL: not be there.
+-- Make a session visible in one step: the rows staged under p_no and these; or, without a number, these rows, added to the
+-- session that is there. It must stand at p_onto ({"life", "version", "call"}); NULL: not be there.
 CREATE FUNCTION everturn.restore_v1(
     p_namespace text, p_outline json, p_expires_in double precision, p_onto json, p_no bigint, p_seqs text, p_turns text,
     p_times text, p_checksums text, p_kinds text[], p_bodies text[], p_changes json, p_patience integer,

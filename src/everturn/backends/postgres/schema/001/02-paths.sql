@@ -1,5 +1,6 @@
--- What a path is: rules.path in SQL, walked from the head down, one index lookup a range, and no further than asked for.
--- STABLE: called by a read, they see what the read sees. plpgsql where SQL could not be inlined: it keeps its plans.
+-- Paths: the entries that a head shows, as ranges of seqs. This is `path` of core/paths.py in SQL, and the answers that the
+-- Reader of core/plan_change.py gives. A path is walked from the head down, one index lookup a range, no further than asked for.
+-- STABLE: called by a read, these functions see the snapshot of the read. plpgsql where SQL could not be inlined: it keeps plans.
 
 -- Ranges of seqs, the newest first.
 CREATE TYPE everturn.ranges_v1 AS (
@@ -75,7 +76,7 @@ BEGIN
 END
 $$;
 
--- How many messages these ranges hold. (LATERAL and OFFSET 0, here and elsewhere: each range is looked up by itself, in the
+-- The number of messages in these ranges. (LATERAL and OFFSET 0, here and elsewhere: each range is looked up by itself, in the
 -- primary key, whatever the planner takes the tables for.)
 CREATE FUNCTION everturn.messages_v1(p_session bigint, r everturn.ranges_v1) RETURNS bigint
 LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$

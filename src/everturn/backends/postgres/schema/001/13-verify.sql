@@ -1,4 +1,4 @@
--- Everything stored of one session, for `verify` to look at, seen at one moment.
+-- Verification: everything stored of one session, seen at one moment. _shared/verification.py judges it.
 
 CREATE TYPE everturn.part_v1 AS (
     part       text,              -- session, entry, jump, root, remembered, version
@@ -7,7 +7,7 @@ CREATE TYPE everturn.part_v1 AS (
     checksum   bigint,
     created_at double precision,
     body       bytea,
-    name       text,              -- kind of an entry, or what to call a state
+    name       text,              -- kind of an entry, or the name of a state
     state      json
 );
 
@@ -123,7 +123,8 @@ BEGIN
 END
 $$;
 
--- What a store would read, for people with a SQL prompt: SELECT * FROM everturn.history WHERE session_id = 'a' ORDER BY seq;
+-- The history that a store would read, for people with a SQL prompt:
+-- SELECT * FROM everturn.history WHERE session_id = 'a' ORDER BY seq;
 CREATE VIEW everturn.history AS
 SELECT s.namespace, s.session_id, e.seq, e.turn, e.kind, to_timestamp(e.created_at) AS created_at, e.body
   FROM everturn.sessions s

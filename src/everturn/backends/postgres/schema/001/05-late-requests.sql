@@ -1,4 +1,4 @@
--- Requests that come late: which must not be applied, and the fences that tell. docs/decisions/020-late-requests.md says why.
+-- Late requests: those that must not be applied, and the fences that tell. docs/decisions/020-late-requests.md says why.
 -- Each request carries two moments on this server's clock: when it was issued, and after which its caller is gone.
 
 -- Whether a request must not be applied: its caller has gone, or it was issued before a fence. A fence ahead of the clock
