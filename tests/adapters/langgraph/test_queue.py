@@ -7,7 +7,7 @@ import operator
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -18,21 +18,21 @@ from everturn import MemoryStore, Record, VersionConflict
 from everturn.adapters.langgraph import EverturnSaver, thread_lock
 from everturn.adapters.langgraph.checkpoint_log import EARLIEST
 from everturn.adapters.langgraph.thread_lock import Queue
-from tests.adapters.langgraph.conftest import StoreUnderTest
+from tests.adapters.langgraph.conftest import StoreUnderTest, WatchedSaver
 from tests.adapters.langgraph.scenarios import CONFIG, chat, say
 from tests.adapters.langgraph.test_values import checkpoint
 
 NEW: Any = {"configurable": {"thread_id": "a", "checkpoint_ns": ""}}
 
 
-class Watched(EverturnSaver):
+class Watched(WatchedSaver):
     """Counts what it was told to store, and what the store refused because the thread had moved."""
 
     asked = refused = 0
 
-    async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    async def watch(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
         try:
-            return await super()._call(name, *args, **kwargs)
+            return await call
         except VersionConflict:
             self.refused += 1
             raise

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from everturn import Receipt, Record, VersionConflict
+from everturn import AsyncMemoryStore, Receipt, Record, VersionConflict
 
 UNDO_STEPS = 10  # how many a session keeps
 
 
-async def reclaim(call: Callable[..., Awaitable[Any]], receipt: Receipt, *, after: int, mark: Record) -> None:
+async def reclaim(store: AsyncMemoryStore, receipt: Receipt, *, after: int, mark: Record) -> None:
     """Push what a `replace` removed out of undo's reach, by changes that change nothing, and compact.
 
     `receipt` is that of the replace, `after` the seq of the last entry that it left (0: none), `mark` an entry that
@@ -20,7 +19,7 @@ async def reclaim(call: Callable[..., Awaitable[Any]], receipt: Receipt, *, afte
     try:
         for step in range(UNDO_STEPS):
             entries: Sequence[Record] = [] if step % 2 else [mark]
-            receipt = await call("replace", session_id, entries, after=after, expected_version=receipt)
+            receipt = await store.replace(session_id, entries, after=after, expected_version=receipt)
     except VersionConflict:
         pass
-    await call("compact", session_id)
+    await store.compact(session_id)

@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 
 from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, Record, SessionState, VersionConflict
-from everturn.adapters._shared.sync_async import Both, require, settled
+from everturn.adapters._shared.sync_async import CallRunner, require, settled
 from everturn.model import Entry
 
 __all__ = ["EverturnSessionService"]
@@ -71,8 +71,8 @@ class EverturnSessionService(BaseSessionService):
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
-        self._faces = Both(store, "EverturnSessionService")
-        self._run, self._call = self._faces.run, self._faces.call
+        self._runner = CallRunner(store, "EverturnSessionService")
+        self._run, self._store = self._runner.run_async, self._runner.store
         self._holders: dict[tuple[int, int], tuple[asyncio.Lock, int]] = {}
 
     # --- ADK's interface ---------------------------------------------------------------------------------------------
@@ -104,11 +104,11 @@ class EverturnSessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Erase a session: physically, with all that hangs on it. `app:` and `user:` state stay. Absent is no error."""
-        await self._run(self._call("erase", session_of(app_name, user_id, session_id)))
+        await self._run(self._store.erase(session_of(app_name, user_id, session_id)))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The `user:` state of a user of an app, without the prefix."""
-        shared = await self._run(read(self._call, state_of(app_name, user_id)))
+        shared = await self._run(read(self._store, state_of(app_name, user_id)))
         return shared.values
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -166,7 +166,7 @@ class EverturnSessionService(BaseSessionService):
         first = _state_record(f"created {uuid4()}", delta, *seen)
         first.body["created_at"] = now
         try:
-            receipt: Receipt = await self._call("append", session_id, [first], expected_version=0)
+            receipt = await self._store.append(session_id, [first], expected_version=0)
         except VersionConflict as exc:
             raise AlreadyExistsError(f"Session with id {name} already exists.") from exc
         mark = Mark(receipt.life, receipt.version, *seen)
@@ -190,18 +190,18 @@ class EverturnSessionService(BaseSessionService):
     ) -> tuple[SessionState, list[Event]]:
         """The session with at least its state, and the events that are wanted; seen at one moment."""
         if recent is None or since is not None:
-            stored: SessionState = await self._call("state", session_id)
+            stored = await self._store.state(session_id)
             events = to_events(stored.entries)
             if since is not None:
                 events = [event for event in events if event.timestamp >= since]
             return stored, events if recent is None else events[len(events) - min(recent, len(events)) :]
         width = max(NEAR, 4 * recent)
-        stored = await self._call("state", session_id, kind=STATE)
+        stored = await self._store.state(session_id, kind=STATE)
         while recent:
             after = max(stored.last_seq - width, 0)
-            latest: SessionState = await self._call("state", session_id, after=after)
+            latest = await self._store.state(session_id, after=after)
             if (latest.life, latest.version) != (stored.life, stored.version):
-                stored = await self._call("state", session_id, kind=STATE)
+                stored = await self._store.state(session_id, kind=STATE)
                 continue
             events = to_events(latest.entries)
             if len(events) >= recent or after == 0:
@@ -214,17 +214,17 @@ class EverturnSessionService(BaseSessionService):
         prefix, page = prefix_of(app, user), None
         shared: dict[str, Shared] = {}
         while True:
-            listed = await self._call("sessions", prefix, limit=500, page=page)
+            listed = await self._store.sessions(prefix, limit=500, page=page)
             for one in listed.sessions:
                 names = names_of(one.session_id)
                 if names is None:
                     continue
-                stored: SessionState = await self._call("state", one.session_id, kind=STATE)
+                stored = await self._store.state(one.session_id, kind=STATE)
                 if stored.version == 0:
                     continue  # deleted meanwhile
                 for state_id in (state_of(app), state_of(app, names[1])):
                     if state_id not in shared:
-                        shared[state_id] = await read(self._call, state_id)
+                        shared[state_id] = await read(self._store, state_id)
                 app_state, user_state = shared[state_of(app)], shared[state_of(app, names[1])]
                 state = _merged(_own_state(stored), app_state.values, user_state.values)
                 mark = Mark(stored.life, stored.version, app_state.place, user_state.place)
@@ -266,19 +266,19 @@ class EverturnSessionService(BaseSessionService):
         """Append a turn that is keyed by its event. None if the object has this event from before."""
         receipt: Receipt
         try:
-            receipt = await self._call("append", session_id, turn, key=f"adk:{event.id}", expected_version=expected)
+            receipt = await self._store.append(session_id, turn, key=f"adk:{event.id}", expected_version=expected)
         except InvalidInput as refused:
             if refused.path != "key":
                 raise
             if event in session.events:
                 return None
             # The id is known, with something else: this is an event of its own.
-            receipt = await self._call("append", session_id, turn, expected_version=expected)
+            receipt = await self._store.append(session_id, turn, expected_version=expected)
         return None if receipt.replayed and event in session.events else receipt
 
     async def _found(self, session: Session, session_id: str) -> Mark:
         """The mark of an object that came from elsewhere (from JSON, say): it is judged by the latest event it has."""
-        stored: SessionState = await self._call("state", session_id)
+        stored = await self._store.state(session_id)
         if stored.version == 0:
             raise SessionNotFoundError(f"Session {session.id} not found.")
         events = to_events(stored.entries)
@@ -289,7 +289,7 @@ class EverturnSessionService(BaseSessionService):
 
     async def _restore_first_state(self, session_id: str, session: Session, event: Event, delta: Delta) -> None:
         """ADK rewinds to what earlier events made of the state, and forgets what the session was created with."""
-        stored: SessionState = await self._call("state", session_id, kind=STATE)
+        stored = await self._store.state(session_id, kind=STATE)
         first = next((dict(record.body["delta"]) for record in stored.records if _is_creation(record)), {})
         for earlier in session.events:
             if earlier.invocation_id == event.actions.rewind_before_invocation_id:
@@ -304,25 +304,25 @@ class EverturnSessionService(BaseSessionService):
 
     async def _shared(self, app: str, user: str) -> tuple[Shared, Shared]:
         names = state_of(app), state_of(app, user)
-        if isinstance(self._faces.store, MemoryStore):
-            return await read(self._call, names[0]), await read(self._call, names[1])
-        app_state, user_state = await asyncio.gather(*(read(self._call, name) for name in names))
+        if self._runner.is_blocking:  # its coroutines never suspend, so gather would gain nothing
+            return await read(self._store, names[0]), await read(self._store, names[1])
+        app_state, user_state = await asyncio.gather(*(read(self._store, name) for name in names))
         return app_state, user_state
 
     async def _begun(self, app: str, user: str, delta: Delta, seen_app: Place, seen_user: Place) -> tuple[Place, Place]:
         """Where the shared states stand that are to be changed, if only from here on."""
         if delta.app and not seen_app.life:
-            seen_app = await begin(self._call, state_of(app))
+            seen_app = await begin(self._store, state_of(app))
         if delta.user and not seen_user.life:
-            seen_user = await begin(self._call, state_of(app, user))
+            seen_user = await begin(self._store, state_of(app, user))
         return seen_app, seen_user
 
     async def _share(self, app: str, user: str, event: str, delta: Delta, mark: Mark) -> None:
         """Bring an event's changes to where they are shared; those that are there already stay as they are."""
         if delta.app:
-            mark.app = await merge(self._call, state_of(app), event, delta.app, seen=mark.app)
+            mark.app = await merge(self._store, state_of(app), event, delta.app, seen=mark.app)
         if delta.user:
-            mark.user = await merge(self._call, state_of(app, user), event, delta.user, seen=mark.user)
+            mark.user = await merge(self._store, state_of(app, user), event, delta.user, seen=mark.user)
 
     async def _healed(self, app: str, user: str, stored: SessionState) -> tuple[Shared, Shared]:
         """The shared states, with the changes of the session's latest event that has any.
@@ -338,9 +338,9 @@ class EverturnSessionService(BaseSessionService):
         lacks_app = delta.app and app_state.lacks(last["event"], seen_app)
         lacks_user = delta.user and user_state.lacks(last["event"], seen_user)
         if lacks_app:
-            await merge(self._call, app_state.session_id, last["event"], delta.app, seen=seen_app)
+            await merge(self._store, app_state.session_id, last["event"], delta.app, seen=seen_app)
         if lacks_user:
-            await merge(self._call, user_state.session_id, last["event"], delta.user, seen=seen_user)
+            await merge(self._store, user_state.session_id, last["event"], delta.user, seen=seen_user)
         return await self._shared(app, user) if lacks_app or lacks_user else (app_state, user_state)
 
 

@@ -10,22 +10,19 @@ requests, of which the second takes its TTL away, and only then do events name i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from pydantic_core import to_jsonable_python
 
-from everturn import InvalidInput, Receipt, Record, SessionNotFound, SessionState, VersionConflict
+from everturn import AsyncMemoryStore, InvalidInput, Receipt, Record, SessionNotFound, SessionState, VersionConflict
 from everturn.adapters._shared.finite import refuse_non_finite_in
 from everturn.adapters.google_adk.events import STATE
 
 APP, USER, TEMP = "app:", "user:", "temp:"
 FOLD = 64  # changes that are read one by one before they are made one
 KNOWN = 256  # events that a folded log remembers by name
-
-Call = Callable[..., Awaitable[Any]]
-"""A method of the store, by its name."""
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
@@ -92,9 +89,9 @@ def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
     return delta
 
 
-async def read(call: Call, session_id: str) -> Shared:
+async def read(store: AsyncMemoryStore, session_id: str) -> Shared:
     """The shared state as it is now; one that nobody wrote is empty."""
-    state: SessionState = await call("state", session_id, kind=STATE)
+    state = await store.state(session_id, kind=STATE)
     return _shared(state)
 
 
@@ -117,7 +114,7 @@ def _is_begun(state: SessionState) -> bool:
     return state.version > 1 or state.ttl is None
 
 
-async def begin(call: Call, session_id: str) -> Place:
+async def begin(store: AsyncMemoryStore, session_id: str) -> Place:
     """The beginning of a shared log that was not there when it was looked for: now it is.
 
     So that an event can tell which life of it it changes: one that was erased is not begun again by old events.
@@ -125,48 +122,50 @@ async def begin(call: Call, session_id: str) -> Place:
     """
     begun: Receipt | SessionState
     try:
-        begun = await call("append", session_id, [Record(STATE, {"delta": {}})], expected_version=0)
+        begun = await store.append(session_id, [Record(STATE, {"delta": {}})], expected_version=0)
     except VersionConflict:
-        state: SessionState = await call("state", session_id, kind=STATE)
+        state = await store.state(session_id, kind=STATE)
         if _is_begun(state):
             return Place(state.life)
         begun = state
     # A conflict: whoever changed it since has done the same, or will (see `merge`).
-    await _keep(call, session_id, expected_version=begun)
+    await _keep(store, session_id, expected_version=begun)
     return Place(begun.life)
 
 
-async def _keep(call: Call, session_id: str, *, expected_version: Receipt | SessionState | None = None) -> None:
+async def _keep(
+    store: AsyncMemoryStore, session_id: str, *, expected_version: Receipt | SessionState | None = None
+) -> None:
     try:
-        await call("set_ttl", session_id, None, expected_version=expected_version)
+        await store.set_ttl(session_id, None, expected_version=expected_version)
     except (VersionConflict, SessionNotFound):
         pass
 
 
-async def merge(call: Call, session_id: str, event: str, delta: dict[str, Any], *, seen: Place) -> Place:
+async def merge(store: AsyncMemoryStore, session_id: str, event: str, delta: dict[str, Any], *, seen: Place) -> Place:
     """Merge an event's change, once. Every so often the log is made short again.
 
     `seen` is where the event's writer had seen the log. Of another life, it was erased since, and this may begin it.
     """
     record = Record(STATE, {"event": event, "delta": delta})
-    receipt: Receipt = await call("append", session_id, [record], key=f"adk:{event}")
+    receipt = await store.append(session_id, [record], key=f"adk:{event}")
     if receipt.life != seen.life:
-        await _keep(call, session_id)
+        await _keep(store, session_id)
     last = receipt.seqs[-1]
     if last % FOLD == 0 and not receipt.replayed:
-        await _fold(call, session_id)
+        await _fold(store, session_id)
     return Place(receipt.life, last)
 
 
-async def _fold(call: Call, session_id: str) -> None:
+async def _fold(store: AsyncMemoryStore, session_id: str) -> None:
     """Make one record of all. Whoever changes the state meanwhile goes first; the next in turn folds."""
-    state: SessionState = await call("state", session_id, kind=STATE)
+    state = await store.state(session_id, kind=STATE)
     shared = _shared(state)
     events = list(shared.merged.items())
     forgotten = events[-KNOWN - 1][1] if len(events) > KNOWN else shared.forgotten
     body = {"delta": shared.values, "events": dict(events[-KNOWN:]), "forgotten": forgotten}
     try:
-        await call("replace", session_id, [Record(STATE, body)], expected_version=state)
+        await store.replace(session_id, [Record(STATE, body)], expected_version=state)
     except VersionConflict:
         return
-    await call("compact", session_id)
+    await store.compact(session_id)

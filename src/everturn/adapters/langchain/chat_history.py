@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
-from everturn.adapters._shared.sync_async import Both, require
+from everturn.adapters._shared.sync_async import CallRunner, require
 from everturn.adapters._shared.tool_results import answered
 
 require("langchain-core", (1, 0), "langchain")
@@ -32,7 +32,7 @@ class EverturnChatMessageHistory(BaseChatMessageHistory):
     def __init__(self, session_id: str, store: MemoryStore | AsyncMemoryStore) -> None:
         super().__init__()
         self.session_id = session_id
-        self._faces = Both(store, "EverturnChatMessageHistory")
+        self._runner = CallRunner(store, "EverturnChatMessageHistory")
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # LangChain's own histories make it a property
@@ -40,43 +40,43 @@ class EverturnChatMessageHistory(BaseChatMessageHistory):
 
         Where another framework left several calls and then their results, each result stands behind its call.
         """
-        return self._faces.drive(self._get())
+        return self._runner.run_blocking(self._get())
 
     async def aget_messages(self) -> list[BaseMessage]:
         """See `messages`."""
-        return await self._faces.run(self._get())
+        return await self._runner.run_async(self._get())
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append the messages as one turn: all or none, and never between another's. No messages change nothing.
 
         Raises InvalidInput, naming the message and the place in it, for one that would not come back as it is.
         """
-        self._faces.drive(self._add(messages))
+        self._runner.run_blocking(self._add(messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """See `add_messages`."""
-        await self._faces.run(self._add(messages))
+        await self._runner.run_async(self._add(messages))
 
     def clear(self) -> None:
         """Empty the history. `store.undo` takes it back; `store.erase` is what removes it."""
-        self._faces.drive(self._clear())
+        self._runner.run_blocking(self._clear())
 
     async def aclear(self) -> None:
         """See `clear`."""
-        await self._faces.run(self._clear())
+        await self._runner.run_async(self._clear())
 
     # --- both faces --------------------------------------------------------------------------------------------------
 
     async def _get(self) -> list[BaseMessage]:
-        history: list[ChatMessage] = await self._faces.call("get_history", self.session_id)
+        history = await self._runner.store.get_history(self.session_id)
         return [self._decoded(entry) for entry in answered(history)]
 
     async def _add(self, messages: Sequence[BaseMessage]) -> None:
         if turn := [_encoded(message, index) for index, message in enumerate(messages)]:
-            await self._faces.call("add_messages", self.session_id, turn)
+            await self._runner.store.add_messages(self.session_id, turn)
 
     async def _clear(self) -> None:
-        await self._faces.call("clear", self.session_id)
+        await self._runner.store.clear(self.session_id)
 
     def _decoded(self, entry: ChatMessage) -> BaseMessage:
         try:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from everturn import InvalidInput, Receipt, Record, SessionNotFound, Unsupported, VersionConflict
+from everturn import AsyncMemoryStore, InvalidInput, Receipt, Record, SessionNotFound, Unsupported, VersionConflict
 from everturn.adapters._shared.reclaiming import reclaim
 from everturn.adapters.langgraph.cache import Shelf
 from everturn.adapters.langgraph.checkpoint_log import Log, Point
 from everturn.adapters.langgraph.config import SEPARATOR, session_of, thread_of
 from everturn.adapters.langgraph.rewrite import without
-from everturn.adapters.langgraph.session_reader import Call, Reader
+from everturn.adapters.langgraph.session_reader import Reader
 
 _MARK = Record("lg.mark", None)
 UNFINISHED = "|unfinished"  # a namespace that no graph has: of a thread whose deletion or copy is under way
@@ -19,8 +19,8 @@ UNFINISHED = "|unfinished"  # a namespace that no graph has: of a thread whose d
 class Upkeep:
     """What an EverturnSaver removes and copies."""
 
-    def __init__(self, call: Call, reader: Reader, shelf: Shelf) -> None:
-        self._call = call
+    def __init__(self, store: AsyncMemoryStore, reader: Reader, shelf: Shelf) -> None:
+        self._store = store
         self._reader = reader
         self._shelf = shelf
 
@@ -38,14 +38,14 @@ class Upkeep:
     async def finish(self, thread_id: str) -> None:
         """Erase the subgraphs of a thread that is not there, if a deletion or a copy was cut off."""
         try:
-            await self._call("info", session_of(thread_id, UNFINISHED))
+            await self._store.info(session_of(thread_id, UNFINISHED))
         except SessionNotFound:
             return
         await self._erase_subgraphs(thread_id)
 
     async def _mark(self, thread_id: str) -> None:
         """Say that subgraphs without their thread are leftovers."""
-        await self._call("append", session_of(thread_id, UNFINISHED), [_MARK])
+        await self._store.append(session_of(thread_id, UNFINISHED), [_MARK])
 
     async def _erase_subgraphs(self, thread_id: str) -> None:
         """Erase all sessions of subgraphs, and the mark last: until then they are known to be leftovers."""
@@ -69,7 +69,7 @@ class Upkeep:
         """
         target_session = session_of(target, "")
         try:
-            await self._call("info", target_session)
+            await self._store.info(target_session)
         except SessionNotFound:
             await self._erase_subgraphs(target)  # what an interrupted copy left
         else:
@@ -90,7 +90,7 @@ class Upkeep:
     async def _copy(self, session_id: str, target: str) -> None:
         """Copy one session of a thread, unless it has gone."""
         try:
-            await self._call("fork", session_id, session_of(target, thread_of(session_id)[1]))
+            await self._store.fork(session_id, session_of(target, thread_of(session_id)[1]))
         except SessionNotFound:
             pass
 
@@ -130,21 +130,21 @@ class Upkeep:
             self._shelf.forget(session_id)
             entries = without(log, keep)
             if not entries:
-                await self._call("erase", session_id)
+                await self._store.erase(session_id)
                 return
             expected = Receipt(session_id, log.life, log.version)
             try:
-                receipt = await self._call("replace", session_id, entries, after=0, expected_version=expected)
+                receipt = await self._store.replace(session_id, entries, after=0, expected_version=expected)
             except VersionConflict:
                 continue
-            await reclaim(self._call, receipt, after=receipt.seqs[-1], mark=_MARK)
+            await reclaim(self._store, receipt, after=receipt.seqs[-1], mark=_MARK)
             return
 
     async def _erase(self, session_ids: Collection[str]) -> None:
         """Physically remove sessions, in this order."""
         for session_id in session_ids:
             self._shelf.forget(session_id)
-            await self._call("erase", session_id)
+            await self._store.erase(session_id)
 
     # --- which sessions ----------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class Upkeep:
     async def _mentioning(self, texts: Sequence[str]) -> list[str]:
         """The sessions in which one of the texts may stand."""
         try:
-            found = [match for text in texts for match in await self._call("find", text, limit=2**31)]
+            found = [match for text in texts for match in await self._store.find(text, limit=2**31)]
         except (Unsupported, InvalidInput):
             return [session.session_id async for session in self._reader.sessions("")]
         return list(dict.fromkeys(match.session_id for match in found))

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from everturn import InvalidInput, Receipt, VersionConflict
+from everturn import AsyncMemoryStore, InvalidInput, Receipt, VersionConflict
 from everturn.adapters._shared.values import Unfaithful, equal
 from everturn.adapters.langgraph.cache import PASSED, Awaiting, Contents, Shelf, View
 from everturn.adapters.langgraph.checkpoint_log import INPUT, MESSAGES, Object, Point, recent
@@ -19,7 +19,7 @@ from everturn.adapters.langgraph.compose import Composer, Draft, Put, passes_inp
 from everturn.adapters.langgraph.errors import refused, refused_by_store
 from everturn.adapters.langgraph.message_refs import Quoting, conversation_in
 from everturn.adapters.langgraph.rewrite import in_sight, unsaid
-from everturn.adapters.langgraph.session_reader import TRIES, Call, Reader, Stale, lost, unknown
+from everturn.adapters.langgraph.session_reader import TRIES, Reader, Stale, lost, unknown
 from everturn.adapters.langgraph.thread_lock import Queue
 from everturn.adapters.langgraph.values import Values
 from everturn.model import JSON
@@ -30,8 +30,8 @@ OnConflict: TypeAlias = Literal["raise", "last_wins"]
 class Changes:
     """What an EverturnSaver puts, in terms of sessions."""
 
-    def __init__(self, call: Call, reader: Reader, values: Values, shelf: Shelf, queue: Queue) -> None:
-        self._call = call
+    def __init__(self, store: AsyncMemoryStore, reader: Reader, values: Values, shelf: Shelf, queue: Queue) -> None:
+        self._store = store
         self._reader = reader
         self._values = values
         self._shelf = shelf
@@ -83,7 +83,7 @@ class Changes:
         )
         draft = self._draft(composer, put, view.awaiting, again)
         try:
-            receipt = await self._call("append", put.session_id, draft.entries, expected_version=view.expected)
+            receipt = await self._store.append(put.session_id, draft.entries, expected_version=view.expected)
         except InvalidInput as exc:
             raise refused_by_store(put.thread, put.id, draft.entries, exc) from exc
         return draft, receipt, view.awaiting
@@ -108,9 +108,13 @@ class Changes:
         awaiting = tuple([(name, places.get(seq, seq), body) for name, seq, body in view.awaiting])
         draft = self._draft(composer, put, awaiting)
         together = [*entries, *draft.entries]
-        how: tuple[str, dict[str, int]] = ("append", {}) if after is None else ("replace", {"after": after})
         try:
-            receipt = await self._call(how[0], put.session_id, together, expected_version=view.expected, **how[1])
+            if after is None:
+                receipt = await self._store.append(put.session_id, together, expected_version=view.expected)
+            else:
+                receipt = await self._store.replace(
+                    put.session_id, together, after=after, expected_version=view.expected
+                )
         except InvalidInput as exc:
             raise refused_by_store(put.thread, put.id, together, exc) from exc
         return draft, receipt, awaiting
@@ -167,7 +171,7 @@ class Changes:
     ) -> None:
         body, record = writes_record(checkpoint, task, path, nodes, self._shelf.input_of(session_id, checkpoint))
         try:
-            receipt: Receipt = await self._call("append", session_id, [record], expected_version=expected)
+            receipt = await self._store.append(session_id, [record], expected_version=expected)
         except InvalidInput as exc:
             raise refused_by_store(thread, checkpoint, [record], exc) from exc
         self._shelf.follow(receipt, _step_to(receipt, checkpoint, body))

@@ -19,7 +19,7 @@ from copy import copy
 from typing import Any
 
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
-from everturn.adapters._shared.sync_async import Both, require
+from everturn.adapters._shared.sync_async import CallRunner, require
 from everturn.adapters._shared.tool_results import answered
 
 require("langgraph", (1, 2), "langgraph")
@@ -81,7 +81,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         allow: Allow = (),
         on_conflict: OnConflict = "raise",
     ) -> None:
-        self._faces = Both(store, "EverturnSaver")
+        self._runner = CallRunner(store, "EverturnSaver")
         if on_conflict not in ("raise", "last_wins"):
             raise InvalidInput(f"is 'raise' or 'last_wins', not {on_conflict!r}", path="on_conflict")
         super().__init__(serde=serde)
@@ -96,11 +96,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     def _use(self, values: Values) -> None:
         self._values = values
         self.serde = values.serde
-        call = self._faces.call
-        self._reader = Reader(call, values, self._shelf)
+        opened = self._runner.store
+        self._reader = Reader(opened, values, self._shelf)
         self._reads = Reads(self._reader, values, self._shelf, self._heads, WRITES_IDX_MAP)
-        self._changes = Changes(call, self._reader, values, self._shelf, self._queue)
-        self._upkeep = Upkeep(call, self._reader, self._shelf)
+        self._changes = Changes(opened, self._reader, values, self._shelf, self._queue)
+        self._upkeep = Upkeep(opened, self._reader, self._shelf)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> EverturnSaver:
         """The same checkpointer, which may restore more classes. LangGraph calls it in its strict mode."""
@@ -118,11 +118,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that the config names, or the latest; None if there is none."""
-        return await self._faces.run(self._get_tuple(config))
+        return await self._runner.run_async(self._get_tuple(config))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """See `aget_tuple`."""
-        return self._faces.drive(self._get_tuple(config))
+        return self._runner.run_blocking(self._get_tuple(config))
 
     async def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread, namespace, checkpoint = address(config)
@@ -149,7 +149,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         `filter`: with these values in their metadata; `before`: whose id is smaller than the config's.
         """
         tuples = self._list(config, filter, before, limit)
-        while (found := await self._faces.run(_next(tuples))) is not None:
+        while (found := await self._runner.run_async(_next(tuples))) is not None:
             yield found
 
     def list(
@@ -162,7 +162,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     ) -> Iterator[CheckpointTuple]:
         """See `alist`."""
         tuples = self._list(config, filter, before, limit)
-        while (found := self._faces.drive(_next(tuples))) is not None:
+        while (found := self._runner.run_blocking(_next(tuples))) is not None:
             yield found
 
     async def _list(
@@ -209,13 +209,13 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What was written to channels on the way to a checkpoint, since each was last stored whole."""
-        return await self._faces.run(self._history(config, channels))
+        return await self._runner.run_async(self._history(config, channels))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """See `aget_delta_channel_history`."""
-        return self._faces.drive(self._history(config, channels))
+        return self._runner.run_blocking(self._history(config, channels))
 
     async def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
         if not channels:
@@ -246,7 +246,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         Raises VersionConflict if another run has written to the thread meanwhile (unless the last may win), and
         InvalidInput, naming thread, checkpoint and channel, if a value would not come back as it is.
         """
-        return await self._faces.run(self._put(config, checkpoint, metadata, new_versions))
+        return await self._runner.run_async(self._put(config, checkpoint, metadata, new_versions))
 
     def put(
         self,
@@ -256,7 +256,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """See `aput`."""
-        return self._faces.drive(self._put(config, checkpoint, metadata, new_versions))
+        return self._runner.run_blocking(self._put(config, checkpoint, metadata, new_versions))
 
     async def _put(
         self,
@@ -298,13 +298,13 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     ) -> None:
         """Store what a task wrote, for its checkpoint: one turn. What it wrote before under the same index stays, but
         errors, interrupts and the like are replaced."""
-        await self._faces.run(self._put_writes(config, writes, task_id, task_path))
+        await self._runner.run_async(self._put_writes(config, writes, task_id, task_path))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See `aput_writes`."""
-        self._faces.drive(self._put_writes(config, writes, task_id, task_path))
+        self._runner.run_blocking(self._put_writes(config, writes, task_id, task_path))
 
     async def _put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str
@@ -323,38 +323,38 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
         Cut off in between, it is finished by the next call, or by the next run of a thread of this name.
         """
-        await self._faces.run(self._upkeep.delete_thread(thread_id))
+        await self._runner.run_async(self._upkeep.delete_thread(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
         """See `adelete_thread`."""
-        self._faces.drive(self._upkeep.delete_thread(thread_id))
+        self._runner.run_blocking(self._upkeep.delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, their writes and what was said only in them: in one step for each session."""
-        await self._faces.run(self._upkeep.delete_for_runs(run_ids))
+        await self._runner.run_async(self._upkeep.delete_for_runs(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See `adelete_for_runs`."""
-        self._faces.drive(self._upkeep.delete_for_runs(run_ids))
+        self._runner.run_blocking(self._upkeep.delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its checkpoints into a new one: its subgraphs, then itself, each in one step.
 
         Raises InvalidInput if the new thread exists. An absent source is no error.
         """
-        await self._faces.run(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+        await self._runner.run_async(self._upkeep.copy_thread(source_thread_id, target_thread_id))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See `acopy_thread`."""
-        self._faces.drive(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+        self._runner.run_blocking(self._upkeep.copy_thread(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all checkpoints but the latest of each namespace (and those it is rebuilt from), or "delete" all."""
-        await self._faces.run(self._upkeep.prune(thread_ids, strategy))
+        await self._runner.run_async(self._upkeep.prune(thread_ids, strategy))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See `aprune`."""
-        self._faces.drive(self._upkeep.prune(thread_ids, strategy))
+        self._runner.run_blocking(self._upkeep.prune(thread_ids, strategy))
 
 
 def to_langchain(history: Iterable[ChatMessage], *, allow: Allow = ()) -> Sequence[BaseMessage]:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from everturn import ChatMessage, CorruptEntry, InvalidInput, SessionInfo, SessionNotFound, SessionState
+from everturn import (
+    AsyncMemoryStore,
+    ChatMessage,
+    CorruptEntry,
+    InvalidInput,
+    SessionInfo,
+    SessionNotFound,
+)
 from everturn.adapters.langgraph.cache import PASSED, Contents, Said, Shelf, View
 from everturn.adapters.langgraph.checkpoint_log import (
     CHECKPOINT,
@@ -26,9 +33,6 @@ from everturn.adapters.langgraph.message_refs import Conversation, heard_by
 from everturn.adapters.langgraph.values import Kept, Values
 from everturn.model import JSON, MESSAGE
 
-Call: TypeAlias = Callable[..., Coroutine[Any, Any, Any]]
-"""A method of the store by name, on either face."""
-
 WINDOW = 128  # entries to read at first where nothing is known
 NEAR = 32  # entries between two that are better read together
 TRIES = 5
@@ -43,8 +47,8 @@ class Stale(Exception):
 class Reader:
     """Reads sessions. Every answer is of one moment, or is read again."""
 
-    def __init__(self, call: Call, values: Values, shelf: Shelf) -> None:
-        self._call = call
+    def __init__(self, store: AsyncMemoryStore, values: Values, shelf: Shelf) -> None:
+        self._store = store
         self._values = values
         self._shelf = shelf
 
@@ -53,7 +57,7 @@ class Reader:
         known = self._shelf.get(session_id)
         if known is not None and known.version:
             try:
-                now: SessionInfo = await self._call("info", session_id)
+                now = await self._store.info(session_id)
             except SessionNotFound:
                 return self._remember(View(session_id))
             if (now.life, now.version) == (known.life, known.version):
@@ -71,7 +75,7 @@ class Reader:
         """The same, and the log it was seen in: from `start` or earlier, as early as needed `until` it has enough."""
         if start is None:
             try:
-                session = await self._call("info", session_id)
+                session = await self._store.info(session_id)
             except SessionNotFound:
                 return self._remember(View(session_id)), Log(1, (), life="", version=0, last_seq=0)
             start = max(1, session.last_seq - WINDOW + 1)
@@ -105,16 +109,14 @@ class Reader:
 
     async def log(self, session_id: str, start: int = 1) -> Log:
         """The entries from a seq on."""
-        state: SessionState = await self._call("state", session_id, after=start - 1)
+        state = await self._store.state(session_id, after=start - 1)
         return Log(start, state.entries, life=state.life, version=state.version, last_seq=state.last_seq)
 
     async def earlier(self, session_id: str, log: Log, start: int) -> Log:
         """The same log from an earlier seq on. All of it anew if it has moved meanwhile."""
         start = max(1, min(start, log.start - 1))
         try:
-            state: SessionState = await self._call(
-                "state", session_id, at=log.version, after=start - 1, before=log.start
-            )
+            state = await self._store.state(session_id, at=log.version, after=start - 1, before=log.start)
         except InvalidInput:  # that version is gone
             return await self.log(session_id, start)
         if state.life != log.life:
@@ -125,7 +127,7 @@ class Reader:
         """All sessions whose id begins so."""
         page = None
         while True:
-            found = await self._call("sessions", prefix, limit=500, page=page)
+            found = await self._store.sessions(prefix, limit=500, page=page)
             for session in found.sessions:
                 yield session
             if (page := found.next) is None:
@@ -187,7 +189,7 @@ class Reader:
         if view.contents.heard and not view.loose:
             return view.contents.heard
         after = max([0, *(bounds[1] for bounds in known["said"] if len(bounds) == 2)])
-        state: SessionState = await self._call("state", view.session_id, kind=MESSAGE, after=after)
+        state = await self._store.state(view.session_id, kind=MESSAGE, after=after)
         if (state.life, state.version) != (view.life, view.version):
             raise Stale
         return tuple([(entry.seq or 0, self._values.kept(entry)) for entry in state.messages])
@@ -268,9 +270,9 @@ class Reader:
             return ()
         after, before = min(bounds[0] for bounds in ranges) - 1, max(bounds[1] for bounds in ranges) + 1
         if kind == MESSAGE:  # read together, messages take half the time
-            said: Sequence[ChatMessage] = await self._call("get_history", session_id, after=after, before=before)
+            said: Sequence[ChatMessage] = await self._store.get_history(session_id, after=after, before=before)
             return said
-        state: SessionState = await self._call("state", session_id, kind=kind, after=after, before=before)
+        state = await self._store.state(session_id, kind=kind, after=after, before=before)
         return state.entries
 
 

@@ -18,11 +18,10 @@ from everturn import (
     Receipt,
     Record,
     SessionState,
-    Snapshot,
     Unsupported,
     VersionConflict,
 )
-from everturn.adapters._shared.sync_async import Both, require
+from everturn.adapters._shared.sync_async import CallRunner, require
 from everturn.model import Entry
 
 __all__ = ["EverturnConversationStore"]
@@ -64,8 +63,8 @@ class EverturnConversationStore(ConversationStore):
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
-        self._faces = Both(store, "EverturnConversationStore")
-        self._run, self._call = self._faces.run, self._faces.call
+        self._runner = CallRunner(store, "EverturnConversationStore")
+        self._run, self._store = self._runner.run_async, self._runner.store
         self._where: dict[str, str] = {}  # the conversation of an entry, for those seen lately
         self._ends: dict[str, int] = {}  # the last seq of a conversation, when it was last seen
 
@@ -117,7 +116,7 @@ class EverturnConversationStore(ConversationStore):
         width = NEAR
         after = max(self._ends.get(conversation_id, 0) - 1, 0)
         while True:
-            state: SessionState = await self._call("state", conversation_id, after=after)
+            state = await self._store.state(conversation_id, after=after)
             records = [entry for entry in state.records if entry.kind == RECORD]
             if records or after == 0:
                 break
@@ -148,18 +147,18 @@ class EverturnConversationStore(ConversationStore):
 
     async def _path(self, conversation_id: str, head_id: str, limit: int | None) -> list[Stored]:
         if limit is not None and (width := 8 * limit) < self._ends.get(conversation_id, 0):
-            state: SessionState = await self._call("state", conversation_id, after=self._ends[conversation_id] - width)
+            state = await self._store.state(conversation_id, after=self._ends[conversation_id] - width)
             path = _up_to(head_id, _without_parent(to_stored(state.entries)))
             if path is not None and len(path) >= limit:
                 return path
-        state = await self._call("state", conversation_id)
+        state = await self._store.state(conversation_id)
         path = _up_to(head_id, to_stored(state.entries))
         if path is not None:
             return path
-        snapshots: list[Snapshot] = await self._call("list_snapshots", conversation_id)
+        snapshots = await self._store.list_snapshots(conversation_id)
         left = [snapshot for snapshot in snapshots if (snapshot.label or "").startswith(BRANCH)]
         for snapshot in sorted(left, key=lambda one: (one.label == f"{BRANCH}{head_id}", one.version), reverse=True):
-            state = await self._call("state", conversation_id, at=snapshot)
+            state = await self._store.state(conversation_id, at=snapshot)
             path = _up_to(head_id, to_stored(state.entries))
             if path is not None:
                 return path
@@ -169,7 +168,7 @@ class EverturnConversationStore(ConversationStore):
         """Conversations that may hold an entry: those that mention it, then all."""
         seen: set[str] = set()
         try:
-            for match in await self._call("find", entry_id):
+            for match in await self._store.find(entry_id):
                 if match.session_id not in seen:
                     seen.add(match.session_id)
                     yield match.session_id
@@ -182,7 +181,7 @@ class EverturnConversationStore(ConversationStore):
     async def _sessions(self) -> AsyncIterator[str]:
         page = None
         while True:
-            listed = await self._call("sessions", limit=500, page=page)
+            listed = await self._store.sessions(limit=500, page=page)
             for session in listed.sessions:
                 yield session.session_id
             page = listed.next
@@ -238,15 +237,13 @@ class EverturnConversationStore(ConversationStore):
         receipt: Receipt
         if look.record is None:
             if look.state.version:  # deleted, by someone who could not finish
-                await self._call("erase", session_id)
+                await self._store.erase(session_id)
             copied = await self._history(base, None) if base is not None else []
             entries = [entry for one in copied for entry in to_entries(one.entry)]
-            receipt = await self._call("append", session_id, [*entries, *turn, _kept(record)], expected_version=0)
-            return receipt
+            return await self._store.append(session_id, [*entries, *turn, _kept(record)], expected_version=0)
         if base == look.record.head_id:
-            receipt = await self._call("append", session_id, [*turn, _kept(record)], expected_version=look.state)
-            return receipt
-        now: SessionState = await self._call("state", session_id)
+            return await self._store.append(session_id, [*turn, _kept(record)], expected_version=look.state)
+        now = await self._store.state(session_id)
         present = to_stored(now.entries)
         wanted = [] if base is None else _up_to(base, present) or await self._history(base, None)
         shared = 0
@@ -256,10 +253,9 @@ class EverturnConversationStore(ConversationStore):
         expected: SessionState | Receipt = look.state
         if look.record.head_id is not None:
             label = f"{BRANCH}{look.record.head_id}"
-            left: Snapshot = await self._call("save_snapshot", session_id, label, expected_version=look.state)
+            left = await self._store.save_snapshot(session_id, label, expected_version=look.state)
             expected = Receipt(session_id, left.life, left.version)
-        receipt = await self._call(
-            "replace",
+        receipt = await self._store.replace(
             session_id,
             [*entries, *turn, _kept(record)],
             after=present[shared - 1].last if shared else 0,
@@ -275,10 +271,10 @@ class EverturnConversationStore(ConversationStore):
             gone = Record(RECORD, {"deleted": True})
             try:
                 # First in a way that a save meanwhile is refused, or refuses this; then for good.
-                await self._call("append", conversation_id, [gone], expected_version=look.state)
+                await self._store.append(conversation_id, [gone], expected_version=look.state)
             except VersionConflict:
                 continue
-            await self._call("erase", conversation_id)
+            await self._store.erase(conversation_id)
             self._ends.pop(conversation_id, None)
             return
 
