@@ -335,11 +335,15 @@ class Backend(Protocol):
         not be removed by the deadline is told by `complete=False`, and removed by the next erasure."""
         ...
 
-    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+    async def compact(self, session_id: str | None, deadline: float, *, drop_undo: bool = False) -> Compaction:
         """Reclaim, in steps that keep nobody waiting for more than some milliseconds and for a part of the time there
         is: entries of the session that no head, snapshot or undo step can reach, and changes older than the latest
         1,024, but for those with a key whose turn is stored. None: what is left of sessions that ended. It is called
-        again until it has nothing to do, and says so by zeros."""
+        again until it has nothing to do, and says so by zeros.
+
+        With `drop_undo`, first forget every undo step of the session, all in one atomic step: `undo` then has nothing
+        to take back, and `undo_steps` is 0. The version stays. Only the first request of a call has it set, and a
+        retry of that one. It always comes with a session_id; an absent session is left absent."""
         ...
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
