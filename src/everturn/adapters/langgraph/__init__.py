@@ -9,7 +9,6 @@ rewrite.py         a thread that goes on from an earlier checkpoint
 delete.py          delete, copy and prune threads
 values.py          channel values as JSON and back
 message_refs.py    messages that checkpoints refer to, stored once
-short_ids.py       ids in fewer bytes
 thread_lock.py     one change of a thread at a time
 errors.py          refusals, in LangGraph's words
 """

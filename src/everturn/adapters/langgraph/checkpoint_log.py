@@ -18,7 +18,6 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from everturn import ChatMessage, Record
-from everturn.adapters.langgraph.short_ids import full, shortened
 from everturn.model import JSON, Entry
 
 _encode = msgspec.json.Encoder().encode
@@ -108,9 +107,7 @@ def written(point: Point, base: Point | None) -> tuple[Point, Record]:
     if point.awaiting:
         body["awaiting"] = [list(pair) for pair in point.awaiting]
     weight = len(_encode(body)) + (base.weight if base else 0)
-    return msgspec.structs.replace(point, key=base.key if base else point.seq, weight=weight), Record(
-        CHECKPOINT, shortened(body)
-    )
+    return msgspec.structs.replace(point, key=base.key if base else point.seq, weight=weight), Record(CHECKPOINT, body)
 
 
 def _read(seq: int, body: Object, base: Point | None) -> Point:
@@ -240,10 +237,10 @@ class Log:
             elif isinstance(entry, Record) and entry.kind == CHECKPOINT:
                 if self.bodies:
                     self._previous[seq] = next(reversed(self.bodies))
-                self.bodies[seq] = body = full(entry.body)
+                self.bodies[seq] = body = entry.body
                 self.seqs[body["id"]] = seq
             elif isinstance(entry, Record) and entry.kind == WRITES:
-                body = full(entry.body)
+                body = entry.body
                 self.writes.setdefault(body["for"], []).append((seq, body))
             elif isinstance(entry, Record) and entry.kind == LEFT:
                 self.left[seq] = ChatMessage.from_dict(entry.body)

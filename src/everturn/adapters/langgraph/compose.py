@@ -27,7 +27,6 @@ from everturn.adapters.langgraph.checkpoint_log import (
 from everturn.adapters.langgraph.config import SEPARATOR
 from everturn.adapters.langgraph.errors import refused
 from everturn.adapters.langgraph.message_refs import LEAST, Conversation, Quoting, are_messages, conversation
-from everturn.adapters.langgraph.short_ids import shortened
 from everturn.adapters.langgraph.values import Kept, Values
 from everturn.model import JSON, Entry
 
@@ -284,7 +283,7 @@ def writes_record(
         came_in = channel in known and len(repr(node)) > SHORT and equal(known[channel], node)
         told.append([channel, {MARK: "input", "of": channel} if came_in else node])
     body: Object = {"for": checkpoint, "task": task, "path": path, "writes": told}
-    return body, Record(WRITES, shortened(body))
+    return body, Record(WRITES, body)
 
 
 def is_input(node: JSON) -> bool:

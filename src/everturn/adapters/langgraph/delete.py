@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from everturn import AsyncMemoryStore, InvalidInput, Receipt, Record, SessionNotFound, Unsupported, VersionConflict
-from everturn.adapters._shared.reclaiming import reclaim
 from everturn.adapters.langgraph.cache import Shelf
 from everturn.adapters.langgraph.checkpoint_log import Log, Point
 from everturn.adapters.langgraph.config import SEPARATOR, session_of, thread_of
@@ -134,10 +133,10 @@ class Upkeep:
                 return
             expected = Receipt(session_id, log.life, log.version)
             try:
-                receipt = await self._store.replace(session_id, entries, after=0, expected_version=expected)
+                await self._store.replace(session_id, entries, after=0, expected_version=expected)
             except VersionConflict:
                 continue
-            await reclaim(self._store, receipt, after=receipt.seqs[-1], mark=_MARK)
+            await self._store.compact(session_id, drop_undo=True)
             return
 
     async def _erase(self, session_ids: Collection[str]) -> None:

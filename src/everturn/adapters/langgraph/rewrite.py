@@ -26,7 +26,6 @@ from everturn.adapters.langgraph.checkpoint_log import (
     written,
 )
 from everturn.adapters.langgraph.message_refs import quotes_in, requoted
-from everturn.adapters.langgraph.short_ids import full
 from everturn.model import JSON, Entry
 
 
@@ -83,7 +82,7 @@ def without(log: Log, keep: Collection[str]) -> list[Entry]:
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
             return entry.seq in kept
         if isinstance(entry, Record) and entry.kind == WRITES:
-            name = full(entry.body)["for"]
+            name = entry.body["for"]
             return name in keep or name not in log.seqs
         return entry.seq not in gone
 

@@ -21,14 +21,12 @@ from everturn import (
     Unsupported,
     VersionConflict,
 )
-from everturn.adapters._shared.reclaiming import reclaim
 from everturn.adapters._shared.seq_references import refuse_named
 from everturn.adapters._shared.values import Unfaithful
 from everturn.adapters.llama_index import messages
 from everturn.model import Entry
 
 ARCHIVE = "llama.archived"  # the kind of the record; its body is the last archived seq
-_MARK = Record("llama.mark", None)
 
 
 class Sessions:
@@ -132,11 +130,10 @@ class Sessions:
             before, rest = _without(state, {entry.seq for entry in gone})
             refuse_named(key, rest, "the message")
             try:
-                receipt = await self._store.replace(key, rest, after=before, expected_version=state)
+                await self._store.replace(key, rest, after=before, expected_version=state)
             except VersionConflict:
                 continue  # someone was quicker: look again
-            last = receipt.seqs[-1] if receipt.seqs else before
-            await reclaim(self._store, receipt, after=last, mark=_MARK)
+            await self._store.compact(key, drop_undo=True)
             return removed
 
     async def keys(self) -> list[str]:
