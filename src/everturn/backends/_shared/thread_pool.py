@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Shelf(Generic[T]):
+class BoundedPool(Generic[T]):
     """At most `size` things, each with one thread at a time; those that are idle stand here. Safe between threads.
 
     `exhausted` and `closed` make the errors that `take` raises: none came back in time, or the shelf was closed.

@@ -20,7 +20,7 @@ from psycopg import pq, waiting
 from psycopg.adapt import Dumper
 from psycopg.rows import tuple_row
 
-from everturn.backends._shared.thread_pool import Shelf
+from everturn.backends._shared.thread_pool import BoundedPool
 from everturn.backends.postgres import errors
 from everturn.backends.postgres.cancellation import abandon, withdraw
 from everturn.backends.postgres.libpq_append import LONGEST, Direct, Texts
@@ -212,8 +212,8 @@ class Pool:
         self._shelf = self._new_shelf()
         _pools.add(self)
 
-    def _new_shelf(self) -> Shelf[TimedConnection]:
-        return Shelf(self._size, lambda: errors.exhausted(self._name), lambda: errors.closed(self._name))
+    def _new_shelf(self) -> BoundedPool[TimedConnection]:
+        return BoundedPool(self._size, lambda: errors.exhausted(self._name), lambda: errors.closed(self._name))
 
     def take(self, deadline: float) -> TimedConnection:
         while True:
@@ -285,7 +285,7 @@ def _close(connections: list[TimedConnection]) -> None:
 
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
-_of_the_parent: list[Shelf[TimedConnection]] = []  # kept, so that nothing finalises them
+_of_the_parent: list[BoundedPool[TimedConnection]] = []  # kept, so that nothing finalises them
 
 
 def _after_fork_in_child() -> None:

@@ -171,8 +171,11 @@ class SqliteOperations(ABC):
         receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete)
         return Erasure(receipt, removed.spared)
 
-    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+    async def compact(self, session_id: str | None, deadline: float, *, drop_undo: bool = False) -> Compaction:
         if session_id is not None:
+            if drop_undo:  # before the plan: what only they could reach is then planned to go
+                dropping = named(session_id, lambda db: compaction.drop_undo_steps(db, session_id, self._now(db)))
+                await self._write(dropping, deadline)
             return await self._compact(session_id, deadline)
         total, until = Compaction(0, 0, 0), _half_way_to(deadline)
         while time.monotonic() < until:

@@ -49,6 +49,13 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     is_stale: bool = False
 
 
+def drop_undo_steps(db: Connection, session_id: str, now: float) -> None:
+    """Delete every undo step of the session. Its version stays. An absent session is left absent."""
+    session = load(db, session_id, now)
+    if session is not None:
+        db.execute(SQL["delete_undo_steps"], session.span)
+
+
 def plan(db: Connection, session_id: str, now: float) -> Plan | None:
     """What is to be reclaimed of a session. None: there is none."""
     session = load(db, session_id, now)

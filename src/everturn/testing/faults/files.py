@@ -16,7 +16,7 @@ from typing import Self
 _MAGIC = b"SQLite format 3\0"
 _HOLD = """
 import sys
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import page_checksums as pages
 held = []
 for path in sys.argv[1:]:
     db = pages.connect(path)
@@ -32,7 +32,7 @@ print("released", flush=True)
 """
 _EMPTY_WAL = """
 import sys
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import page_checksums as pages
 for path in sys.argv[1:]:
     db = pages.connect(path)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from everturn.backends._shared.thread_pool import Shelf
+from everturn.backends._shared.thread_pool import BoundedPool
 from everturn.backends.redis import errors
 from everturn.backends.redis.transport.blocking_connection import speak
 from everturn.backends.redis.transport.resp import Command
@@ -64,9 +64,9 @@ class Pool:
         self._size = size
         self._shelf = self._new_shelf()
 
-    def _new_shelf(self) -> Shelf[Any]:
+    def _new_shelf(self) -> BoundedPool[Any]:
         self._pid = os.getpid()
-        return Shelf(self._size, lambda: errors.exhausted(where(self._node), self._size), errors.closed)
+        return BoundedPool(self._size, lambda: errors.exhausted(where(self._node), self._size), errors.closed)
 
     def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         if self._pid != os.getpid() and not self._shelf.is_closed:

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from everturn.backends._shared.thread_pool import Shelf
+from everturn.backends._shared.thread_pool import BoundedPool
 from everturn.testing.servers import wait_until
 
 
@@ -20,21 +20,21 @@ class Closed(Exception):
     pass
 
 
-def shelf(size: int) -> Shelf[int]:
-    return Shelf(size, Exhausted, Closed)
+def pool_of(size: int) -> BoundedPool[int]:
+    return BoundedPool(size, Exhausted, Closed)
 
 
 def soon(seconds: float = 20.0) -> float:
     return time.monotonic() + seconds
 
 
-def waits(things: Shelf[int]) -> None:
+def waits(things: BoundedPool[int]) -> None:
     """Return once a thread waits for one of them."""
     wait_until(lambda: things._waiting > 0, "a thread waits")
 
 
 def test_what_came_back_last_is_lent_first() -> None:
-    things = shelf(2)
+    things = pool_of(2)
     assert things.take(soon()) is None
     assert things.take(soon()) is None
     things.give_back(1)
@@ -43,7 +43,7 @@ def test_what_came_back_last_is_lent_first() -> None:
 
 
 def test_it_knows_how_many_are_lent() -> None:
-    things = shelf(3)
+    things = pool_of(3)
     assert things.lent == 0
     things.take(soon())
     things.take(soon())
@@ -55,7 +55,7 @@ def test_it_knows_how_many_are_lent() -> None:
 
 
 def test_no_more_are_made_than_there_may_be() -> None:
-    things = shelf(1)
+    things = pool_of(1)
     assert things.take(soon()) is None
     with pytest.raises(Exhausted):
         things.take(soon(0))
@@ -65,7 +65,7 @@ def test_no_more_are_made_than_there_may_be() -> None:
 
 def test_what_comes_back_too_late_is_the_next_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever was not let run for a while, on a busy machine, hears that all were busy, and not that its time is up."""
-    things = shelf(1)
+    things = pool_of(1)
     things.take(soon())
     told: list[str] = []
 
@@ -82,7 +82,7 @@ def test_what_comes_back_too_late_is_the_next_ones(monkeypatch: pytest.MonkeyPat
 
 
 def test_whoever_waits_gets_what_is_given_back() -> None:
-    things = shelf(1)
+    things = pool_of(1)
     things.take(soon())
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(things.take, soon())
@@ -92,7 +92,7 @@ def test_whoever_waits_gets_what_is_given_back() -> None:
 
 
 def test_whoever_waits_may_make_what_another_lost() -> None:
-    things = shelf(1)
+    things = pool_of(1)
     things.take(soon())
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(things.take, soon())
@@ -102,7 +102,7 @@ def test_whoever_waits_may_make_what_another_lost() -> None:
 
 
 def test_whoever_waits_hears_that_it_was_closed() -> None:
-    things = shelf(1)
+    things = pool_of(1)
     things.take(soon())
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(things.take, soon())
@@ -117,7 +117,7 @@ def test_whoever_waits_hears_that_it_was_closed() -> None:
 
 
 def test_threads_never_have_the_same_thing_nor_too_many() -> None:
-    things, made, busy = shelf(3), itertools.count(), set[int]()
+    things, made, busy = pool_of(3), itertools.count(), set[int]()
     at_once: list[int] = []
 
     def borrow(_: int) -> None:
