@@ -48,7 +48,7 @@ class WatchedSaver(EverturnSaver):
     def __init__(self, store: MemoryStore | AsyncMemoryStore, **options: Any) -> None:
         super().__init__(store, **options)
         self._runner.store = WatchedStore(self._runner.store, self.watch)  # type: ignore[assignment]
-        self._use(self._values)
+        self._use(self._codec)
 
     async def watch(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
         raise NotImplementedError

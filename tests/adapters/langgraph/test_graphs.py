@@ -25,7 +25,7 @@ def test_a_graph_sees_what_it_would_see_in_memory(backend: StoreUnderTest, name:
 def test_a_graph_sees_the_same_where_nothing_is_remembered(store: Any, name: str) -> None:
     class Forgetful(WatchedSaver):
         async def watch(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
-            self._shelf.__init__()  # type: ignore[misc]  # as if each call came from another process
+            self._cache.__init__()  # type: ignore[misc]  # as if each call came from another process
             return await call
 
     assert SCENES[name](Forgetful(store)) == SCENES[name](InMemorySaver())

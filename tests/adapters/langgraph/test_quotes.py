@@ -97,7 +97,7 @@ def test_a_saver_that_does_not_know_that_messages_have_moved_names_none(store: M
 def test_messages_may_move_while_a_write_waits_its_turn(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     saver = EverturnSaver(store)
     config = saver.put(begun(saver), checkpoint("c2", messages=said(6)), {}, {"messages": 2})
-    wait = saver._queue.in_front
+    wait = saver._lock.hold
 
     def and_meanwhile(session_id: str) -> Any:
         monkeypatch.undo()
@@ -105,7 +105,7 @@ def test_messages_may_move_while_a_write_waits_its_turn(store: MemoryStore, monk
         assert saver.get_tuple(NEW)  # which is remembered
         return wait(session_id)
 
-    monkeypatch.setattr(saver._queue, "in_front", and_meanwhile)
+    monkeypatch.setattr(saver._lock, "hold", and_meanwhile)
     saver.put_writes(config, [("doc", said(6))], "task")
     for reader in (saver, EverturnSaver(store)):
         found = reader.get_tuple(NEW)
@@ -136,14 +136,14 @@ def test_a_checkpoint_may_come_while_a_write_waits_its_turn(
 ) -> None:
     saver = EverturnSaver(store)
     config = begun(saver)
-    wait = saver._queue.in_front
+    wait = saver._lock.hold
 
     def and_meanwhile(session_id: str) -> Any:
         monkeypatch.undo()
         saver.put(config, checkpoint("c2", messages=then), {}, {"messages": 2})
         return wait(session_id)
 
-    monkeypatch.setattr(saver._queue, "in_front", and_meanwhile)
+    monkeypatch.setattr(saver._lock, "hold", and_meanwhile)
     saver.put_writes(config, [("doc", said())], "task")
     assert quotes(store) == quoted
     for reader in (saver, EverturnSaver(store)):

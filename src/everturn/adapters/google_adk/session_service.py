@@ -40,25 +40,25 @@ from everturn.adapters.google_adk.shared_state import (  # noqa: E402
     APP,
     TEMP,
     USER,
-    Delta,
-    Place,
-    Shared,
-    begin,
-    delta_of,
-    merge,
-    read,
+    LogPosition,
+    SharedState,
+    StateDelta,
+    begin_log,
+    merge_change,
+    read_shared,
+    state_delta,
 )
 
 NEAR = 64  # entries looked at first for the latest few
 
 
-class Mark(msgspec.Struct, array_like=True):
+class LoadedAt(msgspec.Struct, array_like=True):
     """What a `Session` object was loaded at. ADK's objects carry it, as text, where they carry any service's."""
 
     life: str
     version: int
-    app: Place
-    user: Place
+    app: LogPosition
+    user: LogPosition
 
 
 class EverturnSessionService(BaseSessionService):
@@ -87,7 +87,7 @@ class EverturnSessionService(BaseSessionService):
     ) -> Session:
         """Create a session, with its state in one step. Raises AlreadyExistsError, and nothing is changed."""
         name = str(uuid4()) if session_id is None else session_id
-        return await self._run(self._create(app_name, user_id, name, delta_of(state or {}, "state")))
+        return await self._run(self._create(app_name, user_id, name, state_delta(state or {}, "state")))
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
@@ -108,7 +108,7 @@ class EverturnSessionService(BaseSessionService):
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """The `user:` state of a user of an app, without the prefix."""
-        shared = await self._run(read(self._store, state_of(app_name, user_id)))
+        shared = await self._run(read_shared(self._store, state_of(app_name, user_id)))
         return shared.values
 
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -120,7 +120,7 @@ class EverturnSessionService(BaseSessionService):
         """
         if event.partial:
             return event
-        async with self._alone(session):
+        async with self._one_at_a_time(session):
             return await settled(self._append_to_both(session, event))
 
     # --- beyond ADK's interface --------------------------------------------------------------------------------------
@@ -134,18 +134,18 @@ class EverturnSessionService(BaseSessionService):
 
     async def _append_to_both(self, session: Session, event: Event) -> Event:
         """To what is stored, then to the object: ADK appends to it again, also after a run was cancelled."""
-        mark = await self._run(self._append(session, event))
-        if mark is None:
+        loaded_at = await self._run(self._append(session, event))
+        if loaded_at is None:
             return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         event = self._commit_event_to_session(session, event)
         session.last_update_time = event.timestamp
-        _put_mark(session, mark)
+        _set_loaded_at(session, loaded_at)
         return event
 
     @asynccontextmanager
-    async def _alone(self, session: Session) -> AsyncIterator[None]:
+    async def _one_at_a_time(self, session: Session) -> AsyncIterator[None]:
         """One append at a time of one object: parallel branches of a run share it, and none of them is stale."""
         holder = id(session), id(asyncio.get_running_loop())
         lock, waiting = self._holders.get(holder) or (asyncio.Lock(), 0)
@@ -158,10 +158,10 @@ class EverturnSessionService(BaseSessionService):
             if waiting > 1:
                 self._holders[holder] = lock, waiting - 1
 
-    async def _create(self, app: str, user: str, name: str, delta: Delta) -> Session:
+    async def _create(self, app: str, user: str, name: str, delta: StateDelta) -> Session:
         session_id = session_of(app, user, name)
-        app_state, user_state = await self._shared(app, user)
-        seen = await self._begun(app, user, delta, app_state.place, user_state.place)
+        app_state, user_state = await self._read_shared(app, user)
+        seen = await self._begun_logs(app, user, delta, app_state.position, user_state.position)
         now = time()
         first = _state_record(f"created {uuid4()}", delta, *seen)
         first.body["created_at"] = now
@@ -169,21 +169,21 @@ class EverturnSessionService(BaseSessionService):
             receipt = await self._store.append(session_id, [first], expected_version=0)
         except VersionConflict as exc:
             raise AlreadyExistsError(f"Session with id {name} already exists.") from exc
-        mark = Mark(receipt.life, receipt.version, *seen)
-        await self._share(app, user, first.body["event"], delta, mark)
+        loaded_at = LoadedAt(receipt.life, receipt.version, *seen)
+        await self._share(app, user, first.body["event"], delta, loaded_at)
         state = _merged(delta.session, app_state.values | delta.app, user_state.values | delta.user)
-        return _session(app, user, name, state, [], now, mark)
+        return _session(app, user, name, state, [], now, loaded_at)
 
     async def _get(self, app: str, user: str, name: str, config: GetSessionConfig) -> Session | None:
         session_id = session_of(app, user, name)
         stored, events = await self._stored(session_id, config.num_recent_events, config.after_timestamp)
         if stored.version == 0:
             return None
-        app_state, user_state = await self._healed(app, user, stored)
+        app_state, user_state = await self._healed_states(app, user, stored)
         state = _merged(_own_state(stored), app_state.values, user_state.values)
         changed = events[-1].timestamp if events else _time_of(stored)
-        mark = Mark(stored.life, stored.version, app_state.place, user_state.place)
-        return _session(app, user, name, state, events, changed, mark)
+        loaded_at = LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
+        return _session(app, user, name, state, events, changed, loaded_at)
 
     async def _stored(
         self, session_id: str, recent: int | None, since: float | None
@@ -212,7 +212,7 @@ class EverturnSessionService(BaseSessionService):
     async def _list(self, app: str, user: str | None) -> ListSessionsResponse:
         found: list[Session] = []
         prefix, page = prefix_of(app, user), None
-        shared: dict[str, Shared] = {}
+        shared: dict[str, SharedState] = {}
         while True:
             listed = await self._store.sessions(prefix, limit=500, page=page)
             for one in listed.sessions:
@@ -224,11 +224,11 @@ class EverturnSessionService(BaseSessionService):
                     continue  # deleted meanwhile
                 for state_id in (state_of(app), state_of(app, names[1])):
                     if state_id not in shared:
-                        shared[state_id] = await read(self._store, state_id)
+                        shared[state_id] = await read_shared(self._store, state_id)
                 app_state, user_state = shared[state_of(app)], shared[state_of(app, names[1])]
                 state = _merged(_own_state(stored), app_state.values, user_state.values)
-                mark = Mark(stored.life, stored.version, app_state.place, user_state.place)
-                found.append(_session(*names, state, [], one.changed_at, mark))
+                loaded_at = LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
+                found.append(_session(*names, state, [], one.changed_at, loaded_at))
             page = listed.next
             if page is None:
                 break
@@ -236,29 +236,31 @@ class EverturnSessionService(BaseSessionService):
         found.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
         return ListSessionsResponse(sessions=found)
 
-    async def _append(self, session: Session, event: Event) -> Mark | None:
+    async def _append(self, session: Session, event: Event) -> LoadedAt | None:
         """Append it. None if the object has this event from before."""
-        delta = delta_of(event.actions.state_delta, "event.actions.state_delta")
+        delta = state_delta(event.actions.state_delta, "event.actions.state_delta")
         session_id = session_of(session.app_name, session.user_id, session.id)
-        mark = _mark(session) or await self._found(session, session_id)
+        loaded_at = _loaded_at(session) or await self._found_loaded_at(session, session_id)
         if event.actions.rewind_before_invocation_id is not None:
             await self._restore_first_state(session_id, session, event, delta)
         turn = to_entries(event)
         if delta.whole:
-            mark.app, mark.user = await self._begun(session.app_name, session.user_id, delta, mark.app, mark.user)
-            turn.append(_state_record(event.id, delta, mark.app, mark.user))
-        expected = Receipt(session_id, mark.life, mark.version)
+            loaded_at.app, loaded_at.user = await self._begun_logs(
+                session.app_name, session.user_id, delta, loaded_at.app, loaded_at.user
+            )
+            turn.append(_state_record(event.id, delta, loaded_at.app, loaded_at.user))
+        expected = Receipt(session_id, loaded_at.life, loaded_at.version)
         try:
             receipt = await self._append_once(session_id, session, event, turn, expected)
         except VersionConflict as exc:
             if exc.actual == 0:
                 raise SessionNotFoundError(f"Session {session.id} not found.") from exc
-            raise _stale(session, f"is at version {exc.actual}, and was loaded at {mark.version}") from exc
+            raise _stale(session, f"is at version {exc.actual}, and was loaded at {loaded_at.version}") from exc
         known = receipt is None
         if receipt is not None:
-            mark = Mark(receipt.life, receipt.version, mark.app, mark.user)
-        await self._share(session.app_name, session.user_id, event.id, delta, mark)
-        return None if known else mark
+            loaded_at = LoadedAt(receipt.life, receipt.version, loaded_at.app, loaded_at.user)
+        await self._share(session.app_name, session.user_id, event.id, delta, loaded_at)
+        return None if known else loaded_at
 
     async def _append_once(
         self, session_id: str, session: Session, event: Event, turn: list[Entry], expected: Receipt
@@ -276,7 +278,7 @@ class EverturnSessionService(BaseSessionService):
             receipt = await self._store.append(session_id, turn, expected_version=expected)
         return None if receipt.replayed and event in session.events else receipt
 
-    async def _found(self, session: Session, session_id: str) -> Mark:
+    async def _found_loaded_at(self, session: Session, session_id: str) -> LoadedAt:
         """The mark of an object that came from elsewhere (from JSON, say): it is judged by the latest event it has."""
         stored = await self._store.state(session_id)
         if stored.version == 0:
@@ -284,10 +286,10 @@ class EverturnSessionService(BaseSessionService):
         events = to_events(stored.entries)
         if [event.id for event in events[-1:]] != [event.id for event in session.events[-1:]]:
             raise _stale(session, "has other events than this object, which was not loaded by this service")
-        app_state, user_state = await self._healed(session.app_name, session.user_id, stored)
-        return Mark(stored.life, stored.version, app_state.place, user_state.place)
+        app_state, user_state = await self._healed_states(session.app_name, session.user_id, stored)
+        return LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
 
-    async def _restore_first_state(self, session_id: str, session: Session, event: Event, delta: Delta) -> None:
+    async def _restore_first_state(self, session_id: str, session: Session, event: Event, delta: StateDelta) -> None:
         """ADK rewinds to what earlier events made of the state, and forgets what the session was created with."""
         stored = await self._store.state(session_id, kind=STATE)
         first = next((dict(record.body["delta"]) for record in stored.records if _is_creation(record)), {})
@@ -302,49 +304,53 @@ class EverturnSessionService(BaseSessionService):
 
     # --- shared state ------------------------------------------------------------------------------------------------
 
-    async def _shared(self, app: str, user: str) -> tuple[Shared, Shared]:
+    async def _read_shared(self, app: str, user: str) -> tuple[SharedState, SharedState]:
         names = state_of(app), state_of(app, user)
         if self._runner.is_blocking:  # its coroutines never suspend, so gather would gain nothing
-            return await read(self._store, names[0]), await read(self._store, names[1])
-        app_state, user_state = await asyncio.gather(*(read(self._store, name) for name in names))
+            return await read_shared(self._store, names[0]), await read_shared(self._store, names[1])
+        app_state, user_state = await asyncio.gather(*(read_shared(self._store, name) for name in names))
         return app_state, user_state
 
-    async def _begun(self, app: str, user: str, delta: Delta, seen_app: Place, seen_user: Place) -> tuple[Place, Place]:
+    async def _begun_logs(
+        self, app: str, user: str, delta: StateDelta, seen_app: LogPosition, seen_user: LogPosition
+    ) -> tuple[LogPosition, LogPosition]:
         """Where the shared states stand that are to be changed, if only from here on."""
         if delta.app and not seen_app.life:
-            seen_app = await begin(self._store, state_of(app))
+            seen_app = await begin_log(self._store, state_of(app))
         if delta.user and not seen_user.life:
-            seen_user = await begin(self._store, state_of(app, user))
+            seen_user = await begin_log(self._store, state_of(app, user))
         return seen_app, seen_user
 
-    async def _share(self, app: str, user: str, event: str, delta: Delta, mark: Mark) -> None:
+    async def _share(self, app: str, user: str, event: str, delta: StateDelta, loaded_at: LoadedAt) -> None:
         """Bring an event's changes to where they are shared; those that are there already stay as they are."""
         if delta.app:
-            mark.app = await merge(self._store, state_of(app), event, delta.app, seen=mark.app)
+            loaded_at.app = await merge_change(self._store, state_of(app), event, delta.app, seen=loaded_at.app)
         if delta.user:
-            mark.user = await merge(self._store, state_of(app, user), event, delta.user, seen=mark.user)
+            loaded_at.user = await merge_change(
+                self._store, state_of(app, user), event, delta.user, seen=loaded_at.user
+            )
 
-    async def _healed(self, app: str, user: str, stored: SessionState) -> tuple[Shared, Shared]:
+    async def _healed_states(self, app: str, user: str, stored: SessionState) -> tuple[SharedState, SharedState]:
         """The shared states, with the changes of the session's latest event that has any.
 
         Only these can be missing: an event is appended by whom loaded all earlier ones, and so brought theirs.
         """
-        app_state, user_state = await self._shared(app, user)
+        app_state, user_state = await self._read_shared(app, user)
         last = next((record.body for record in reversed(stored.records) if "seen" in record.body), None)
         if last is None:
             return app_state, user_state
-        delta = delta_of(last["delta"], "state")
-        seen_app, seen_user = (Place(*place) for place in last["seen"])
+        delta = state_delta(last["delta"], "state")
+        seen_app, seen_user = (LogPosition(*position) for position in last["seen"])
         lacks_app = delta.app and app_state.lacks(last["event"], seen_app)
         lacks_user = delta.user and user_state.lacks(last["event"], seen_user)
         if lacks_app:
-            await merge(self._store, app_state.session_id, last["event"], delta.app, seen=seen_app)
+            await merge_change(self._store, app_state.session_id, last["event"], delta.app, seen=seen_app)
         if lacks_user:
-            await merge(self._store, user_state.session_id, last["event"], delta.user, seen=seen_user)
-        return await self._shared(app, user) if lacks_app or lacks_user else (app_state, user_state)
+            await merge_change(self._store, user_state.session_id, last["event"], delta.user, seen=seen_user)
+        return await self._read_shared(app, user) if lacks_app or lacks_user else (app_state, user_state)
 
 
-def _state_record(event: str, delta: Delta, app: Place, user: Place) -> Record:
+def _state_record(event: str, delta: StateDelta, app: LogPosition, user: LogPosition) -> Record:
     """What an event changes in the state. `seen`: where the shared states stood, if it changes them."""
     body: dict[str, Any] = {"event": event, "delta": delta.whole}
     if delta.app or delta.user:
@@ -381,23 +387,23 @@ def _merged(own: dict[str, Any], app: dict[str, Any], user: dict[str, Any]) -> d
 
 
 def _session(
-    app: str, user: str, name: str, state: dict[str, Any], events: Sequence[Event], changed: float, mark: Mark
+    app: str, user: str, name: str, state: dict[str, Any], events: Sequence[Event], changed: float, loaded_at: LoadedAt
 ) -> Session:
     session = Session(app_name=app, user_id=user, id=name, state=state, last_update_time=changed)
     session.events.extend(events)  # not by the constructor, which would check each of them again
-    _put_mark(session, mark)
+    _set_loaded_at(session, loaded_at)
     return session
 
 
-def _put_mark(session: Session, mark: Mark) -> None:
+def _set_loaded_at(session: Session, loaded_at: LoadedAt) -> None:
     # ADK's place for a service's own marker of what is stored. It is private, and test_interface.py looks after it.
-    session._storage_update_marker = msgspec.json.encode(mark).decode()  # noqa: SLF001
+    session._storage_update_marker = msgspec.json.encode(loaded_at).decode()  # noqa: SLF001
 
 
-def _mark(session: Session) -> Mark | None:
+def _loaded_at(session: Session) -> LoadedAt | None:
     """The mark of an object; None if it has none of ours."""
     try:
-        return msgspec.json.decode(session._storage_update_marker or "", type=Mark)  # noqa: SLF001 - see _put_mark
+        return msgspec.json.decode(session._storage_update_marker or "", type=LoadedAt)  # noqa: SLF001 - see _put_mark
     except msgspec.DecodeError:
         return None
 

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
 from everturn.adapters._shared.sync_async import CallRunner, require
-from everturn.adapters._shared.tool_results import answered
+from everturn.adapters._shared.tool_results import results_after_calls
 
 require("langchain-core", (1, 0), "langchain")
 
 from langchain_core.chat_history import BaseChatMessageHistory  # noqa: E402 - behind the check, which says what to do
 from langchain_core.messages import BaseMessage  # noqa: E402
 
-from everturn.adapters._shared.values import Unfaithful  # noqa: E402
-from everturn.adapters.langchain.values import Values  # noqa: E402
+from everturn.adapters._shared.values import RoundTripError  # noqa: E402
+from everturn.adapters.langchain.values import LangChainCodec  # noqa: E402
 
-_values = Values()
+_codec = LangChainCodec()
 
 
 class EverturnChatMessageHistory(BaseChatMessageHistory):
@@ -69,7 +69,7 @@ class EverturnChatMessageHistory(BaseChatMessageHistory):
 
     async def _get(self) -> list[BaseMessage]:
         history = await self._runner.store.get_history(self.session_id)
-        return [self._decoded(entry) for entry in answered(history)]
+        return [self._decoded(entry) for entry in results_after_calls(history)]
 
     async def _add(self, messages: Sequence[BaseMessage]) -> None:
         if turn := [_encoded(message, index) for index, message in enumerate(messages)]:
@@ -80,8 +80,8 @@ class EverturnChatMessageHistory(BaseChatMessageHistory):
 
     def _decoded(self, entry: ChatMessage) -> BaseMessage:
         try:
-            return _values.decode_message(entry)
-        except Unfaithful as exc:
+            return _codec.decode_message(entry)
+        except RoundTripError as exc:
             raise Unsupported(f"message {entry.seq} of session {self.session_id!r} cannot be read: {exc}") from exc
 
 
@@ -89,8 +89,8 @@ def _encoded(message: BaseMessage, index: int) -> ChatMessage:
     if not isinstance(message, BaseMessage):
         raise InvalidInput(f"is a LangChain message, not {type(message).__name__}", path=f"messages[{index}]")
     try:
-        return _values.encode_message(message)
-    except Unfaithful as exc:
+        return _codec.encode_message(message)
+    except RoundTripError as exc:
         place = f".{exc.path}" if exc.path else ""
         raise InvalidInput(str(exc), path=f"messages[{index}]{place}") from exc
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from everturn import AsyncMemoryStore, InvalidInput, Receipt, Record, SessionNotFound, Unsupported, VersionConflict
-from everturn.adapters.langgraph.cache import Shelf
-from everturn.adapters.langgraph.checkpoint_log import Log, Point
+from everturn.adapters.langgraph.cache import ThreadCache
+from everturn.adapters.langgraph.checkpoint_log import CheckpointLog, StoredCheckpoint
 from everturn.adapters.langgraph.config import SEPARATOR, session_of, thread_of
-from everturn.adapters.langgraph.rewrite import without
-from everturn.adapters.langgraph.session_reader import Reader
+from everturn.adapters.langgraph.rewrite import entries_to_keep
+from everturn.adapters.langgraph.session_reader import SessionReader
 
 _MARK = Record("lg.mark", None)
 UNFINISHED = "|unfinished"  # a namespace that no graph has: of a thread whose deletion or copy is under way
 
 
-class Upkeep:
+class ThreadDeletions:
     """What an EverturnSaver removes and copies."""
 
-    def __init__(self, store: AsyncMemoryStore, reader: Reader, shelf: Shelf) -> None:
+    def __init__(self, store: AsyncMemoryStore, reader: SessionReader, cache: ThreadCache) -> None:
         self._store = store
         self._reader = reader
-        self._shelf = shelf
+        self._cache = cache
 
     async def delete_thread(self, thread_id: str) -> None:
         """Erase a thread, then its subgraphs. An absent one is no error.
@@ -111,7 +111,7 @@ class Upkeep:
                 else:
                     await self._keep_only(session_id, _latest)
 
-    async def _is_finished(self, session_id: str, root: Point | None) -> bool:
+    async def _is_finished(self, session_id: str, root: StoredCheckpoint | None) -> bool:
         """Whether a session is of a subgraph's call (`node:task`) that its thread has left behind for good."""
         last = thread_of(session_id)[1].rpartition("|")[2]
         if ":" not in last or root is None:
@@ -119,15 +119,15 @@ class Upkeep:
         latest = (await self._reader.log(session_id)).latest
         return latest is not None and latest.state["meta"].get("parents", {}).get("", root.id) != root.id
 
-    async def _keep_only(self, session_id: str, choose: Callable[[Log], frozenset[str] | None]) -> None:
+    async def _keep_only(self, session_id: str, choose: Callable[[CheckpointLog], frozenset[str] | None]) -> None:
         """Remove checkpoints, and all that only they need, in one step. `choose` says which stay; None: all do."""
         while True:
             log = await self._reader.log(session_id)
             keep = choose(log)
             if keep is None:
                 return
-            self._shelf.forget(session_id)
-            entries = without(log, keep)
+            self._cache.forget(session_id)
+            entries = entries_to_keep(log, keep)
             if not entries:
                 await self._store.erase(session_id)
                 return
@@ -142,7 +142,7 @@ class Upkeep:
     async def _erase(self, session_ids: Collection[str]) -> None:
         """Physically remove sessions, in this order."""
         for session_id in session_ids:
-            self._shelf.forget(session_id)
+            self._cache.forget(session_id)
             await self._store.erase(session_id)
 
     # --- which sessions ----------------------------------------------------------------------------------------------
@@ -170,33 +170,33 @@ def _ids(given: Sequence[str], path: str) -> list[str]:
 # --- which checkpoints -----------------------------------------------------------------------------------------------
 
 
-def _latest(log: Log) -> frozenset[str] | None:
+def _latest(log: CheckpointLog) -> frozenset[str] | None:
     if log.latest is None:
         return None
-    keep = {log.latest.id, *(point.id for point in _rebuilt_from(log, log.latest))}
+    keep = {log.latest.id, *(stored.id for stored in _rebuilt_from(log, log.latest))}
     return None if keep == log.seqs.keys() else frozenset(keep)
 
 
-def _of_other_runs(log: Log, unwanted: frozenset[str], thread: str) -> frozenset[str] | None:
-    points = [log.point(seq) for seq in log.seqs.values()]
-    gone = {point.id for point in points if point.state["meta"].get("run_id") in unwanted}
+def _of_other_runs(log: CheckpointLog, unwanted: frozenset[str], thread: str) -> frozenset[str] | None:
+    points = [log.checkpoint_at(seq) for seq in log.seqs.values()]
+    gone = {stored.id for stored in points if stored.state["meta"].get("run_id") in unwanted}
     if not gone:
         return None
-    for point in points:
-        if point.id not in gone and (needed := gone & {each.id for each in _rebuilt_from(log, point)}):
+    for stored in points:
+        if stored.id not in gone and (needed := gone & {each.id for each in _rebuilt_from(log, stored)}):
             raise InvalidInput(
-                f"checkpoint {point.id!r} of thread {thread!r} is rebuilt (it has a DeltaChannel) from checkpoint "
+                f"checkpoint {stored.id!r} of thread {thread!r} is rebuilt (it has a DeltaChannel) from checkpoint "
                 f"{min(needed)!r} of such a run; delete the thread instead",
                 path="run_ids",
             )
     return frozenset(log.seqs.keys() - gone)
 
 
-def _rebuilt_from(log: Log, point: Point) -> list[Point]:
+def _rebuilt_from(log: CheckpointLog, stored: StoredCheckpoint) -> list[StoredCheckpoint]:
     """The ancestors whose writes a checkpoint's delta channels are made of."""
-    channels = {*point.state["meta"].get("counters_since_delta_snapshot", {})} - point.refs.keys()
+    channels = {*stored.state["meta"].get("counters_since_delta_snapshot", {})} - stored.refs.keys()
     needed = []
-    for ancestor in log.ancestors(point) if channels else ():
+    for ancestor in log.ancestors(stored) if channels else ():
         needed.append(ancestor)
         channels -= ancestor.refs.keys()
         if not channels:

@@ -20,7 +20,7 @@ from typing import Any
 
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
 from everturn.adapters._shared.sync_async import CallRunner, require
-from everturn.adapters._shared.tool_results import answered
+from everturn.adapters._shared.tool_results import results_after_calls
 
 require("langgraph", (1, 2), "langgraph")
 require("langgraph-checkpoint", (4, 2), "langgraph")
@@ -39,26 +39,26 @@ from langgraph.checkpoint.base import (  # noqa: E402
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol  # noqa: E402
 
-from everturn.adapters._shared.values import Unfaithful  # noqa: E402
-from everturn.adapters.langgraph.cache import Shelf  # noqa: E402
-from everturn.adapters.langgraph.checkpoint_log import Point  # noqa: E402
-from everturn.adapters.langgraph.compose import Put  # noqa: E402
+from everturn.adapters._shared.values import RoundTripError  # noqa: E402
+from everturn.adapters.langgraph.cache import ThreadCache  # noqa: E402
+from everturn.adapters.langgraph.checkpoint_entries import CheckpointPut  # noqa: E402
+from everturn.adapters.langgraph.checkpoint_log import StoredCheckpoint  # noqa: E402
 from everturn.adapters.langgraph.config import (  # noqa: E402
     SEPARATOR,
-    Beginnings,
-    Heads,
+    EmptySessions,
+    SeenHeads,
     address,
     config_of,
     session_of,
     setting,
     thread_of,
 )
-from everturn.adapters.langgraph.delete import Upkeep  # noqa: E402
-from everturn.adapters.langgraph.get import Reads  # noqa: E402
-from everturn.adapters.langgraph.put import Changes, OnConflict  # noqa: E402
-from everturn.adapters.langgraph.session_reader import Reader  # noqa: E402
-from everturn.adapters.langgraph.thread_lock import Queue  # noqa: E402
-from everturn.adapters.langgraph.values import Allow, Values  # noqa: E402
+from everturn.adapters.langgraph.delete import ThreadDeletions  # noqa: E402
+from everturn.adapters.langgraph.get import CheckpointReads  # noqa: E402
+from everturn.adapters.langgraph.put import CheckpointPuts, OnConflict  # noqa: E402
+from everturn.adapters.langgraph.session_reader import SessionReader  # noqa: E402
+from everturn.adapters.langgraph.thread_lock import ThreadLock  # noqa: E402
+from everturn.adapters.langgraph.values import Allow, ChannelCodec  # noqa: E402
 
 REPLAYING = "__pregel_replay_state"  # LangGraph's word that a subgraph goes back with its parent
 
@@ -87,25 +87,25 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         super().__init__(serde=serde)
         self.store = store
         self.on_conflict: OnConflict = on_conflict
-        self._shelf = Shelf()
-        self._heads = Heads()
-        self._beginnings = Beginnings()
-        self._queue = Queue(blocking=isinstance(store, MemoryStore))
-        self._use(Values(None if serde is None else self.serde, allow))
+        self._cache = ThreadCache()
+        self._heads = SeenHeads()
+        self._beginnings = EmptySessions()
+        self._lock = ThreadLock(blocking=isinstance(store, MemoryStore))
+        self._use(ChannelCodec(None if serde is None else self.serde, allow))
 
-    def _use(self, values: Values) -> None:
-        self._values = values
+    def _use(self, values: ChannelCodec) -> None:
+        self._codec = values
         self.serde = values.serde
         opened = self._runner.store
-        self._reader = Reader(opened, values, self._shelf)
-        self._reads = Reads(self._reader, values, self._shelf, self._heads, WRITES_IDX_MAP)
-        self._changes = Changes(opened, self._reader, values, self._shelf, self._queue)
-        self._upkeep = Upkeep(opened, self._reader, self._shelf)
+        self._reader = SessionReader(opened, values, self._cache)
+        self._reads = CheckpointReads(self._reader, values, self._cache, self._heads, WRITES_IDX_MAP)
+        self._puts = CheckpointPuts(opened, self._reader, values, self._cache, self._lock)
+        self._deletions = ThreadDeletions(opened, self._reader, self._cache)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> EverturnSaver:
         """The same checkpointer, which may restore more classes. LangGraph calls it in its strict mode."""
         clone = copy(self)
-        clone._use(self._values.allowing(extra_allowlist))  # noqa: SLF001 - it is this class's own
+        clone._use(self._codec.allowing(extra_allowlist))  # noqa: SLF001 - it is this class's own
         return clone
 
     def get_next_version(self, current: int | str | None, channel: None) -> int | str:  # type: ignore[override]  # noqa: ARG002 - LangGraph's own savers differ as well
@@ -132,7 +132,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             if checkpoint is None and not _is_of_a_graph(config):
                 self._beginnings.seen(session_id)
             if not namespace:
-                await self._upkeep.finish(thread)
+                await self._deletions.finish(thread)
             return None
         return self._reads.as_tuple(thread, namespace, found)
 
@@ -148,7 +148,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
         `filter`: with these values in their metadata; `before`: whose id is smaller than the config's.
         """
-        tuples = self._list(config, filter, before, limit)
+        tuples = self._checkpoints(config, filter, before, limit)
         while (found := await self._runner.run_async(_next(tuples))) is not None:
             yield found
 
@@ -161,11 +161,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """See `alist`."""
-        tuples = self._list(config, filter, before, limit)
+        tuples = self._checkpoints(config, filter, before, limit)
         while (found := self._runner.run_blocking(_next(tuples))) is not None:
             yield found
 
-    async def _list(
+    async def _checkpoints(
         self,
         config: RunnableConfig | None,
         wanted: dict[str, Any] | None,
@@ -175,14 +175,14 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         checkpoint = (setting(config, "checkpoint_id") or None) if config else None
         earlier = setting(before, "checkpoint_id") if before else None
 
-        def is_wanted(thread: str, point: Point) -> bool:
-            if checkpoint not in (None, point.id) or (earlier is not None and point.id >= earlier):
+        def is_wanted(thread: str, stored: StoredCheckpoint) -> bool:
+            if checkpoint not in (None, stored.id) or (earlier is not None and stored.id >= earlier):
                 return False
-            metadata = self._reads.metadata(thread, point) if wanted else {}
+            metadata = self._reads.metadata(thread, stored) if wanted else {}
             return all(metadata.get(name) == value for name, value in (wanted or {}).items())
 
         async def of_session(thread: str, namespace: str, session_id: str) -> AsyncIterator[CheckpointTuple]:
-            async for found in self._reads.walk(thread, session_id, lambda point: is_wanted(thread, point), limit):
+            async for found in self._reads.walk(thread, session_id, lambda stored: is_wanted(thread, stored), limit):
                 yield self._reads.as_tuple(thread, namespace, found)
 
         walks = [of_session(*named) async for named in self._sessions(config)]
@@ -268,10 +268,10 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         thread, namespace, parent = address(config)
         session_id = session_of(thread, namespace)
         try:
-            meta = self._values.encode_readable(dict(get_checkpoint_metadata(config, metadata)))
-        except Unfaithful as exc:
+            meta = self._codec.encode_readable(dict(get_checkpoint_metadata(config, metadata)))
+        except RoundTripError as exc:
             raise InvalidInput(str(exc), path=f"thread {thread!r}, checkpoint {checkpoint['id']!r}, metadata") from exc
-        put = Put(
+        put = CheckpointPut(
             thread,
             session_id,
             parent,
@@ -282,8 +282,8 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             meta,
             new_versions,
         )
-        await self._changes.put(put, self.on_conflict)
-        return config_of(thread, namespace, self._heads.noted(put.id, put.id))
+        await self._puts.put(put, self.on_conflict)
+        return config_of(thread, namespace, self._heads.note(put.id, put.id))
 
     def _begins(self, config: RunnableConfig, session_id: str) -> bool:
         """Whether a checkpoint without a parent is meant to be the first: its run saw none. A subgraph that goes back
@@ -314,7 +314,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
             raise InvalidInput("writes belong to a checkpoint: name its checkpoint_id", path="config.configurable")
         if writes:
             session_id = session_of(thread, namespace)
-            await self._changes.put_writes(thread, session_id, checkpoint, task_id, task_path, writes)
+            await self._puts.put_writes(thread, session_id, checkpoint, task_id, task_path, writes)
 
     # --- deletions and copies ----------------------------------------------------------------------------------------
 
@@ -323,38 +323,38 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
         Cut off in between, it is finished by the next call, or by the next run of a thread of this name.
         """
-        await self._runner.run_async(self._upkeep.delete_thread(thread_id))
+        await self._runner.run_async(self._deletions.delete_thread(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
         """See `adelete_thread`."""
-        self._runner.run_blocking(self._upkeep.delete_thread(thread_id))
+        self._runner.run_blocking(self._deletions.delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, their writes and what was said only in them: in one step for each session."""
-        await self._runner.run_async(self._upkeep.delete_for_runs(run_ids))
+        await self._runner.run_async(self._deletions.delete_for_runs(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See `adelete_for_runs`."""
-        self._runner.run_blocking(self._upkeep.delete_for_runs(run_ids))
+        self._runner.run_blocking(self._deletions.delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread with all its checkpoints into a new one: its subgraphs, then itself, each in one step.
 
         Raises InvalidInput if the new thread exists. An absent source is no error.
         """
-        await self._runner.run_async(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+        await self._runner.run_async(self._deletions.copy_thread(source_thread_id, target_thread_id))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See `acopy_thread`."""
-        self._runner.run_blocking(self._upkeep.copy_thread(source_thread_id, target_thread_id))
+        self._runner.run_blocking(self._deletions.copy_thread(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all checkpoints but the latest of each namespace (and those it is rebuilt from), or "delete" all."""
-        await self._runner.run_async(self._upkeep.prune(thread_ids, strategy))
+        await self._runner.run_async(self._deletions.prune(thread_ids, strategy))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See `aprune`."""
-        self._runner.run_blocking(self._upkeep.prune(thread_ids, strategy))
+        self._runner.run_blocking(self._deletions.prune(thread_ids, strategy))
 
 
 def to_langchain(history: Iterable[ChatMessage], *, allow: Allow = ()) -> Sequence[BaseMessage]:
@@ -365,12 +365,12 @@ def to_langchain(history: Iterable[ChatMessage], *, allow: Allow = ()) -> Sequen
     call. `allow`: classes of yours that may be restored, as for `EverturnSaver`. Raises Unsupported, naming the
     message, if one holds what is not here, or not allowed.
     """
-    values = Values(None, allow)
+    values = ChannelCodec(None, allow)
     found: list[BaseMessage] = []
-    for message in answered(list(history)):
+    for message in results_after_calls(list(history)):
         try:
             found.append(values.decode_message(message))
-        except Unfaithful as exc:
+        except RoundTripError as exc:
             text = f"message {message.seq} cannot be read: {exc}"
             raise Unsupported(f"{text} (to_langchain takes the same `allow` as EverturnSaver)") from exc
     return found

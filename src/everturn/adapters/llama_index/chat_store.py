@@ -16,7 +16,7 @@ from llama_index.core.llms import ChatMessage  # noqa: E402
 from llama_index.core.storage.chat_store.base import BaseChatStore  # noqa: E402
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus  # noqa: E402
 
-from everturn.adapters.llama_index.sessions import Sessions, encoded  # noqa: E402
+from everturn.adapters.llama_index.sessions import ChatSessions, encoded  # noqa: E402
 
 
 class EverturnChatStore(BaseChatStore):
@@ -27,13 +27,13 @@ class EverturnChatStore(BaseChatStore):
     """
 
     _runner: CallRunner = PrivateAttr()
-    _sessions: Sessions = PrivateAttr()
+    _sessions: ChatSessions = PrivateAttr()
     _blocking: MemoryStore | None = PrivateAttr()
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
         super().__init__()
         self._runner = CallRunner(store, "EverturnChatStore")
-        self._sessions = Sessions(self._runner.store)
+        self._sessions = ChatSessions(self._runner.store)
         self._blocking = store if isinstance(store, MemoryStore) else None
 
     @classmethod
@@ -113,12 +113,12 @@ class EverturnDBChatStore(AsyncDBChatStore):
     """
 
     _runner: CallRunner = PrivateAttr()
-    _sessions: Sessions = PrivateAttr()
+    _sessions: ChatSessions = PrivateAttr()
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
         super().__init__()
         self._runner = CallRunner(store, "EverturnDBChatStore")
-        self._sessions = Sessions(self._runner.store)
+        self._sessions = ChatSessions(self._runner.store)
 
     @classmethod
     def class_name(cls) -> str:

@@ -21,15 +21,15 @@ from everturn import (
     Unsupported,
     VersionConflict,
 )
-from everturn.adapters._shared.seq_references import refuse_named
-from everturn.adapters._shared.values import Unfaithful
+from everturn.adapters._shared.seq_references import refuse_referenced
+from everturn.adapters._shared.values import RoundTripError
 from everturn.adapters.llama_index import messages
 from everturn.model import Entry
 
 ARCHIVE = "llama.archived"  # the kind of the record; its body is the last archived seq
 
 
-class Sessions:
+class ChatSessions:
     """What both of LlamaIndex's interfaces are made of. The coroutines never suspend over a blocking store."""
 
     def __init__(self, store: AsyncMemoryStore) -> None:
@@ -128,7 +128,7 @@ class Sessions:
                 return []
             removed = [_decoded(key, entry) for entry in gone]
             before, rest = _without(state, {entry.seq for entry in gone})
-            refuse_named(key, rest, "the message")
+            refuse_referenced(key, rest, "the message")
             try:
                 await self._store.replace(key, rest, after=before, expected_version=state)
             except VersionConflict:
@@ -189,7 +189,7 @@ def encoded(wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACT
     for message in wanted:
         try:
             turn.append(messages.to_entry(message, said))
-        except Unfaithful as exc:
+        except RoundTripError as exc:
             raise InvalidInput(str(exc), path=f"messages[{len(turn)}]") from exc
     return turn
 
@@ -197,5 +197,5 @@ def encoded(wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACT
 def _decoded(key: str, entry: ChatMessage) -> Message:
     try:
         return messages.from_entry(entry)
-    except Unfaithful as exc:
+    except RoundTripError as exc:
         raise Unsupported(f"message {entry.seq} of session {key!r} cannot be read: {exc}") from exc

@@ -18,7 +18,7 @@ from everturn import (
     Snapshot,
     VersionConflict,
 )
-from everturn.adapters._shared.seq_references import refuse_named
+from everturn.adapters._shared.seq_references import refuse_referenced
 from everturn.adapters._shared.sync_async import awaited_in_thread, require
 from everturn.adapters.openai_agents.items import Item, all_items, identity, to_items, to_message
 from everturn.model import MESSAGE, Entry
@@ -99,7 +99,7 @@ class EverturnSession(SessionABC):
                 return None
             *rest, popped = to_items(cast("ChatMessage", state.entries[place]))
             behind = state.entries[place + 1 :]
-            refuse_named(self.session_id, behind, "the last item")
+            refuse_referenced(self.session_id, behind, "the last item")
             # The store has no step that takes an entry from between others: those behind it are written once more.
             earlier = _seq_before(state, place)
             entries = [*map(to_message, rest), *behind]
@@ -162,7 +162,7 @@ class EverturnSession(SessionABC):
             place, within = shown[start]
             first, *behind = state.entries[place:]
             stay = [entry for entry in behind if not isinstance(entry, ChatMessage)]
-            refuse_named(self.session_id, stay, "an item")
+            refuse_referenced(self.session_id, stay, "an item")
             earlier = to_items(cast("ChatMessage", first))[:within]
             turn = [to_message(_checked(item, index)) for index, item in enumerate([*earlier, *output])]
             after = _seq_before(state, place)

@@ -36,7 +36,7 @@ from pydantic_ai.conversation_store import (  # noqa: E402
     ConversationStore,
 )
 
-from everturn.adapters.pydantic_ai.messages import Stored, to_entries, to_stored  # noqa: E402
+from everturn.adapters.pydantic_ai.messages import StoredEntry, to_entries, to_stored  # noqa: E402
 
 RECORD = "pydantic_ai.record"  # the kind of the record behind each save: what Pydantic AI keeps beside the messages
 BRANCH = "branch "  # before the id of its last entry: the label of the snapshot of a history that was left
@@ -46,7 +46,7 @@ KNOWN = 10_000  # entries whose conversation is remembered
 _records = TypeAdapter(ConversationRecord)
 
 
-class Look(msgspec.Struct, frozen=True):
+class ConversationEnd(msgspec.Struct, frozen=True):
     """The end of a session: as much as tells where it stands."""
 
     state: SessionState
@@ -72,7 +72,7 @@ class EverturnConversationStore(ConversationStore):
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """The record of a conversation as it is now; None if there is none."""
-        return (await self._run(self._look(conversation_id))).record
+        return (await self._run(self._read_end(conversation_id))).record
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """The records of all conversations that were saved, or of those with this scope; latest saved first."""
@@ -111,7 +111,7 @@ class EverturnConversationStore(ConversationStore):
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    async def _look(self, conversation_id: str) -> Look:
+    async def _read_end(self, conversation_id: str) -> ConversationEnd:
         """The end of a session, back to the latest record, if it has one."""
         width = NEAR
         after = max(self._ends.get(conversation_id, 0) - 1, 0)
@@ -126,9 +126,9 @@ class EverturnConversationStore(ConversationStore):
         self._ends[conversation_id] = state.last_seq
         if record is not None:
             self._remember(conversation_id, record.head_id, *record.branches)
-        return Look(state, record)
+        return ConversationEnd(state, record)
 
-    async def _history(self, head_id: str, limit: int | None) -> list[Stored]:
+    async def _history(self, head_id: str, limit: int | None) -> list[StoredEntry]:
         """The path to an entry, at least `limit` long if it is."""
         where = self._where.get(head_id)
         if where is not None:
@@ -145,7 +145,7 @@ class EverturnConversationStore(ConversationStore):
             return path
         raise KeyError(head_id)
 
-    async def _path(self, conversation_id: str, head_id: str, limit: int | None) -> list[Stored]:
+    async def _path(self, conversation_id: str, head_id: str, limit: int | None) -> list[StoredEntry]:
         if limit is not None and (width := 8 * limit) < self._ends.get(conversation_id, 0):
             state = await self._store.state(conversation_id, after=self._ends[conversation_id] - width)
             path = _up_to(head_id, _without_parent(to_stored(state.entries)))
@@ -191,11 +191,11 @@ class EverturnConversationStore(ConversationStore):
     async def _list(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
         found: dict[str, ConversationRecord] = {}
         async for session_id in self._sessions():
-            look = await self._look(session_id)
-            if look.record is None or not any(entry.kind == RECORD for entry in look.state.records):
+            end = await self._read_end(session_id)
+            if end.record is None or not any(entry.kind == RECORD for entry in end.state.records):
                 continue  # a session of something else
-            if scope is None or look.record.scope == scope:
-                found[session_id] = look.record
+            if scope is None or end.record.scope == scope:
+                found[session_id] = end.record
         records = sorted(found.values(), key=lambda record: record.updated_at, reverse=True)
         return records if limit is None else records[:limit]
 
@@ -218,11 +218,11 @@ class EverturnConversationStore(ConversationStore):
         base = new_entries[0].parent_id if new_entries else record.head_id
         turn = [entry for one in new_entries for entry in to_entries(one)]
         while True:
-            look = await self._look(conversation_id)
-            if (look.record.revision if look.record is not None else None) != expected:
+            end = await self._read_end(conversation_id)
+            if (end.record.revision if end.record is not None else None) != expected:
                 raise ConversationConflict(conversation_id)
             try:
-                receipt = await self._write_at(look, base, turn, record)
+                receipt = await self._write_at(end, base, turn, record)
             except VersionConflict:
                 continue  # a snapshot, or a save: the revision tells
             except KeyError:
@@ -231,18 +231,20 @@ class EverturnConversationStore(ConversationStore):
             self._remember(conversation_id, record.head_id, *record.branches)
             return
 
-    async def _write_at(self, look: Look, base: str | None, turn: list[Entry], record: ConversationRecord) -> Receipt:
+    async def _write_at(
+        self, end: ConversationEnd, base: str | None, turn: list[Entry], record: ConversationRecord
+    ) -> Receipt:
         """Write behind the entry `base`, wherever it is, if the session is still as it was seen."""
         session_id = record.conversation_id
         receipt: Receipt
-        if look.record is None:
-            if look.state.version:  # deleted, by someone who could not finish
+        if end.record is None:
+            if end.state.version:  # deleted, by someone who could not finish
                 await self._store.erase(session_id)
             copied = await self._history(base, None) if base is not None else []
             entries = [entry for one in copied for entry in to_entries(one.entry)]
             return await self._store.append(session_id, [*entries, *turn, _kept(record)], expected_version=0)
-        if base == look.record.head_id:
-            return await self._store.append(session_id, [*turn, _kept(record)], expected_version=look.state)
+        if base == end.record.head_id:
+            return await self._store.append(session_id, [*turn, _kept(record)], expected_version=end.state)
         now = await self._store.state(session_id)
         present = to_stored(now.entries)
         wanted = [] if base is None else _up_to(base, present) or await self._history(base, None)
@@ -250,10 +252,10 @@ class EverturnConversationStore(ConversationStore):
         while shared < min(len(present), len(wanted)) and present[shared].entry.id == wanted[shared].entry.id:
             shared += 1
         entries = [entry for one in wanted[shared:] for entry in to_entries(one.entry)]
-        expected: SessionState | Receipt = look.state
-        if look.record.head_id is not None:
-            label = f"{BRANCH}{look.record.head_id}"
-            left = await self._store.save_snapshot(session_id, label, expected_version=look.state)
+        expected: SessionState | Receipt = end.state
+        if end.record.head_id is not None:
+            label = f"{BRANCH}{end.record.head_id}"
+            left = await self._store.save_snapshot(session_id, label, expected_version=end.state)
             expected = Receipt(session_id, left.life, left.version)
         receipt = await self._store.replace(
             session_id,
@@ -265,13 +267,13 @@ class EverturnConversationStore(ConversationStore):
 
     async def _delete(self, conversation_id: str, expected: str) -> None:
         while True:
-            look = await self._look(conversation_id)
-            if look.record is None or look.record.revision != expected:
+            end = await self._read_end(conversation_id)
+            if end.record is None or end.record.revision != expected:
                 raise ConversationConflict(conversation_id)
             gone = Record(RECORD, {"deleted": True})
             try:
                 # First in a way that a save meanwhile is refused, or refuses this; then for good.
-                await self._store.append(conversation_id, [gone], expected_version=look.state)
+                await self._store.append(conversation_id, [gone], expected_version=end.state)
             except VersionConflict:
                 continue
             await self._store.erase(conversation_id)
@@ -306,7 +308,7 @@ def _record_of(state: SessionState, kept: Record | None) -> ConversationRecord |
     return _records.validate_json(msgspec.json.encode(body))
 
 
-def _up_to(head_id: str, stored: list[Stored]) -> list[Stored] | None:
+def _up_to(head_id: str, stored: list[StoredEntry]) -> list[StoredEntry] | None:
     """The path to an entry; None if it is not on it."""
     for index in range(len(stored) - 1, -1, -1):
         if stored[index].entry.id == head_id:
@@ -314,6 +316,6 @@ def _up_to(head_id: str, stored: list[Stored]) -> list[Stored] | None:
     return None
 
 
-def _without_parent(stored: list[Stored]) -> list[Stored]:
+def _without_parent(stored: list[StoredEntry]) -> list[StoredEntry]:
     """The first of a window is left out: what stands before it is not known."""
     return stored[1:]
