@@ -14,31 +14,30 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-
-from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, Record, SessionState, VersionConflict
-from everturn.adapters._shared.sync_async import CallRunner, require, settled
-from everturn.model import Entry
-
-__all__ = ["EverturnSessionService"]
-
-require("google-adk", (2, 10), "google-adk")
-
-from google.adk.errors import StaleSessionError  # noqa: E402 - behind the check, whose message says what to do
-from google.adk.errors.already_exists_error import AlreadyExistsError  # noqa: E402
-from google.adk.errors.session_not_found_error import SessionNotFoundError  # noqa: E402
-from google.adk.events.event import Event  # noqa: E402
-from google.adk.sessions.base_session_service import (  # noqa: E402
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import (
     BaseSessionService,
     GetSessionConfig,
     ListSessionsResponse,
 )
-from google.adk.sessions.session import Session  # noqa: E402
+from google.adk.sessions.session import Session
 
-from everturn.adapters.google_adk.events import STATE, to_entries, to_events  # noqa: E402
-from everturn.adapters.google_adk.session_ids import names_of, prefix_of, session_of, state_of  # noqa: E402
-from everturn.adapters.google_adk.shared_state import (  # noqa: E402
+from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, SessionState, VersionConflict
+from everturn.adapters._shared.sync_async import CallRunner, settled
+from everturn.adapters.google_adk.events import STATE, to_entries, to_events
+from everturn.adapters.google_adk.session_ids import names_of, prefix_of, session_of, state_of
+from everturn.adapters.google_adk.session_state import (
+    is_creation,
+    merged_state,
+    own_state,
+    state_record,
+    time_of,
+)
+from everturn.adapters.google_adk.shared_state import (
     APP,
-    TEMP,
     USER,
     LogPosition,
     SharedState,
@@ -48,6 +47,7 @@ from everturn.adapters.google_adk.shared_state import (  # noqa: E402
     read_shared,
     state_delta,
 )
+from everturn.model import Entry
 
 NEAR = 64  # entries looked at first for the latest few
 
@@ -163,7 +163,7 @@ class EverturnSessionService(BaseSessionService):
         app_state, user_state = await self._read_shared(app, user)
         seen = await self._begun_logs(app, user, delta, app_state.position, user_state.position)
         now = time()
-        first = _state_record(f"created {uuid4()}", delta, *seen)
+        first = state_record(f"created {uuid4()}", delta, *seen)
         first.body["created_at"] = now
         try:
             receipt = await self._store.append(session_id, [first], expected_version=0)
@@ -171,7 +171,7 @@ class EverturnSessionService(BaseSessionService):
             raise AlreadyExistsError(f"Session with id {name} already exists.") from exc
         loaded_at = LoadedAt(receipt.life, receipt.version, *seen)
         await self._share(app, user, first.body["event"], delta, loaded_at)
-        state = _merged(delta.session, app_state.values | delta.app, user_state.values | delta.user)
+        state = merged_state(delta.session, app_state.values | delta.app, user_state.values | delta.user)
         return _session(app, user, name, state, [], now, loaded_at)
 
     async def _get(self, app: str, user: str, name: str, config: GetSessionConfig) -> Session | None:
@@ -180,8 +180,8 @@ class EverturnSessionService(BaseSessionService):
         if stored.version == 0:
             return None
         app_state, user_state = await self._healed_states(app, user, stored)
-        state = _merged(_own_state(stored), app_state.values, user_state.values)
-        changed = events[-1].timestamp if events else _time_of(stored)
+        state = merged_state(own_state(stored), app_state.values, user_state.values)
+        changed = events[-1].timestamp if events else time_of(stored)
         loaded_at = LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
         return _session(app, user, name, state, events, changed, loaded_at)
 
@@ -226,7 +226,7 @@ class EverturnSessionService(BaseSessionService):
                     if state_id not in shared:
                         shared[state_id] = await read_shared(self._store, state_id)
                 app_state, user_state = shared[state_of(app)], shared[state_of(app, names[1])]
-                state = _merged(_own_state(stored), app_state.values, user_state.values)
+                state = merged_state(own_state(stored), app_state.values, user_state.values)
                 loaded_at = LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
                 found.append(_session(*names, state, [], one.changed_at, loaded_at))
             page = listed.next
@@ -248,7 +248,7 @@ class EverturnSessionService(BaseSessionService):
             loaded_at.app, loaded_at.user = await self._begun_logs(
                 session.app_name, session.user_id, delta, loaded_at.app, loaded_at.user
             )
-            turn.append(_state_record(event.id, delta, loaded_at.app, loaded_at.user))
+            turn.append(state_record(event.id, delta, loaded_at.app, loaded_at.user))
         expected = Receipt(session_id, loaded_at.life, loaded_at.version)
         try:
             receipt = await self._append_once(session_id, session, event, turn, expected)
@@ -292,7 +292,7 @@ class EverturnSessionService(BaseSessionService):
     async def _restore_first_state(self, session_id: str, session: Session, event: Event, delta: StateDelta) -> None:
         """ADK rewinds to what earlier events made of the state, and forgets what the session was created with."""
         stored = await self._store.state(session_id, kind=STATE)
-        first = next((dict(record.body["delta"]) for record in stored.records if _is_creation(record)), {})
+        first = next((dict(record.body["delta"]) for record in stored.records if is_creation(record)), {})
         for earlier in session.events:
             if earlier.invocation_id == event.actions.rewind_before_invocation_id:
                 break
@@ -350,42 +350,6 @@ class EverturnSessionService(BaseSessionService):
         return await self._read_shared(app, user) if lacks_app or lacks_user else (app_state, user_state)
 
 
-def _state_record(event: str, delta: StateDelta, app: LogPosition, user: LogPosition) -> Record:
-    """What an event changes in the state. `seen`: where the shared states stood, if it changes them."""
-    body: dict[str, Any] = {"event": event, "delta": delta.whole}
-    if delta.app or delta.user:
-        body["seen"] = [[app.life, app.seq], [user.life, user.seq]]
-    return Record(STATE, body)
-
-
-def _is_creation(record: Record) -> bool:
-    return record.kind == STATE and str(record.body["event"]).startswith("created ")
-
-
-def _own_state(stored: SessionState) -> dict[str, Any]:
-    """The session's own state: what its entries changed, one after the other."""
-    state: dict[str, Any] = {}
-    for record in stored.records:
-        if record.kind == STATE:
-            state.update((k, v) for k, v in record.body["delta"].items() if not k.startswith((APP, USER, TEMP)))
-    return state
-
-
-def _time_of(stored: SessionState) -> float:
-    """When the latest entry was written; of a session without events, when it was created."""
-    last = stored.entries[-1] if stored.entries else None
-    if isinstance(last, Record) and _is_creation(last):
-        return float(last.body["created_at"])
-    return last.created_at or 0.0 if last else 0.0
-
-
-def _merged(own: dict[str, Any], app: dict[str, Any], user: dict[str, Any]) -> dict[str, Any]:
-    """The state of a session, as ADK shows it: a copy, which shares nothing with events or other sessions."""
-    state = own | {APP + name: value for name, value in app.items()} | {USER + k: value for k, value in user.items()}
-    copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(state))
-    return copied
-
-
 def _session(
     app: str, user: str, name: str, state: dict[str, Any], events: Sequence[Event], changed: float, loaded_at: LoadedAt
 ) -> Session:
@@ -403,7 +367,7 @@ def _set_loaded_at(session: Session, loaded_at: LoadedAt) -> None:
 def _loaded_at(session: Session) -> LoadedAt | None:
     """The mark of an object; None if it has none of ours."""
     try:
-        return msgspec.json.decode(session._storage_update_marker or "", type=LoadedAt)  # noqa: SLF001 - see _put_mark
+        return msgspec.json.decode(session._storage_update_marker or "", type=LoadedAt)  # noqa: SLF001 - see _set_loaded_at
     except msgspec.DecodeError:
         return None
 

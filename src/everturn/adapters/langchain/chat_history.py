@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.messages import BaseMessage
+
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
-from everturn.adapters._shared.sync_async import CallRunner, require
+from everturn.adapters._shared.sync_async import CallRunner
 from everturn.adapters._shared.tool_results import results_after_calls
-
-require("langchain-core", (1, 0), "langchain")
-
-from langchain_core.chat_history import BaseChatMessageHistory  # noqa: E402 - behind the check, which says what to do
-from langchain_core.messages import BaseMessage  # noqa: E402
-
-from everturn.adapters._shared.values import RoundTripError  # noqa: E402
-from everturn.adapters.langchain.values import LangChainCodec  # noqa: E402
+from everturn.adapters._shared.values import RoundTripError
+from everturn.adapters.langchain.values import LangChainCodec
 
 _codec = LangChainCodec()
 
@@ -93,6 +90,3 @@ def _encoded(message: BaseMessage, index: int) -> ChatMessage:
     except RoundTripError as exc:
         place = f".{exc.path}" if exc.path else ""
         raise InvalidInput(str(exc), path=f"messages[{index}]{place}") from exc
-
-
-__all__ = ["EverturnChatMessageHistory"]

@@ -1,33 +1,16 @@
-"""LangGraph: `EverturnSaver(store)`, a checkpointer that keeps every checkpoint and stores what changed.
+"""EverturnSaver: LangGraph's checkpointer interface. Each method checks its config and calls the module of its name:
 
-Here it is LangGraph's interface, on both faces of a store. What is behind it, from the outside in:
-
-    _langgraph_reads, _changes, _upkeep   what is asked for, put, and removed or copied: in terms of sessions
-    _langgraph_queue                      who of one run puts first
-    _langgraph_reader, _views             what of a session has to be read for that, and what is known already
-    _langgraph_puts, _moves               what is new in a checkpoint; what a fork or a deletion moves. Pure
-    _langgraph_quotes                     messages that stand in other values, too: they are named, not written again
-    _langgraph_log                        how a thread is stored. Pure
-    _langgraph_values, _short, _names     values as JSON, ids and times in fewer bytes, names of sessions
-    _langgraph_refusals                   errors that name the channel of what cannot be stored
+get.py, listing.py, put.py and delete.py. Methods that exist twice (`get_tuple`, `aget_tuple`) share one coroutine.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
-from everturn.adapters._shared.sync_async import CallRunner, require
-from everturn.adapters._shared.tool_results import results_after_calls
-
-require("langgraph", (1, 2), "langgraph")
-require("langgraph-checkpoint", (4, 2), "langgraph")
-
-from langchain_core.messages import BaseMessage  # noqa: E402 - behind the check, whose message says what to do
-from langchain_core.runnables import RunnableConfig  # noqa: E402
-from langgraph.checkpoint.base import (  # noqa: E402
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
     BaseCheckpointSaver,
     ChannelVersions,
@@ -37,28 +20,28 @@ from langgraph.checkpoint.base import (  # noqa: E402
     DeltaChannelHistory,
     get_checkpoint_metadata,
 )
-from langgraph.checkpoint.serde.base import SerializerProtocol  # noqa: E402
+from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from everturn.adapters._shared.values import RoundTripError  # noqa: E402
-from everturn.adapters.langgraph.cache import ThreadCache  # noqa: E402
-from everturn.adapters.langgraph.checkpoint_entries import CheckpointPut  # noqa: E402
-from everturn.adapters.langgraph.checkpoint_log import StoredCheckpoint  # noqa: E402
-from everturn.adapters.langgraph.config import (  # noqa: E402
-    SEPARATOR,
+from everturn import AsyncMemoryStore, InvalidInput, MemoryStore
+from everturn.adapters._shared.sync_async import CallRunner
+from everturn.adapters._shared.values import RoundTripError
+from everturn.adapters.langgraph.cache import ThreadCache
+from everturn.adapters.langgraph.checkpoint_entries import CheckpointPut
+from everturn.adapters.langgraph.config import (
     EmptySessions,
     SeenHeads,
     address,
     config_of,
     session_of,
     setting,
-    thread_of,
 )
-from everturn.adapters.langgraph.delete import ThreadDeletions  # noqa: E402
-from everturn.adapters.langgraph.get import CheckpointReads  # noqa: E402
-from everturn.adapters.langgraph.put import CheckpointPuts, OnConflict  # noqa: E402
-from everturn.adapters.langgraph.session_reader import SessionReader  # noqa: E402
-from everturn.adapters.langgraph.thread_lock import ThreadLock  # noqa: E402
-from everturn.adapters.langgraph.values import Allow, ChannelCodec  # noqa: E402
+from everturn.adapters.langgraph.delete import ThreadDeletions
+from everturn.adapters.langgraph.get import CheckpointReads
+from everturn.adapters.langgraph.listing import CheckpointListing, next_of
+from everturn.adapters.langgraph.put import CheckpointPuts, OnConflict
+from everturn.adapters.langgraph.session_reader import SessionReader
+from everturn.adapters.langgraph.thread_lock import ThreadLock
+from everturn.adapters.langgraph.values import Allow, ChannelCodec
 
 REPLAYING = "__pregel_replay_state"  # LangGraph's word that a subgraph goes back with its parent
 
@@ -93,13 +76,14 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self._lock = ThreadLock(blocking=isinstance(store, MemoryStore))
         self._use(ChannelCodec(None if serde is None else self.serde, allow))
 
-    def _use(self, values: ChannelCodec) -> None:
-        self._codec = values
-        self.serde = values.serde
+    def _use(self, codec: ChannelCodec) -> None:
+        self._codec = codec
+        self.serde = codec.serde
         opened = self._runner.store
-        self._reader = SessionReader(opened, values, self._cache)
-        self._reads = CheckpointReads(self._reader, values, self._cache, self._heads, WRITES_IDX_MAP)
-        self._puts = CheckpointPuts(opened, self._reader, values, self._cache, self._lock)
+        self._reader = SessionReader(opened, codec, self._cache)
+        self._reads = CheckpointReads(self._reader, codec, self._cache, self._heads, WRITES_IDX_MAP)
+        self._listing = CheckpointListing(self._reader, self._reads)
+        self._puts = CheckpointPuts(opened, self._reader, codec, self._cache, self._lock)
         self._deletions = ThreadDeletions(opened, self._reader, self._cache)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> EverturnSaver:
@@ -148,8 +132,8 @@ class EverturnSaver(BaseCheckpointSaver[int]):
 
         `filter`: with these values in their metadata; `before`: whose id is smaller than the config's.
         """
-        tuples = self._checkpoints(config, filter, before, limit)
-        while (found := await self._runner.run_async(_next(tuples))) is not None:
+        tuples = self._listing.checkpoints(config, filter, before, limit)
+        while (found := await self._runner.run_async(next_of(tuples))) is not None:
             yield found
 
     def list(
@@ -161,49 +145,9 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """See `alist`."""
-        tuples = self._checkpoints(config, filter, before, limit)
-        while (found := self._runner.run_blocking(_next(tuples))) is not None:
+        tuples = self._listing.checkpoints(config, filter, before, limit)
+        while (found := self._runner.run_blocking(next_of(tuples))) is not None:
             yield found
-
-    async def _checkpoints(
-        self,
-        config: RunnableConfig | None,
-        wanted: dict[str, Any] | None,
-        before: RunnableConfig | None,
-        limit: int | None,
-    ) -> AsyncIterator[CheckpointTuple]:
-        checkpoint = (setting(config, "checkpoint_id") or None) if config else None
-        earlier = setting(before, "checkpoint_id") if before else None
-
-        def is_wanted(thread: str, stored: StoredCheckpoint) -> bool:
-            if checkpoint not in (None, stored.id) or (earlier is not None and stored.id >= earlier):
-                return False
-            metadata = self._reads.metadata(thread, stored) if wanted else {}
-            return all(metadata.get(name) == value for name, value in (wanted or {}).items())
-
-        async def of_session(thread: str, namespace: str, session_id: str) -> AsyncIterator[CheckpointTuple]:
-            async for found in self._reads.walk(thread, session_id, lambda stored: is_wanted(thread, stored), limit):
-                yield self._reads.as_tuple(thread, namespace, found)
-
-        walks = [of_session(*named) async for named in self._sessions(config)]
-        count = 0
-        async for found in walks[0] if len(walks) == 1 else _by_id(walks):
-            if limit is not None and count >= limit:
-                return
-            count += 1
-            yield found
-
-    async def _sessions(self, config: RunnableConfig | None) -> AsyncIterator[tuple[str, str, str]]:
-        """Thread, namespace and session id of all that a config may mean."""
-        thread = None if config is None else str(setting(config, "thread_id"))
-        namespace = None if config is None else setting(config, "checkpoint_ns")
-        if thread is not None and namespace is not None:
-            yield thread, namespace, session_of(thread, namespace)
-            return
-        if thread is not None:
-            yield thread, "", session_of(thread, "")
-        async for session in self._reader.sessions("" if thread is None else session_of(thread, "") + SEPARATOR):
-            yield *thread_of(session.session_id), session.session_id
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -357,25 +301,6 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self._runner.run_blocking(self._deletions.prune(thread_ids, strategy))
 
 
-def to_langchain(history: Iterable[ChatMessage], *, allow: Allow = ()) -> Sequence[BaseMessage]:
-    """Messages of a session as LangChain's, whoever wrote them: to begin a thread with a conversation begun elsewhere.
-
-    One that has no id is named after its place in the session. So named, in the thread of the same name, it is not
-    written again. Where another framework left several calls and then their results, each result stands behind its
-    call. `allow`: classes of yours that may be restored, as for `EverturnSaver`. Raises Unsupported, naming the
-    message, if one holds what is not here, or not allowed.
-    """
-    values = ChannelCodec(None, allow)
-    found: list[BaseMessage] = []
-    for message in results_after_calls(list(history)):
-        try:
-            found.append(values.decode_message(message))
-        except RoundTripError as exc:
-            text = f"message {message.seq} cannot be read: {exc}"
-            raise Unsupported(f"{text} (to_langchain takes the same `allow` as EverturnSaver)") from exc
-    return found
-
-
 def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:
     """LangGraph goes on with the very lists and sets that are in it, while they wait here to be stored."""
     now = checkpoint.copy()
@@ -391,24 +316,3 @@ def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:
 def _is_of_a_graph(config: RunnableConfig) -> bool:
     """Whether a run, or an update, of a graph calls. LangGraph fills this in for them, and nobody else does."""
     return "recursion_limit" in config
-
-
-async def _by_id(walks: Sequence[AsyncIterator[CheckpointTuple]]) -> AsyncIterator[CheckpointTuple]:
-    """The checkpoints of several sessions, by their ids, the latest first; each session's own order stays."""
-    heads = [(found, walk) for walk in walks if (found := await _next(walk)) is not None]
-    while heads:
-        place = max(range(len(heads)), key=lambda at: str(heads[at][0].checkpoint["id"]))
-        found, walk = heads[place]
-        yield found
-        following = await _next(walk)
-        if following is None:
-            del heads[place]
-        else:
-            heads[place] = following, walk
-
-
-async def _next(tuples: AsyncIterator[CheckpointTuple]) -> CheckpointTuple | None:
-    return await anext(tuples, None)
-
-
-__all__ = ["EverturnSaver", "session_of", "thread_of", "to_langchain"]

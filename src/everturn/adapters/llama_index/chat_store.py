@@ -6,17 +6,14 @@ for methods that block and methods that are awaited, and so are two classes.
 
 from __future__ import annotations
 
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms import ChatMessage
+from llama_index.core.storage.chat_store.base import BaseChatStore
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+
 from everturn import AsyncMemoryStore, MemoryStore
-from everturn.adapters._shared.sync_async import CallRunner, require
-
-require("llama-index-core", (0, 14, 24), "llama-index")
-
-from llama_index.core.bridge.pydantic import PrivateAttr  # noqa: E402 - behind the check, whose message says what to do
-from llama_index.core.llms import ChatMessage  # noqa: E402
-from llama_index.core.storage.chat_store.base import BaseChatStore  # noqa: E402
-from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus  # noqa: E402
-
-from everturn.adapters.llama_index.sessions import ChatSessions, encoded  # noqa: E402
+from everturn.adapters._shared.sync_async import CallRunner
+from everturn.adapters.llama_index.sessions import ChatSessions, encoded
 
 
 class EverturnChatStore(BaseChatStore):
@@ -178,6 +175,3 @@ class EverturnDBChatStore(AsyncDBChatStore):
     async def get_keys(self) -> list[str]:
         """The ids of all sessions."""
         return await self._runner.run_async(self._sessions.keys())
-
-
-__all__ = ["EverturnChatStore", "EverturnDBChatStore"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from agents.memory import SessionABC, SessionSettings
+
 from everturn import (
     AsyncMemoryStore,
     ChatMessage,
@@ -18,16 +20,10 @@ from everturn import (
     Snapshot,
     VersionConflict,
 )
+from everturn.adapters._shared.openai_items import Item, all_items, identity, to_items, to_message
 from everturn.adapters._shared.seq_references import refuse_referenced
-from everturn.adapters._shared.sync_async import awaited_in_thread, require
-from everturn.adapters.openai_agents.items import Item, all_items, identity, to_items, to_message
+from everturn.adapters._shared.sync_async import awaited_in_thread
 from everturn.model import MESSAGE, Entry
-
-__all__ = ["EverturnSession"]
-
-require("openai-agents", (0, 10), "openai-agents")
-
-from agents.memory import SessionABC, SessionSettings  # noqa: E402 - behind the check, whose message says what to do
 
 NEAR = 32  # entries looked at first for the latest few
 

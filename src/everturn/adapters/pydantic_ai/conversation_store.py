@@ -10,6 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
 
 from everturn import (
     AsyncMemoryStore,
@@ -21,22 +28,9 @@ from everturn import (
     Unsupported,
     VersionConflict,
 )
-from everturn.adapters._shared.sync_async import CallRunner, require
+from everturn.adapters._shared.sync_async import CallRunner
+from everturn.adapters.pydantic_ai.messages import StoredEntry, to_entries, to_stored
 from everturn.model import Entry
-
-__all__ = ["EverturnConversationStore"]
-
-require("pydantic-ai-slim", (2, 66), "pydantic-ai")
-
-from pydantic import TypeAdapter  # noqa: E402 - behind the check, whose message says what to do
-from pydantic_ai.conversation_store import (  # noqa: E402
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-
-from everturn.adapters.pydantic_ai.messages import StoredEntry, to_entries, to_stored  # noqa: E402
 
 RECORD = "pydantic_ai.record"  # the kind of the record behind each save: what Pydantic AI keeps beside the messages
 BRANCH = "branch "  # before the id of its last entry: the label of the snapshot of a history that was left
