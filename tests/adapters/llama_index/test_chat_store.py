@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from everturn import InvalidInput, MemoryStore, ToolCall, Unsupported
 from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
 from everturn.adapters.llama_index import messages as mapping
 from tests.adapters.checking import shows
-from tests.adapters.stores import on_both_faces
+from tests.adapters.stores import WatchedStore, on_both_faces
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
@@ -448,16 +448,16 @@ def test_a_session_that_is_erased_while_it_is_read_reads_as_it_is_then() -> None
 
         def __init__(self, store: MemoryStore, then: list[ChatMessage]) -> None:
             super().__init__(store)
-            call = self._sessions._call
 
-            async def interrupted(method: str, *args: Any, **options: Any) -> Any:
-                answer = await call(method, *args, **options)
-                if options.get("kind") == "llama.archived":
+            async def interrupted(method: str, call: Coroutine[Any, Any, Any]) -> Any:
+                answer = await call
+                if method == "state":  # the first step, of two
+                    self._sessions._store = self._runner.store
                     store.erase("s")
                     EverturnChatStore(store).set_messages("s", then)
                 return answer
 
-            self._sessions._call = interrupted
+            self._sessions._store = WatchedStore(self._sessions._store, interrupted)  # type: ignore[assignment]
 
     async def run(store: MemoryStore) -> None:
         chat = EverturnDBChatStore(store)

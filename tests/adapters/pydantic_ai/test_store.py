@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -26,6 +26,7 @@ from pydantic_ai.usage import RunUsage
 import everturn
 from everturn import ChatMessage, InvalidInput, MemoryStore
 from everturn.adapters.pydantic_ai import EverturnConversationStore
+from tests.adapters.stores import WatchedStore
 from tests.store.places import Servers
 from tests.tiers import first
 
@@ -259,12 +260,13 @@ def test_a_deletion_that_was_begun_is_a_deletion() -> None:
             conversation = Conversation(conversation_id="a", messages=turn("one"))
             await store.save(conversation)
 
-            async def dying(method: str, *args: Any, **kwargs: Any) -> Any:
+            async def dying(method: str, call: Coroutine[Any, Any, Any]) -> Any:
                 if method == "erase":
+                    call.close()
                     raise KeyboardInterrupt
-                return getattr(opened, method)(*args, **kwargs)
+                return await call
 
-            store._call = dying  # type: ignore[method-assign]
+            store._store = WatchedStore(store._store, dying)  # type: ignore[assignment]
             with pytest.raises(KeyboardInterrupt):
                 await store._delete("a", conversation.revision or "")
             store = EverturnConversationStore(opened)

@@ -6,5 +6,4 @@ finite.py           floats that JSON does not have
 pydantic_models.py  pydantic models as values
 tool_results.py     results of tool calls, in the order of the calls
 seq_references.py   references to messages of the same session
-reclaiming.py       replaced entries that undo must not keep
 """

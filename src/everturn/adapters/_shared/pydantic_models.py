@@ -15,7 +15,9 @@ _set_fields, _set_names, _set_extra, _set_private = (
 )
 
 
-def assembled(kind: type[M], fields: dict[str, Any], extra: dict[str, Any] | None, names: set[str] | None = None) -> M:
+def build_model(
+    kind: type[M], fields: dict[str, Any], extra: dict[str, Any] | None, names: set[str] | None = None
+) -> M:
     """A model that holds these fields (and this set of their names), as they are.
 
     Checking them again would take most of the time that loading a history takes, and some checks change what they see.

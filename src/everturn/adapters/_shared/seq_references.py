@@ -10,7 +10,7 @@ from everturn.model import Entry
 NAMING = ("lg.", "pydantic_ai.")  # how their kinds begin
 
 
-def refuse_named(session_id: str, moved: Iterable[Entry], what: str) -> None:
+def refuse_referenced(session_id: str, moved: Iterable[Entry], what: str) -> None:
     """Raises Unsupported if taking `what` out would move a record that could not be read any more behind it."""
     kind = next((one.kind for one in moved if isinstance(one, Record) and one.kind.startswith(NAMING)), None)
     if kind is not None:

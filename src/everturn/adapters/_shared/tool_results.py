@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from everturn import ChatMessage
 
 
-def answered(history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+def results_after_calls(history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """The same messages, each result right behind the message that called for it, if that is a call and nothing else.
 
     Such a message has no content, not even an empty one, which LangChain's always have: what these made is answered

@@ -19,10 +19,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from everturn.model import JSON
 
-MARK = "!"
+TAG = "!"
 
 
-class Unfaithful(ValueError):
+class RoundTripError(ValueError):
     """A value that would not come back as it is, or has not. The text says what and why; its reader knows where.
 
     `path`: where in the value, as far as that is known.
@@ -33,7 +33,7 @@ class Unfaithful(ValueError):
         self.path = path
 
 
-class Values:
+class ValueCodec:
     """Encodes and decodes. A framework that has values of its own adds them where this class knows no more."""
 
     def encode(self, value: Any) -> JSON:
@@ -49,21 +49,21 @@ class Values:
         if kind is list:
             return [self._encode(item) for item in value]
         if kind is dict:
-            if MARK not in value and _TEXT.issuperset(map(type, value)):
+            if TAG not in value and _TEXT.issuperset(map(type, value)):
                 return {name if name.isascii() else checked(name): self._encode(item) for name, item in value.items()}
-            return {MARK: "dict", "of": [[self._encode(name), self._encode(item)] for name, item in value.items()]}
+            return {TAG: "dict", "of": [[self._encode(name), self._encode(item)] for name, item in value.items()]}
         if is_json(value):
             return value
         if kind in _COLLECTIONS:
-            return {MARK: kind.__name__, "of": [self._encode(item) for item in value]}
+            return {TAG: kind.__name__, "of": [self._encode(item) for item in value]}
         if kind is int:
-            return {MARK: "int", "of": str(value)}
+            return {TAG: "int", "of": str(value)}
         if kind is bytes:
             if value.isascii():  # an image in base64, most of the time
-                return {MARK: "ascii", "of": value.decode("ascii")}
-            return {MARK: "bytes", "of": b64encode(value).decode("ascii")}
+                return {TAG: "ascii", "of": value.decode("ascii")}
+            return {TAG: "bytes", "of": b64encode(value).decode("ascii")}
         if (tell := _TELL.get(kind)) is not None and (told := tell(value)) is not None:
-            return {MARK: kind.__name__, "of": told}
+            return {TAG: kind.__name__, "of": told}
         return self._encode_other(value)
 
     def _encode_other(self, value: Any) -> JSON:
@@ -72,7 +72,9 @@ class Values:
         return self._encode_unknown(value)
 
     def _encode_unknown(self, value: Any) -> JSON:
-        raise Unfaithful(f"{type(value).__qualname__} {short(value)} cannot be stored as JSON and come back as it is")
+        raise RoundTripError(
+            f"{type(value).__qualname__} {short(value)} cannot be stored as JSON and come back as it is"
+        )
 
     def decode(self, node: JSON) -> Any:
         """The value. Raises Unfaithful if what it needs is not here, or not allowed."""
@@ -84,9 +86,9 @@ class Values:
             return [self._decode(item) if type(item) in _NESTED else item for item in node]
         if kind is not dict:
             return node
-        if MARK not in node:
+        if TAG not in node:
             return {name: self._decode(item) if type(item) in _NESTED else item for name, item in node.items()}
-        what, of = node[MARK], node["of"]
+        what, of = node[TAG], node["of"]
         match what:
             case "dict":
                 return {self._decode(name): self._decode(item) for name, item in of}
@@ -103,7 +105,7 @@ class Values:
         return self._decode_other(what, of)
 
     def _decode_other(self, what: str, of: JSON) -> Any:  # noqa: ARG002 - what a framework's own values are made from
-        raise Unfaithful(f"{what!r} is a form this version does not know; it was written by a newer everturn")
+        raise RoundTripError(f"{what!r} is a form this version does not know; it was written by a newer everturn")
 
 
 _TEXT = frozenset({str})
@@ -133,7 +135,7 @@ def _read_time(kind: type[datetime | time], of: JSON) -> datetime | time:
     try:
         return kind.fromisoformat(text).replace(tzinfo=ZoneInfo(key), fold=fold)
     except (ZoneInfoNotFoundError, OSError, ValueError) as exc:
-        raise Unfaithful(f"the time zone {key!r} is not known here: {exc}") from exc
+        raise RoundTripError(f"the time zone {key!r} is not known here: {exc}") from exc
 
 
 _TELL: Mapping[type, Callable[[Any], JSON]] = {
@@ -177,7 +179,7 @@ def place_of(value: Any, encode: Callable[[Any], JSON]) -> str:
     for name, item in value.items() if is_named else enumerate(value) if isinstance(value, list | tuple) else ():
         try:
             encode(item)
-        except Unfaithful:
+        except RoundTripError:
             return (f".{name}" if is_named else f"[{name}]") + place_of(item, encode)
     return ""
 
@@ -207,7 +209,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def checked(text: str) -> str:
     """The text, if it can be stored. Raises Unfaithful."""
     if not text.isascii() and (found := _SURROGATE.search(text)):
-        raise Unfaithful(f"the lone surrogate U+{ord(found[0]):04X} at {found.start()} cannot be stored")
+        raise RoundTripError(f"the lone surrogate U+{ord(found[0]):04X} at {found.start()} cannot be stored")
     return text
 
 

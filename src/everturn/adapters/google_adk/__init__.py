@@ -6,6 +6,10 @@ session_ids.py      app, user and session as one session id
 shared_state.py     `user:` and `app:` state, in sessions of their own
 """
 
-from everturn.adapters.google_adk.session_service import EverturnSessionService
+from everturn.adapters._shared.sync_async import require
+
+require("google-adk", (2, 10), "google-adk")
+
+from everturn.adapters.google_adk.session_service import EverturnSessionService  # noqa: E402 - after the check
 
 __all__ = ["EverturnSessionService"]

@@ -181,22 +181,22 @@ def _event(messages: list[ChatMessage]) -> Event:
     fields["id"] = first.id if first.id is not None else f"everturn-{first.seq}"
     if "author" not in fields:
         fields["author"] = _author(first)
-    event: Event = _mould(Event)(fields)
+    event: Event = _maker(Event)(fields)
     return event
 
 
 def _made_content(messages: list[ChatMessage]) -> Content:
     parts = [_made_part(part) for part in _implied(messages)["parts"]]
-    content: Content = _mould(Content)({"parts": parts, "role": _role(messages[0])})
+    content: Content = _maker(Content)({"parts": parts, "role": _role(messages[0])})
     return content
 
 
 def _made_part(part: Fields) -> Part:
     if "function_call" in part:
-        part = {"function_call": _mould(FunctionCall)(part["function_call"])}
+        part = {"function_call": _maker(FunctionCall)(part["function_call"])}
     elif "function_response" in part:
-        part = {"function_response": _mould(FunctionResponse)(part["function_response"])}
-    made: Part = _mould(Part)(part)
+        part = {"function_response": _maker(FunctionResponse)(part["function_response"])}
+    made: Part = _maker(Part)(part)
     return made
 
 
@@ -264,7 +264,7 @@ def _with(message: ChatMessage, own: Fields) -> ChatMessage:
 # ADK checks every event that it reads, which takes most of the time that loading a session takes. An event was one
 # before it was stored, so that its models are made from their fields here; only what has parts of its own is checked.
 
-_moulds: dict[type[BaseModel], Callable[[Fields], Any]] = {}
+_makers: dict[type[BaseModel], Callable[[Fields], Any]] = {}
 _adapters: dict[str, TypeAdapter[Any]] = {}
 
 
@@ -273,7 +273,7 @@ def _restored(name: str, value: Any) -> Any:
     if type(value) in _SIMPLE:
         return value if name in _PLAIN else _adapter(name).validate_json(encode(value))
     if name == "node_info" and list(value) == ["path"]:
-        return _mould(NodeInfo)(dict(value))
+        return _maker(NodeInfo)(dict(value))
     return _adapter(name).validate_json(encode(value))
 
 
@@ -291,8 +291,8 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return _adapters[name]
 
 
-def _mould(kind: type[BaseModel]) -> Callable[[Fields], Any]:
-    return _moulds.get(kind) or _learn(kind)
+def _maker(kind: type[BaseModel]) -> Callable[[Fields], Any]:
+    return _makers.get(kind) or _learn(kind)
 
 
 def _learn(kind: type[BaseModel]) -> Callable[[Fields], Any]:
@@ -315,12 +315,12 @@ def _learn(kind: type[BaseModel]) -> Callable[[Fields], Any]:
         return made
 
     is_bare = example.__pydantic_private__ is None and example.__pydantic_extra__ is None
-    _moulds[kind] = make if is_bare else lambda fields: kind.model_construct(**fields)  # with more than fields to it
-    return _moulds[kind]
+    _makers[kind] = make if is_bare else lambda fields: kind.model_construct(**fields)  # with more than fields to it
+    return _makers[kind]
 
 
 def _factory(value: Any) -> Callable[[], Any]:
     if isinstance(value, BaseModel):
-        make = _mould(type(value))
+        make = _maker(type(value))
         return lambda: make({})
     return type(value)  # an empty dict or list

@@ -10,13 +10,13 @@ requests, of which the second takes its TTL away, and only then do events name i
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from pydantic_core import to_jsonable_python
 
-from everturn import InvalidInput, Receipt, Record, SessionNotFound, SessionState, VersionConflict
+from everturn import AsyncMemoryStore, InvalidInput, Receipt, Record, SessionNotFound, SessionState, VersionConflict
 from everturn.adapters._shared.finite import refuse_non_finite_in
 from everturn.adapters.google_adk.events import STATE
 
@@ -24,35 +24,32 @@ APP, USER, TEMP = "app:", "user:", "temp:"
 FOLD = 64  # changes that are read one by one before they are made one
 KNOWN = 256  # events that a folded log remembers by name
 
-Call = Callable[..., Awaitable[Any]]
-"""A method of the store, by its name."""
 
-
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class LogPosition(msgspec.Struct, frozen=True, array_like=True):
     """Where a shared log stood: its life, and the seq of its last entry."""
 
     life: str = ""
     seq: int = 0
 
 
-class Shared(msgspec.Struct, frozen=True):
+class SharedState(msgspec.Struct, frozen=True):
     """A shared state as it was read: its values, and which events' changes are in them."""
 
     session_id: str
-    place: Place
+    position: LogPosition
     values: dict[str, Any]
     merged: dict[str, int]  # the seq of an event's change, by the event
     forgotten: int  # changes up to this seq are in the values, but no longer known by their event
 
-    def lacks(self, event: str, seen: Place) -> bool:
+    def lacks(self, event: str, seen: LogPosition) -> bool:
         """Whether an event's change is surely not in it. `seen` is where the event's writer had seen it.
 
         Not sure is no: so many changes have come since that it is too old to be merged; or the state was erased.
         """
-        return event not in self.merged and seen.life == self.place.life and self.forgotten <= seen.seq
+        return event not in self.merged and seen.life == self.position.life and self.forgotten <= seen.seq
 
 
-class Delta(msgspec.Struct, frozen=True):
+class StateDelta(msgspec.Struct, frozen=True):
     """What an event changes, by whose state it is."""
 
     app: dict[str, Any]
@@ -65,14 +62,14 @@ class Delta(msgspec.Struct, frozen=True):
         return self.session | {APP + k: v for k, v in self.app.items()} | {USER + k: v for k, v in self.user.items()}
 
 
-def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
+def state_delta(changes: Mapping[str, Any], path: str) -> StateDelta:
     """The changes as JSON, sorted by whose they are; `temp:` ones are nobody's.
 
     Models and dates become the JSON that ADK makes of them. Raises InvalidInput, naming the key, for what has none or
     would not come back equal: the store would refuse it too, but by a path that the caller never wrote, and after a
     shared log was begun for it. (So it does what is nested too deep; how deep that is, is the store's to say.)
     """
-    delta = Delta({}, {}, {})
+    delta = StateDelta({}, {}, {})
     for name, value in changes.items():
         if name.startswith(TEMP):
             continue
@@ -92,13 +89,13 @@ def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
     return delta
 
 
-async def read(call: Call, session_id: str) -> Shared:
+async def read_shared(store: AsyncMemoryStore, session_id: str) -> SharedState:
     """The shared state as it is now; one that nobody wrote is empty."""
-    state: SessionState = await call("state", session_id, kind=STATE)
-    return _shared(state)
+    state = await store.state(session_id, kind=STATE)
+    return _shared_state(state)
 
 
-def _shared(state: SessionState) -> Shared:
+def _shared_state(state: SessionState) -> SharedState:
     values: dict[str, Any] = {}
     merged: dict[str, int] = {}
     forgotten = 0
@@ -108,8 +105,8 @@ def _shared(state: SessionState) -> Shared:
         forgotten = record.body.get("forgotten", forgotten)
         if "event" in record.body:
             merged[record.body["event"]] = record.seq or 0
-    place = Place(state.life, state.last_seq) if _is_begun(state) else Place()
-    return Shared(state.session_id, place, values, merged, forgotten)
+    position = LogPosition(state.life, state.last_seq) if _is_begun(state) else LogPosition()
+    return SharedState(state.session_id, position, values, merged, forgotten)
 
 
 def _is_begun(state: SessionState) -> bool:
@@ -117,7 +114,7 @@ def _is_begun(state: SessionState) -> bool:
     return state.version > 1 or state.ttl is None
 
 
-async def begin(call: Call, session_id: str) -> Place:
+async def begin_log(store: AsyncMemoryStore, session_id: str) -> LogPosition:
     """The beginning of a shared log that was not there when it was looked for: now it is.
 
     So that an event can tell which life of it it changes: one that was erased is not begun again by old events.
@@ -125,48 +122,52 @@ async def begin(call: Call, session_id: str) -> Place:
     """
     begun: Receipt | SessionState
     try:
-        begun = await call("append", session_id, [Record(STATE, {"delta": {}})], expected_version=0)
+        begun = await store.append(session_id, [Record(STATE, {"delta": {}})], expected_version=0)
     except VersionConflict:
-        state: SessionState = await call("state", session_id, kind=STATE)
+        state = await store.state(session_id, kind=STATE)
         if _is_begun(state):
-            return Place(state.life)
+            return LogPosition(state.life)
         begun = state
     # A conflict: whoever changed it since has done the same, or will (see `merge`).
-    await _keep(call, session_id, expected_version=begun)
-    return Place(begun.life)
+    await _never_expire(store, session_id, expected_version=begun)
+    return LogPosition(begun.life)
 
 
-async def _keep(call: Call, session_id: str, *, expected_version: Receipt | SessionState | None = None) -> None:
+async def _never_expire(
+    store: AsyncMemoryStore, session_id: str, *, expected_version: Receipt | SessionState | None = None
+) -> None:
     try:
-        await call("set_ttl", session_id, None, expected_version=expected_version)
+        await store.set_ttl(session_id, None, expected_version=expected_version)
     except (VersionConflict, SessionNotFound):
         pass
 
 
-async def merge(call: Call, session_id: str, event: str, delta: dict[str, Any], *, seen: Place) -> Place:
+async def merge_change(
+    store: AsyncMemoryStore, session_id: str, event: str, delta: dict[str, Any], *, seen: LogPosition
+) -> LogPosition:
     """Merge an event's change, once. Every so often the log is made short again.
 
     `seen` is where the event's writer had seen the log. Of another life, it was erased since, and this may begin it.
     """
     record = Record(STATE, {"event": event, "delta": delta})
-    receipt: Receipt = await call("append", session_id, [record], key=f"adk:{event}")
+    receipt = await store.append(session_id, [record], key=f"adk:{event}")
     if receipt.life != seen.life:
-        await _keep(call, session_id)
+        await _never_expire(store, session_id)
     last = receipt.seqs[-1]
     if last % FOLD == 0 and not receipt.replayed:
-        await _fold(call, session_id)
-    return Place(receipt.life, last)
+        await _fold(store, session_id)
+    return LogPosition(receipt.life, last)
 
 
-async def _fold(call: Call, session_id: str) -> None:
+async def _fold(store: AsyncMemoryStore, session_id: str) -> None:
     """Make one record of all. Whoever changes the state meanwhile goes first; the next in turn folds."""
-    state: SessionState = await call("state", session_id, kind=STATE)
-    shared = _shared(state)
+    state = await store.state(session_id, kind=STATE)
+    shared = _shared_state(state)
     events = list(shared.merged.items())
     forgotten = events[-KNOWN - 1][1] if len(events) > KNOWN else shared.forgotten
     body = {"delta": shared.values, "events": dict(events[-KNOWN:]), "forgotten": forgotten}
     try:
-        await call("replace", session_id, [Record(STATE, body)], expected_version=state)
+        await store.replace(session_id, [Record(STATE, body)], expected_version=state)
     except VersionConflict:
         return
-    await call("compact", session_id)
+    await store.compact(session_id)

@@ -5,6 +5,10 @@ messages.py      LangChain messages as ours and back
 values.py        values that only LangChain's messages hold
 """
 
-from everturn.adapters.langchain.chat_history import EverturnChatMessageHistory
+from everturn.adapters._shared.sync_async import require
+
+require("langchain-core", (1, 0), "langchain")
+
+from everturn.adapters.langchain.chat_history import EverturnChatMessageHistory  # noqa: E402 - after the check
 
 __all__ = ["EverturnChatMessageHistory"]

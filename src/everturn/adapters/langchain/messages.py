@@ -16,8 +16,8 @@ from langchain_core.messages import BaseMessage
 from msgspec.structs import replace
 
 from everturn import ChatMessage
-from everturn.adapters._shared.pydantic_models import assembled
-from everturn.adapters._shared.values import Unfaithful, equal, is_json, place_of
+from everturn.adapters._shared.pydantic_models import build_model
+from everturn.adapters._shared.values import RoundTripError, equal, is_json, place_of
 
 OWN = "langchain"  # the key in a message's metadata under which the rest stands
 
@@ -71,7 +71,7 @@ def without_extra(message: BaseMessage) -> BaseMessage | None:
     if type(message) not in _ROLE_OF or message.__pydantic_private__:
         return None
     fields = {name: value for name, value in vars(message).items() if name in type(message).model_fields}
-    return assembled(type(message), fields, {})
+    return build_model(type(message), fields, {})
 
 
 def with_extra(message: BaseMessage, extra: Fields) -> BaseMessage:
@@ -113,8 +113,8 @@ def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False
         if not equal(implied.get(name, _NOTHING), value):
             try:
                 own[name] = encode(value)
-            except Unfaithful as exc:
-                raise Unfaithful(str(exc), path=f"{name}{place_of(value, encode)}") from exc
+            except RoundTripError as exc:
+                raise RoundTripError(str(exc), path=f"{name}{place_of(value, encode)}") from exc
     return replace(entry, metadata={OWN: own}) if own else entry
 
 
@@ -152,7 +152,7 @@ def whole(entry: ChatMessage) -> Any:
     return own.get("whole") if isinstance(own, dict) else None
 
 
-class Mould(NamedTuple):
+class MessageTemplate(NamedTuple):
     """What messages of one class are made from, beside their fields."""
 
     kind: type[BaseMessage]
@@ -161,19 +161,19 @@ class Mould(NamedTuple):
     mutable: tuple[str, ...] = ()  # others that are not just text
 
     @classmethod
-    def of(cls, kind: type[BaseMessage], fields: Fields) -> Mould:
+    def of(cls, kind: type[BaseMessage], fields: Fields) -> MessageTemplate:
         """For these fields."""
         made = [(name, type(value)) for name, value in fields.items() if value is not None and type(value) is not str]
         empty = tuple([(name, kind) for name, kind in made if kind in (dict, list) and not fields[name]])
         return cls(kind, set(fields), empty, tuple([name for name, kind in made if (name, kind) not in empty]))
 
-    def cast(self, fields: Fields) -> BaseMessage:
+    def build(self, fields: Fields) -> BaseMessage:
         """A message that holds these fields: the dict is its own now, and nothing in it is shared."""
         for name, make in self.empty:
             fields[name] = make()
         for name in self.mutable:
             fields[name] = _copy(fields[name])
-        return assembled(self.kind, fields, {}, self.names.copy())
+        return build_model(self.kind, fields, {}, self.names.copy())
 
 
 # --- the simple case -------------------------------------------------------------------------------------------------
@@ -182,27 +182,27 @@ class Mould(NamedTuple):
 _SIMPLE: Mapping[type[BaseMessage], str] = {
     kind: role for role, kind in ROLES.items() if role in ("user", "assistant", "system")
 }
-_moulds: dict[str, Mould] = {}
+_templates: dict[str, MessageTemplate] = {}
 
 
-def simple(entry: ChatMessage) -> tuple[Mould, Fields] | None:
+def plain_text_fields(entry: ChatMessage) -> tuple[MessageTemplate, Fields] | None:
     """What the message is made from, if the entry is a text and nothing else; else None, and `from_entry` tells."""
     if entry.metadata or type(entry.content) is not str or entry.tool_calls or entry.tool_call_id is not None:
         return None
-    mould = _moulds.get(entry.role) or _mould(entry.role)
-    if mould is None:
+    template = _templates.get(entry.role) or _template(entry.role)
+    if template is None:
         return None
-    fields = _defaults[mould.kind].copy()
+    fields = _defaults[template.kind].copy()
     fields["content"], fields["name"], fields["id"] = entry.content, entry.name, entry.id
-    return mould, fields
+    return template, fields
 
 
-def _mould(role: str) -> Mould | None:
+def _template(role: str) -> MessageTemplate | None:
     kind = ROLES.get(_ALIASES.get(role, role))
     if kind is None or kind not in _SIMPLE or role == _REASONING:
         return None
-    _moulds[role] = Mould.of(kind, _defaults.get(kind) or _learn(kind))
-    return _moulds[role]
+    _templates[role] = MessageTemplate.of(kind, _defaults.get(kind) or _learn(kind))
+    return _templates[role]
 
 
 def _simple_entry(message: BaseMessage, kind: type[BaseMessage], fields: Fields) -> ChatMessage | None:

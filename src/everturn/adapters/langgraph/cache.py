@@ -14,40 +14,40 @@ from typing import TypeAlias
 import msgspec
 
 from everturn import Receipt
-from everturn.adapters.langgraph.checkpoint_log import Object, Point
-from everturn.adapters.langgraph.values import Kept
+from everturn.adapters.langgraph.checkpoint_log import Object, StoredCheckpoint
+from everturn.adapters.langgraph.values import StoredMessage
 from everturn.model import JSON
 
 MOST_SESSIONS, MOST_MESSAGES = 256, 50_000  # remembered
 PASSED = 16  # checkpoints of a view that are known by name
 
-Said: TypeAlias = tuple[tuple[int, Kept], ...]  # messages with their seqs
+SeqMessages: TypeAlias = tuple[tuple[int, StoredMessage], ...]  # messages with their seqs
 Awaiting: TypeAlias = tuple[tuple[str, int, Object], ...]  # records of writes, and the checkpoint each waits for
 
 
-class Contents(msgspec.Struct, frozen=True):
+class ChannelContents(msgspec.Struct, frozen=True):
     """The values of a checkpoint, as far as they have been read: JSON, and messages."""
 
-    said: Said | None = None
+    said: SeqMessages | None = None
     left: frozenset[int] = frozenset()  # those said in a branch that was left
     nodes: Mapping[str, JSON] = {}
     lists: Mapping[str, list[JSON]] = {}
-    heard: Said = ()  # what a subgraph was given to begin with, at the checkpoint of that
+    input_messages: SeqMessages = ()  # what a subgraph was given to begin with, at the checkpoint of that
 
 
-class View(msgspec.Struct, frozen=True):
+class ThreadView(msgspec.Struct, frozen=True):
     """A session at one version: the checkpoint its thread stands at, and what hangs on it."""
 
     session_id: str
     life: str = ""
     version: int = 0
     last_seq: int = 0
-    point: Point | None = None
+    stored: StoredCheckpoint | None = None
     writes: tuple[tuple[int, Object], ...] = ()  # of the point's tasks
     awaiting: Awaiting = ()  # of checkpoints that have not come yet
-    loose: bool = False  # messages that are no checkpoint's stand behind the point
+    unclaimed: bool = False  # messages that are no checkpoint's stand behind the point
     passed: tuple[str, ...] = ()  # the checkpoints before the point, the latest few: what comes for them comes late
-    contents: Contents = Contents()
+    contents: ChannelContents = ChannelContents()
 
     @property
     def expected(self) -> Receipt | int:
@@ -55,26 +55,26 @@ class View(msgspec.Struct, frozen=True):
         return Receipt(self.session_id, self.life, self.version) if self.version else 0
 
 
-class Shelf:
+class ThreadCache:
     """The views that were learnt last. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._views: OrderedDict[str, View] = OrderedDict()
+        self._views: OrderedDict[str, ThreadView] = OrderedDict()
         self._messages = 0
         self._inputs: OrderedDict[tuple[str, str], JSON] = OrderedDict()
 
-    def get(self, session_id: str) -> View | None:
+    def get(self, session_id: str) -> ThreadView | None:
         return self._views.get(session_id)  # one step of the interpreter: it needs no lock
 
-    def put(self, view: View) -> None:
+    def put(self, view: ThreadView) -> None:
         """Remember a view, unless a later one is known."""
         with self._lock:
             known = self._views.get(view.session_id)
             if known is None or known.life != view.life or known.version <= view.version:
                 self._set(view)
 
-    def follow(self, receipt: Receipt, step: Callable[[View], View]) -> None:
+    def follow(self, receipt: Receipt, step: Callable[[ThreadView], ThreadView]) -> None:
         """Take the step from the view before the receipt to the one after it, if that is known."""
         with self._lock:
             known = self._views.get(receipt.session_id)
@@ -102,7 +102,7 @@ class Shelf:
         with self._lock:
             return self._inputs.get((session_id, checkpoint))
 
-    def _set(self, view: View) -> None:
+    def _set(self, view: ThreadView) -> None:
         if (known := self._views.pop(view.session_id, None)) is not None:
             self._messages -= len(known.contents.said or ())
         self._views[view.session_id] = view

@@ -18,14 +18,13 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from everturn import ChatMessage, Record
-from everturn.adapters.langgraph.short_ids import full, shortened
 from everturn.model import JSON, Entry
 
 _encode = msgspec.json.Encoder().encode
 
 MESSAGES = "messages"  # the channel whose messages are the session's
 INPUT = "__start__"  # the channel that a run's input comes in
-Awaited = TypeVar("Awaited", bound=tuple[Any, ...])
+AwaitedT = TypeVar("AwaitedT", bound=tuple[Any, ...])
 
 CHECKPOINT, WRITES, LEFT = "lg.put", "lg.writes", "lg.message"
 FARTHEST = 96  # entries from a checkpoint back to its key
@@ -42,7 +41,7 @@ Ranges: TypeAlias = list[list[int]]
 Object: TypeAlias = dict[str, JSON]
 
 
-class Missing(Exception):
+class NeedsEarlierEntries(Exception):
     """An earlier entry is needed to understand what was read."""
 
     def __init__(self, seq: int) -> None:
@@ -50,7 +49,7 @@ class Missing(Exception):
         self.seq = seq
 
 
-class Point(msgspec.Struct, frozen=True):
+class StoredCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint, whole. `state` is all of it that is neither new with each one nor a value."""
 
     seq: int
@@ -64,7 +63,7 @@ class Point(msgspec.Struct, frozen=True):
     said: int = 0  # how many messages were written with it: they stand right before it
     early: tuple[int, ...] = ()  # writes that came before it
     awaiting: tuple[tuple[str, int], ...] = ()  # writes whose checkpoint has not come yet, by its id
-    key: int = 0  # the seq of the nearest key before it
+    full_seq: int = 0  # the seq of the nearest key before it
     weight: int = 0  # bytes of the records since then
 
     @property
@@ -76,45 +75,45 @@ class Point(msgspec.Struct, frozen=True):
         return self.state["versions"]  # type: ignore[no-any-return]  # JSON
 
 
-def written(point: Point, base: Point | None) -> tuple[Point, Record]:
+def written(stored: StoredCheckpoint, base: StoredCheckpoint | None) -> tuple[StoredCheckpoint, Record]:
     """The record of a checkpoint, and the point it will read as.
 
     It says what differs from `base`, the one before it in the log; or all, if that is None or too far from its key.
     """
-    if base is not None and (point.seq - base.key > FARTHEST or base.weight > HEAVIEST):
+    if base is not None and (stored.seq - base.full_seq > FARTHEST or base.weight > HEAVIEST):
         base = None
-    body: Object = {"id": point.id, "ts": point.ts}
+    body: Object = {"id": stored.id, "ts": stored.ts}
     if base is None:
-        body |= {"key": True, "set": point.state, "updated": point.updated}
-        if point.parent is not None:
-            body["parent"] = point.parent
+        body |= {"full": True, "set": stored.state, "updated": stored.updated}
+        if stored.parent is not None:
+            body["parent"] = stored.parent
     else:
-        changed, dropped = _difference(base.state, point.state, but="refs")
-        implied, told = _implied_refs(base, changed, point), point.refs
+        changed, dropped = _difference(base.state, stored.state, but="refs")
+        implied, told = _implied_refs(base, changed, stored), stored.refs
         # Nearly always they are the same, in the same order, which is seen quicker this way.
         refs, gone = ({}, []) if _encode(implied) == _encode(told) else _difference(implied, told)
         body["set"] = changed | {"refs": refs} if refs else changed
         if dropped or gone:
             body["drop"] = [*dropped, *(["refs", *path] for path in gone)]
-        if point.parent != base.id:
-            body["parent"] = point.parent
-        if point.updated != _implied_updates(changed, point.refs):
-            body["updated"] = point.updated
+        if stored.parent != base.id:
+            body["parent"] = stored.parent
+        if stored.updated != _implied_updates(changed, stored.refs):
+            body["updated"] = stored.updated
     for name in ("values", "pieces", "said"):
-        if value := getattr(point, name):
+        if value := getattr(stored, name):
             body[name] = value
-    if point.early:
-        body["early"] = list(point.early)
-    if point.awaiting:
-        body["awaiting"] = [list(pair) for pair in point.awaiting]
+    if stored.early:
+        body["early"] = list(stored.early)
+    if stored.awaiting:
+        body["awaiting"] = [list(pair) for pair in stored.awaiting]
     weight = len(_encode(body)) + (base.weight if base else 0)
-    return msgspec.structs.replace(point, key=base.key if base else point.seq, weight=weight), Record(
-        CHECKPOINT, shortened(body)
+    return msgspec.structs.replace(stored, full_seq=base.full_seq if base else stored.seq, weight=weight), Record(
+        CHECKPOINT, body
     )
 
 
-def _read(seq: int, body: Object, base: Point | None) -> Point:
-    point = Point(
+def _read(seq: int, body: Object, base: StoredCheckpoint | None) -> StoredCheckpoint:
+    stored = StoredCheckpoint(
         seq,
         body["id"],
         body["ts"],
@@ -126,28 +125,28 @@ def _read(seq: int, body: Object, base: Point | None) -> Point:
         body.get("said", 0),
         tuple(body.get("early", ())),
         tuple((name, at) for name, at in body.get("awaiting", ())),
-        base.key if base else seq,
+        base.full_seq if base else seq,
         len(_encode(body)) + (base.weight if base else 0),
     )
     if base is None:
-        return point
-    implied = base.state | {"refs": _implied_refs(base, body["set"], point)}
+        return stored
+    implied = base.state | {"refs": _implied_refs(base, body["set"], stored)}
     state = _applied(implied, body["set"], body.get("drop", ()))
     updated = body["updated"] if "updated" in body else _implied_updates(body["set"], state["refs"])
-    return msgspec.structs.replace(point, state=state, updated=updated)
+    return msgspec.structs.replace(stored, state=state, updated=updated)
 
 
-def _implied_refs(base: Point, changed: Object, point: Point) -> dict[str, Ref]:
+def _implied_refs(base: StoredCheckpoint, changed: Object, stored: StoredCheckpoint) -> dict[str, Ref]:
     """Where values are, as far as the versions that changed and what was written with a checkpoint tell."""
     versions, before = changed.get("versions", ()), base.refs
     refs = {name: ref for name, ref in before.items() if name not in versions}
-    for name in point.values:
-        refs[name] = point.seq
-    for name, pieces in point.pieces.items():
-        refs[name] = _grown(before.get(name), "list", point.seq, point.seq, len(pieces))
-    if point.said:
-        first = point.seq - point.said
-        refs[MESSAGES] = _grown(before.get(MESSAGES), "said", first, point.seq - 1, point.said)
+    for name in stored.values:
+        refs[name] = stored.seq
+    for name, pieces in stored.pieces.items():
+        refs[name] = _grown(before.get(name), "list", stored.seq, stored.seq, len(pieces))
+    if stored.said:
+        first = stored.seq - stored.said
+        refs[MESSAGES] = _grown(before.get(MESSAGES), "said", first, stored.seq - 1, stored.said)
     return refs
 
 
@@ -208,7 +207,7 @@ def _merged(old: Object, changed: Object) -> Object:
     return new
 
 
-class Log:
+class CheckpointLog:
     """Entries of a session, from the seq `start` to its end, read at one moment."""
 
     def __init__(self, start: int, entries: Iterable[Entry], *, life: str, version: int, last_seq: int) -> None:
@@ -219,10 +218,10 @@ class Log:
         self.entries: list[Entry] = list(entries)
         self._index()
 
-    def before(self, start: int, entries: Iterable[Entry]) -> Log:
+    def before(self, start: int, entries: Iterable[Entry]) -> CheckpointLog:
         """The same with what stands before it."""
         together = [*entries, *self.entries]
-        return Log(start, together, life=self.life, version=self.version, last_seq=self.last_seq)
+        return CheckpointLog(start, together, life=self.life, version=self.version, last_seq=self.last_seq)
 
     def _index(self) -> None:
         self.bodies: dict[int, Object] = {}  # of checkpoints
@@ -231,7 +230,7 @@ class Log:
         self.said: dict[int, ChatMessage] = {}
         self.left: dict[int, ChatMessage] = {}
         self.memo: dict[int, Any] = {}  # what a reader made of messages, by seq
-        self._points: dict[int, Point] = {}
+        self._points: dict[int, StoredCheckpoint] = {}
         self._previous: dict[int, int] = {}
         for entry in self.entries:
             seq = entry.seq or 0
@@ -240,64 +239,64 @@ class Log:
             elif isinstance(entry, Record) and entry.kind == CHECKPOINT:
                 if self.bodies:
                     self._previous[seq] = next(reversed(self.bodies))
-                self.bodies[seq] = body = full(entry.body)
+                self.bodies[seq] = body = entry.body
                 self.seqs[body["id"]] = seq
             elif isinstance(entry, Record) and entry.kind == WRITES:
-                body = full(entry.body)
+                body = entry.body
                 self.writes.setdefault(body["for"], []).append((seq, body))
             elif isinstance(entry, Record) and entry.kind == LEFT:
                 self.left[seq] = ChatMessage.from_dict(entry.body)
 
-    def point(self, seq: int) -> Point:
+    def checkpoint_at(self, seq: int) -> StoredCheckpoint:
         """The checkpoint at a seq. Raises Missing if it stands on one that was not read."""
         chain: list[int] = []
         at: int | None = seq
         while at is not None and at not in self._points:
             chain.append(at)
-            if "key" in self.bodies[at]:
+            if "full" in self.bodies[at]:
                 at = None
             elif (at := self._previous.get(at)) is None:
-                raise Missing(self.start - FARTHEST)
+                raise NeedsEarlierEntries(self.start - FARTHEST)
         base = self._points[at] if at is not None else None
         for link in reversed(chain):
             base = self._points[link] = _read(link, self.bodies[link], base)
         return self._points[seq]
 
     @property
-    def latest(self) -> Point | None:
+    def latest(self) -> StoredCheckpoint | None:
         """The checkpoint the thread stands at; None if none was read."""
-        return self.point(next(reversed(self.bodies))) if self.bodies else None
+        return self.checkpoint_at(next(reversed(self.bodies))) if self.bodies else None
 
-    def writes_of(self, point: Point) -> list[tuple[int, Object]]:
+    def writes_of(self, stored: StoredCheckpoint) -> list[tuple[int, Object]]:
         """What its tasks wrote. Raises Missing if some of it came earlier than what was read."""
-        if point.early and point.early[0] < self.start:
-            raise Missing(point.early[0])
-        return self.writes.get(point.id, [])
+        if stored.early and stored.early[0] < self.start:
+            raise NeedsEarlierEntries(stored.early[0])
+        return self.writes.get(stored.id, [])
 
-    def ancestors(self, point: Point) -> Iterator[Point]:
+    def ancestors(self, stored: StoredCheckpoint) -> Iterator[StoredCheckpoint]:
         """Those it stands on, the nearest first, as far as they are there. Raises Missing if one may stand earlier."""
-        parent = point.parent
-        seen = {point.id}
+        parent = stored.parent
+        seen = {stored.id}
         while parent is not None and parent not in seen:  # a cycle can be put, and is walked once
             seen.add(parent)
             if parent not in self.seqs:
                 if self.start > 1:
-                    raise Missing(self.start - FARTHEST - 4 * len(self.entries))
+                    raise NeedsEarlierEntries(self.start - FARTHEST - 4 * len(self.entries))
                 return
-            ancestor = self.point(self.seqs[parent])
+            ancestor = self.checkpoint_at(self.seqs[parent])
             yield ancestor
             parent = ancestor.parent
 
-    def awaiting(self, point: Point | None) -> list[tuple[str, int]]:
+    def awaiting(self, stored: StoredCheckpoint | None) -> list[tuple[str, int]]:
         """Writes whose checkpoint has not come yet. Those that came long ago belong to a run that is no more."""
-        found = [] if point is None else [pair for pair in point.awaiting if pair[0] not in self.seqs]
+        found = [] if stored is None else [pair for pair in stored.awaiting if pair[0] not in self.seqs]
         for name, records in self.writes.items():
             if name not in self.seqs:
-                found += [(name, seq) for seq, _ in records if point is None or seq > point.seq]
+                found += [(name, seq) for seq, _ in records if stored is None or seq > stored.seq]
         return recent(found, self.last_seq)
 
 
-def recent(awaiting: Sequence[Awaited], last_seq: int) -> list[Awaited]:
+def recent(awaiting: Sequence[AwaitedT], last_seq: int) -> list[AwaitedT]:
     """Of writes, with the name of the checkpoint they wait for and their seq first, those whose checkpoint may still
     come: many tasks may have written for it before, but the latest of them not long ago."""
     latest: dict[str, int] = {}

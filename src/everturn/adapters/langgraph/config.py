@@ -28,7 +28,7 @@ def thread_of(session_id: str) -> tuple[str, str]:
     return escaped.replace("%23", SEPARATOR).replace("%25", "%"), namespace
 
 
-class Heads:
+class SeenHeads:
     """Remembers where threads stood when checkpoints were read: configs carry a checkpoint's id from reads to puts.
 
     An id is told by which object it is, so that two reads of one checkpoint are told apart. It is a plain `str`, since
@@ -41,7 +41,7 @@ class Heads:
         self._lock = Lock()
         self._known: OrderedDict[int, tuple[str, str]] = OrderedDict()  # the id itself is kept, so that its place is
 
-    def noted(self, checkpoint: str, head: str) -> str:
+    def note(self, checkpoint: str, head: str) -> str:
         """The id as an object of its own, by which `of` finds the head again."""
         own = checkpoint.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass")
         with self._lock:
@@ -77,7 +77,7 @@ def config_of(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}}
 
 
-class Beginnings:
+class EmptySessions:
     """Sessions that a run saw empty and has not begun yet: who begins one of these means to be the first."""
 
     MOST = 10_000

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from everturn import InvalidInput, Receipt, Record, SessionNotFound, Unsupported, VersionConflict
-from everturn.adapters._shared.reclaiming import reclaim
-from everturn.adapters.langgraph.cache import Shelf
-from everturn.adapters.langgraph.checkpoint_log import Log, Point
+from everturn import AsyncMemoryStore, InvalidInput, Receipt, Record, SessionNotFound, Unsupported, VersionConflict
+from everturn.adapters.langgraph.cache import ThreadCache
+from everturn.adapters.langgraph.checkpoint_log import CheckpointLog, StoredCheckpoint
 from everturn.adapters.langgraph.config import SEPARATOR, session_of, thread_of
-from everturn.adapters.langgraph.rewrite import without
-from everturn.adapters.langgraph.session_reader import Call, Reader
+from everturn.adapters.langgraph.rewrite import entries_to_keep
+from everturn.adapters.langgraph.session_reader import SessionReader
 
 _MARK = Record("lg.mark", None)
 UNFINISHED = "|unfinished"  # a namespace that no graph has: of a thread whose deletion or copy is under way
 
 
-class Upkeep:
+class ThreadDeletions:
     """What an EverturnSaver removes and copies."""
 
-    def __init__(self, call: Call, reader: Reader, shelf: Shelf) -> None:
-        self._call = call
+    def __init__(self, store: AsyncMemoryStore, reader: SessionReader, cache: ThreadCache) -> None:
+        self._store = store
         self._reader = reader
-        self._shelf = shelf
+        self._cache = cache
 
     async def delete_thread(self, thread_id: str) -> None:
         """Erase a thread, then its subgraphs. An absent one is no error.
@@ -38,14 +37,14 @@ class Upkeep:
     async def finish(self, thread_id: str) -> None:
         """Erase the subgraphs of a thread that is not there, if a deletion or a copy was cut off."""
         try:
-            await self._call("info", session_of(thread_id, UNFINISHED))
+            await self._store.info(session_of(thread_id, UNFINISHED))
         except SessionNotFound:
             return
         await self._erase_subgraphs(thread_id)
 
     async def _mark(self, thread_id: str) -> None:
         """Say that subgraphs without their thread are leftovers."""
-        await self._call("append", session_of(thread_id, UNFINISHED), [_MARK])
+        await self._store.append(session_of(thread_id, UNFINISHED), [_MARK])
 
     async def _erase_subgraphs(self, thread_id: str) -> None:
         """Erase all sessions of subgraphs, and the mark last: until then they are known to be leftovers."""
@@ -69,7 +68,7 @@ class Upkeep:
         """
         target_session = session_of(target, "")
         try:
-            await self._call("info", target_session)
+            await self._store.info(target_session)
         except SessionNotFound:
             await self._erase_subgraphs(target)  # what an interrupted copy left
         else:
@@ -90,7 +89,7 @@ class Upkeep:
     async def _copy(self, session_id: str, target: str) -> None:
         """Copy one session of a thread, unless it has gone."""
         try:
-            await self._call("fork", session_id, session_of(target, thread_of(session_id)[1]))
+            await self._store.fork(session_id, session_of(target, thread_of(session_id)[1]))
         except SessionNotFound:
             pass
 
@@ -112,7 +111,7 @@ class Upkeep:
                 else:
                     await self._keep_only(session_id, _latest)
 
-    async def _is_finished(self, session_id: str, root: Point | None) -> bool:
+    async def _is_finished(self, session_id: str, root: StoredCheckpoint | None) -> bool:
         """Whether a session is of a subgraph's call (`node:task`) that its thread has left behind for good."""
         last = thread_of(session_id)[1].rpartition("|")[2]
         if ":" not in last or root is None:
@@ -120,31 +119,31 @@ class Upkeep:
         latest = (await self._reader.log(session_id)).latest
         return latest is not None and latest.state["meta"].get("parents", {}).get("", root.id) != root.id
 
-    async def _keep_only(self, session_id: str, choose: Callable[[Log], frozenset[str] | None]) -> None:
+    async def _keep_only(self, session_id: str, choose: Callable[[CheckpointLog], frozenset[str] | None]) -> None:
         """Remove checkpoints, and all that only they need, in one step. `choose` says which stay; None: all do."""
         while True:
             log = await self._reader.log(session_id)
             keep = choose(log)
             if keep is None:
                 return
-            self._shelf.forget(session_id)
-            entries = without(log, keep)
+            self._cache.forget(session_id)
+            entries = entries_to_keep(log, keep)
             if not entries:
-                await self._call("erase", session_id)
+                await self._store.erase(session_id)
                 return
             expected = Receipt(session_id, log.life, log.version)
             try:
-                receipt = await self._call("replace", session_id, entries, after=0, expected_version=expected)
+                await self._store.replace(session_id, entries, after=0, expected_version=expected)
             except VersionConflict:
                 continue
-            await reclaim(self._call, receipt, after=receipt.seqs[-1], mark=_MARK)
+            await self._store.compact(session_id, drop_undo=True)
             return
 
     async def _erase(self, session_ids: Collection[str]) -> None:
         """Physically remove sessions, in this order."""
         for session_id in session_ids:
-            self._shelf.forget(session_id)
-            await self._call("erase", session_id)
+            self._cache.forget(session_id)
+            await self._store.erase(session_id)
 
     # --- which sessions ----------------------------------------------------------------------------------------------
 
@@ -155,7 +154,7 @@ class Upkeep:
     async def _mentioning(self, texts: Sequence[str]) -> list[str]:
         """The sessions in which one of the texts may stand."""
         try:
-            found = [match for text in texts for match in await self._call("find", text, limit=2**31)]
+            found = [match for text in texts for match in await self._store.find(text, limit=2**31)]
         except (Unsupported, InvalidInput):
             return [session.session_id async for session in self._reader.sessions("")]
         return list(dict.fromkeys(match.session_id for match in found))
@@ -171,33 +170,33 @@ def _ids(given: Sequence[str], path: str) -> list[str]:
 # --- which checkpoints -----------------------------------------------------------------------------------------------
 
 
-def _latest(log: Log) -> frozenset[str] | None:
+def _latest(log: CheckpointLog) -> frozenset[str] | None:
     if log.latest is None:
         return None
-    keep = {log.latest.id, *(point.id for point in _rebuilt_from(log, log.latest))}
+    keep = {log.latest.id, *(stored.id for stored in _rebuilt_from(log, log.latest))}
     return None if keep == log.seqs.keys() else frozenset(keep)
 
 
-def _of_other_runs(log: Log, unwanted: frozenset[str], thread: str) -> frozenset[str] | None:
-    points = [log.point(seq) for seq in log.seqs.values()]
-    gone = {point.id for point in points if point.state["meta"].get("run_id") in unwanted}
+def _of_other_runs(log: CheckpointLog, unwanted: frozenset[str], thread: str) -> frozenset[str] | None:
+    points = [log.checkpoint_at(seq) for seq in log.seqs.values()]
+    gone = {stored.id for stored in points if stored.state["meta"].get("run_id") in unwanted}
     if not gone:
         return None
-    for point in points:
-        if point.id not in gone and (needed := gone & {each.id for each in _rebuilt_from(log, point)}):
+    for stored in points:
+        if stored.id not in gone and (needed := gone & {each.id for each in _rebuilt_from(log, stored)}):
             raise InvalidInput(
-                f"checkpoint {point.id!r} of thread {thread!r} is rebuilt (it has a DeltaChannel) from checkpoint "
+                f"checkpoint {stored.id!r} of thread {thread!r} is rebuilt (it has a DeltaChannel) from checkpoint "
                 f"{min(needed)!r} of such a run; delete the thread instead",
                 path="run_ids",
             )
     return frozenset(log.seqs.keys() - gone)
 
 
-def _rebuilt_from(log: Log, point: Point) -> list[Point]:
+def _rebuilt_from(log: CheckpointLog, stored: StoredCheckpoint) -> list[StoredCheckpoint]:
     """The ancestors whose writes a checkpoint's delta channels are made of."""
-    channels = {*point.state["meta"].get("counters_since_delta_snapshot", {})} - point.refs.keys()
+    channels = {*stored.state["meta"].get("counters_since_delta_snapshot", {})} - stored.refs.keys()
     needed = []
-    for ancestor in log.ancestors(point) if channels else ():
+    for ancestor in log.ancestors(stored) if channels else ():
         needed.append(ancestor)
         channels -= ancestor.refs.keys()
         if not channels:

@@ -28,11 +28,11 @@ def refused_by_store(thread: str, checkpoint: str, entries: Sequence[Entry], exc
     if _LIMIT in what:
         what += f"; the thread goes on where the store is opened with more: everturn.open(url, {_LIMIT}=...)"
     place = _PLACE.fullmatch(exc.path)
-    where = _channel(entries[int(place[1])], place[2]) if place else exc.path
+    where = _channel_of(entries[int(place[1])], place[2]) if place else exc.path
     return InvalidInput(what, path=f"thread {thread!r}, checkpoint {checkpoint!r}, {where}")
 
 
-def _channel(entry: Entry, inner: str) -> str:
+def _channel_of(entry: Entry, inner: str) -> str:
     if not isinstance(entry, Record) or entry.kind not in (CHECKPOINT, WRITES):
         return f"channel {MESSAGES!r}"
     parts = list(_parts(entry))

@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 from langchain_core.messages import BaseMessage
 
-from everturn.adapters._shared.values import MARK
-from everturn.adapters.langgraph.cache import Contents, Said, View
-from everturn.adapters.langgraph.checkpoint_log import INPUT, MESSAGES, Point, Ranges, Ref, seqs_in
-from everturn.adapters.langgraph.values import Kept, Values
+from everturn.adapters._shared.values import TAG
+from everturn.adapters.langgraph.cache import ChannelContents, SeqMessages, ThreadView
+from everturn.adapters.langgraph.checkpoint_log import INPUT, MESSAGES, Ranges, Ref, StoredCheckpoint, seqs_in
+from everturn.adapters.langgraph.values import ChannelCodec, StoredMessage
 from everturn.model import JSON
 
 LEAST = 2  # messages that are worth a quote
 
 
-class NotSaid(Exception):
+class UnknownMessages(Exception):
     """A quote names messages that are not at hand."""
 
 
@@ -37,7 +37,7 @@ def are_messages(values: Iterable[object]) -> bool:
 class Conversation(msgspec.Struct, frozen=True):
     """The messages of a checkpoint, and the ranges of seqs that name them. `left`: those of a branch that was left."""
 
-    said: Said = ()
+    said: SeqMessages = ()
     ranges: Ranges = []
     left: frozenset[int] = frozenset()
 
@@ -52,38 +52,38 @@ class Conversation(msgspec.Struct, frozen=True):
         raise AssertionError(self.ranges)  # pragma: no cover - each of its messages is in one
 
 
-def conversation_of(point: Point, contents: Contents) -> Conversation:
+def conversation_of(stored: StoredCheckpoint, contents: ChannelContents) -> Conversation:
     """That of a checkpoint; an empty one if its messages are not known, or there are none."""
-    return conversation(point.refs, contents.said, contents.left)
+    return conversation(stored.refs, contents.said, contents.left)
 
 
-def conversation_in(view: View | None) -> Conversation:
+def conversation_in(view: ThreadView | None) -> Conversation:
     """That of the checkpoint a thread stands at. What a task writes may quote it whichever checkpoint it is for: it may
     come before its own is stored, or after the next one is."""
-    return Conversation() if view is None or view.point is None else conversation_of(view.point, view.contents)
+    return Conversation() if view is None or view.stored is None else conversation_of(view.stored, view.contents)
 
 
-def conversation(refs: Mapping[str, Ref], said: Said | None, left: frozenset[int]) -> Conversation:
+def conversation(refs: Mapping[str, Ref], said: SeqMessages | None, left: frozenset[int]) -> Conversation:
     ref = refs.get(MESSAGES)
     return Conversation(said, ref["said"], left) if said and isinstance(ref, dict) and "said" in ref else Conversation()
 
 
-def heard_by(point: Point | None) -> Ref:
+def input_messages_ref(stored: StoredCheckpoint | None) -> Ref:
     """Where the messages are that a subgraph was given to begin with, if this is the checkpoint of that; or None."""
-    given = point.values.get(INPUT) if point is not None and MESSAGES not in point.refs else None
-    quote = given.get(MESSAGES) if type(given) is dict and MARK not in given else None
-    return quote["of"][0] if type(quote) is dict and quote.get(MARK) == "quote" else None
+    given = stored.values.get(INPUT) if stored is not None and MESSAGES not in stored.refs else None
+    quote = given.get(MESSAGES) if type(given) is dict and TAG not in given else None
+    return quote["of"][0] if type(quote) is dict and quote.get(TAG) == "quote" else None
 
 
-class Quoting(Values):
+class QuotingCodec(ChannelCodec):
     """Encodes and decodes values in which a conversation may be quoted."""
 
-    def __init__(self, values: Values, conversation: Conversation) -> None:
+    def __init__(self, values: ChannelCodec, conversation: Conversation) -> None:
         self.allowed, self.opaque, self.serde = values.allowed, values.opaque, values.serde
         self._plain = values
         self._conversation = conversation
         self._quotes: dict[int, tuple[object, JSON]] = {}  # by the identity of a list: tasks are sent the same one
-        self._heard: dict[str, list[Kept]] = {}
+        self._resolved: dict[str, list[StoredMessage]] = {}
         self.has_quoted = False
 
     def _encode(self, value: Any) -> JSON:
@@ -102,7 +102,7 @@ class Quoting(Values):
         if same < LEAST:
             return super()._encode(messages)
         self.has_quoted = True
-        return {MARK: "quote", "of": [self._conversation.first(same), [self._encode(item) for item in messages[same:]]]}
+        return {TAG: "quote", "of": [self._conversation.first(same), [self._encode(item) for item in messages[same:]]]}
 
     def unquoted(self, node: JSON) -> JSON:
         """What was encoded here, with the messages themselves in place of quotes."""
@@ -110,10 +110,10 @@ class Quoting(Values):
             return [self.unquoted(item) for item in node]
         if type(node) is not dict:
             return node
-        match node.get(MARK):
+        match node.get(TAG):
             case "quote":
                 ref, more = node["of"]
-                return [self._plain.encode(self.thawed(kept)) for kept in self._messages(ref)] + self.unquoted(more)
+                return [self._plain.encode(self.to_message(kept)) for kept in self._messages(ref)] + self.unquoted(more)
             case "message":
                 return node
         return {name: self.unquoted(item) for name, item in node.items()}
@@ -121,32 +121,32 @@ class Quoting(Values):
     def _decode_other(self, what: str, of: JSON) -> Any:
         if what == "quote":
             ref, more = of
-            return [*map(self.thawed, self._messages(ref)), *map(self._decode, more)]
+            return [*map(self.to_message, self._messages(ref)), *map(self._decode, more)]
         return super()._decode_other(what, of)
 
-    def _messages(self, ref: Ref) -> list[Kept]:
+    def _messages(self, ref: Ref) -> list[StoredMessage]:
         name = repr(ref["said"])
-        if name not in self._heard:
+        if name not in self._resolved:
             said, left = dict(self._conversation.said), self._conversation.left
             found = seqs_in(ref["said"], sorted(said.keys() - left), sorted(said.keys() & left))
             if len(found) != ref["n"]:  # then it names others, too; as many can only be the same
-                raise NotSaid
-            self._heard[name] = [said[seq] for seq in found]
-        return self._heard[name]
+                raise UnknownMessages
+            self._resolved[name] = [said[seq] for seq in found]
+        return self._resolved[name]
 
-    def hear(self, ref: Ref, said: Said) -> None:
+    def resolve(self, ref: Ref, said: SeqMessages) -> None:
         """What a quote names, if that is more than the conversation."""
-        self._heard[repr(ref["said"])] = [kept for _, kept in said]
+        self._resolved[repr(ref["said"])] = [kept for _, kept in said]
 
-    def unheard(self, nodes: Iterable[JSON]) -> list[Ref]:
+    def unresolved(self, nodes: Iterable[JSON]) -> list[Ref]:
         """The quotes in nodes that name more than the conversation, each once."""
         refs = {repr(ref["said"]): ref for node in nodes for ref in quotes_in(node)}
-        return [ref for ref in refs.values() if not self._is_at_hand(ref)]
+        return [ref for ref in refs.values() if not self._is_known(ref)]
 
-    def _is_at_hand(self, ref: Ref) -> bool:
+    def _is_known(self, ref: Ref) -> bool:
         try:
             self._messages(ref)
-        except NotSaid:
+        except UnknownMessages:
             return False
         return True
 
@@ -157,7 +157,7 @@ def quotes_in(node: JSON) -> Iterator[Ref]:
         for item in node:
             yield from quotes_in(item)
     elif type(node) is dict:
-        match node.get(MARK):
+        match node.get(TAG):
             case "quote":
                 yield node["of"][0]
                 yield from quotes_in(node["of"][1])
@@ -174,10 +174,10 @@ def requoted(node: JSON, moved: Callable[[Ranges], Ranges]) -> JSON:
         return [requoted(item, moved) for item in node]
     if type(node) is not dict:
         return node
-    match node.get(MARK):
+    match node.get(TAG):
         case "quote":
             ref, more = node["of"]
-            return {MARK: "quote", "of": [ref | {"said": moved(ref["said"])}, requoted(more, moved)]}
+            return {TAG: "quote", "of": [ref | {"said": moved(ref["said"])}, requoted(more, moved)]}
         case "message":
             return node
     return {name: requoted(item, moved) for name, item in node.items()}

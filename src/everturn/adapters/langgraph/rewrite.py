@@ -11,26 +11,25 @@ import msgspec
 from everturn import Record
 from everturn.adapters._shared.values import equal
 from everturn.adapters.langchain.messages import named
-from everturn.adapters.langgraph.cache import Contents
+from everturn.adapters.langgraph.cache import ChannelContents
 from everturn.adapters.langgraph.checkpoint_log import (
     CHECKPOINT,
     LEFT,
     MESSAGES,
     WRITES,
-    Log,
-    Point,
+    CheckpointLog,
     Ranges,
     Ref,
+    StoredCheckpoint,
     ranges_of,
     seqs_in,
     written,
 )
 from everturn.adapters.langgraph.message_refs import quotes_in, requoted
-from everturn.adapters.langgraph.short_ids import full
 from everturn.model import JSON, Entry
 
 
-def unsaid(log: Log, base: int) -> tuple[list[Entry], Mapping[int, int], int | None]:
+def entries_to_leave(log: CheckpointLog, base: int) -> tuple[list[Entry], Mapping[int, int], int | None]:
     """What has to be written again so that nothing said behind the base is in the history, and behind which seq."""
     first = next((seq for seq in log.said if seq > base), None)
     if first is None:
@@ -39,17 +38,17 @@ def unsaid(log: Log, base: int) -> tuple[list[Entry], Mapping[int, int], int | N
     return *_left_behind(log, after), after
 
 
-def _left_behind(log: Log, after: int) -> tuple[list[Entry], Mapping[int, int]]:
+def _left_behind(log: CheckpointLog, after: int) -> tuple[list[Entry], Mapping[int, int]]:
     """Everything behind a seq as it can be appended again, its messages as those of a branch that was left.
 
     Returns the entries, and where each will be.
     """
     stay = [entry for entry in log.entries if (entry.seq or 0) > after]
-    rewriting = _Rewriting(log, stay, left={*log.said, *log.left}, after=after)
+    rewriting = _Rewriter(log, stay, left={*log.said, *log.left}, after=after)
     return rewriting.entries(), rewriting.places
 
 
-def in_sight(base: Point, known: Contents) -> tuple[Point, Contents]:
+def base_in_history(base: StoredCheckpoint, known: ChannelContents) -> tuple[StoredCheckpoint, ChannelContents]:
     """A checkpoint to fork from, as if it knew only what is in the session's history.
 
     What was said in a branch that was left has to be said again. Its ranges do not grow any more.
@@ -67,10 +66,10 @@ def in_sight(base: Point, known: Contents) -> tuple[Point, Contents]:
     return msgspec.structs.replace(base, state=base.state | {"refs": refs, "versions": versions}), known
 
 
-def without(log: Log, keep: Collection[str]) -> list[Entry]:
+def entries_to_keep(log: CheckpointLog, keep: Collection[str]) -> list[Entry]:
     """All of a whole log that the kept checkpoints need, and what is not LangGraph's, to be written anew."""
     said, left = sorted(log.said), sorted(log.left)
-    spoken = {seq: _spoken(log.point(seq), said, left) for seq in log.bodies}
+    spoken = {seq: _spoken(log.checkpoint_at(seq), said, left) for seq in log.bodies}
     kept = {log.seqs[name] for name in keep}
     ours = {seq for seqs in spoken.values() for seq in seqs}
     ours |= {*seqs_in([bounds for ref in _quotes(log, log.bodies, log.seqs) for bounds in ref["said"]], said, left)}
@@ -83,24 +82,24 @@ def without(log: Log, keep: Collection[str]) -> list[Entry]:
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
             return entry.seq in kept
         if isinstance(entry, Record) and entry.kind == WRITES:
-            name = full(entry.body)["for"]
+            name = entry.body["for"]
             return name in keep or name not in log.seqs
         return entry.seq not in gone
 
     aside = {*left}
     if kept and not aside.isdisjoint(spoken[max(kept)]):  # the thread now stands in a branch that was left
-        head = log.point(max(kept))
-        aside = ours - {at for point in (head, *log.ancestors(head)) if point.id in keep for at in spoken[point.seq]}
+        head = log.checkpoint_at(max(kept))
+        aside = ours - {at for stored in (head, *log.ancestors(head)) if stored.id in keep for at in spoken[stored.seq]}
     staying = [entry for entry in log.entries if stays(entry)]
-    return _Rewriting(log, staying, left=aside | quoted, checkpoints=keep).entries()
+    return _Rewriter(log, staying, left=aside | quoted, checkpoints=keep).entries()
 
 
-class _Rewriting:
+class _Rewriter:
     """Writes some entries of a log again, behind its end: where they are changes, and what they say stays."""
 
     def __init__(
         self,
-        log: Log,
+        log: CheckpointLog,
         stay: Sequence[Entry],
         *,
         left: Container[int],
@@ -125,8 +124,8 @@ class _Rewriting:
         self._following = dict(pairwise([*(seq for seq in self._said if seq <= after), *others]))
         self._following |= dict(pairwise([*(seq for seq in self._left if seq <= after), *moved]))
         before = [seq for seq in log.bodies if seq <= after]
-        self._base = log.point(before[-1]) if before else None
-        self._known = {*_covered(self._said, (log.point(seq) for seq in log.bodies if seq > after))}
+        self._base = log.checkpoint_at(before[-1]) if before else None
+        self._known = {*_covered(self._said, (log.checkpoint_at(seq) for seq in log.bodies if seq > after))}
         self._lists: dict[str, list[JSON]] = {}
         self._homes: dict[tuple[int, str], int] = {}
 
@@ -140,12 +139,12 @@ class _Rewriting:
                 message = named(message, entry.seq)
             return Record(LEFT, message.to_dict()) if entry.seq in self._aside else message
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
-            return self._checkpoint(self._log.point(entry.seq or 0))
+            return self._checkpoint(self._log.checkpoint_at(entry.seq or 0))
         if isinstance(entry, Record) and entry.kind == WRITES:
             return Record(WRITES, entry.body | {"writes": requoted(entry.body["writes"], self._ranges)})
         return entry
 
-    def _checkpoint(self, old: Point) -> Record:
+    def _checkpoint(self, old: StoredCheckpoint) -> Record:
         seq = self.places[old.seq]
         refs: dict[str, Ref] = {}
         values: dict[str, JSON] = {}
@@ -163,12 +162,12 @@ class _Rewriting:
                 pieces |= {channel: requoted(old.pieces[channel], self._ranges)} if channel in old.pieces else {}
             elif "list" in ref:
                 lists[channel] = requoted(nodes_of(self._log, channel, ref), self._ranges)
-                refs[channel] = self._list(channel, lists[channel], seq, pieces)
+                refs[channel] = self._rewritten_list(channel, lists[channel], seq, pieces)
             else:
                 refs[channel] = ref
         self._lists = lists
         has_parent = self._checkpoints is None or (old.parent is not None and old.parent in self._checkpoints)
-        point = msgspec.structs.replace(
+        stored = msgspec.structs.replace(
             old,
             seq=seq,
             parent=old.parent if has_parent else None,
@@ -179,7 +178,7 @@ class _Rewriting:
             early=tuple(self.places.get(at, at) for at in old.early if self._stays(at)),
             awaiting=tuple((name, self.places.get(at, at)) for name, at in old.awaiting if self._stays(at)),
         )
-        self._base, record = written(point, self._base)
+        self._base, record = written(stored, self._base)
         return record
 
     def _stays(self, seq: int) -> bool:
@@ -210,7 +209,7 @@ class _Rewriting:
         first, last, *is_left = bounds
         return [[first, min(last, self._after), *is_left]] if first <= self._after else []
 
-    def _list(self, channel: str, nodes: list[JSON], seq: int, pieces: dict[str, list[JSON]]) -> Ref:
+    def _rewritten_list(self, channel: str, nodes: list[JSON], seq: int, pieces: dict[str, list[JSON]]) -> Ref:
         before = self._lists.get(channel)
         old = self._base.refs.get(channel) if self._base else None
         if before is not None and isinstance(old, dict) and equal(before, nodes[: len(before)]):
@@ -223,10 +222,10 @@ class _Rewriting:
         return {"list": ranges, "n": len(nodes), "closed": True}
 
 
-def _quotes(log: Log, kept: Iterable[int], keep: Container[str]) -> Iterator[Ref]:
+def _quotes(log: CheckpointLog, kept: Iterable[int], keep: Container[str]) -> Iterator[Ref]:
     """What is quoted by the checkpoints that are kept, and what was written for them."""
     for seq in kept:
-        for channel, ref in log.point(seq).refs.items():
+        for channel, ref in log.checkpoint_at(seq).refs.items():
             if isinstance(ref, int):
                 yield from quotes_in(log.bodies[ref]["values"][channel])
             elif "list" in ref:
@@ -237,19 +236,19 @@ def _quotes(log: Log, kept: Iterable[int], keep: Container[str]) -> Iterator[Ref
                 yield from quotes_in(body["writes"])
 
 
-def nodes_of(log: Log, channel: str, ref: Ref) -> list[JSON]:
+def nodes_of(log: CheckpointLog, channel: str, ref: Ref) -> list[JSON]:
     """The nodes of a list, of which all checkpoints with a piece were read."""
     with_pieces = [seq for seq, body in log.bodies.items() if channel in body.get("pieces", {})]
     return [node for seq in seqs_in(ref["list"], with_pieces, ()) for node in log.bodies[seq]["pieces"][channel]]
 
 
-def _spoken(point: Point, said: Sequence[int], left: Sequence[int]) -> list[int]:
-    return [seq for ref in point.refs.values() for seq in seqs_in(_of_messages(ref), said, left)]
+def _spoken(stored: StoredCheckpoint, said: Sequence[int], left: Sequence[int]) -> list[int]:
+    return [seq for ref in stored.refs.values() for seq in seqs_in(_of_messages(ref), said, left)]
 
 
-def _covered(said: Sequence[int], points: Iterable[Point]) -> Iterator[int]:
+def _covered(said: Sequence[int], points: Iterable[StoredCheckpoint]) -> Iterator[int]:
     """Of messages, in order, those that checkpoints know of."""
-    named = {tuple(bounds) for point in points for ref in point.refs.values() for bounds in _of_messages(ref)}
+    named = {tuple(bounds) for stored in points for ref in stored.refs.values() for bounds in _of_messages(ref)}
     ranges = deque(sorted(bounds for bounds in named if len(bounds) == 2))
     reach = 0
     for seq in said:

@@ -15,7 +15,7 @@ PATIENCE = 1.0  # seconds; nothing depends on the order, so that who has waited 
 MOST = 1024  # sessions whose locks are kept
 
 
-class Queue:
+class ThreadLock:
     """One place in front for each session. To be shared by threads, or by the tasks of one event loop."""
 
     def __init__(self, *, blocking: bool) -> None:
@@ -24,12 +24,12 @@ class Queue:
         self.locks: dict[str, threading.Lock | asyncio.Lock] = {}
         self._process = os.getpid()
 
-    def in_front(self, session_id: str) -> _InFront:
+    def hold(self, session_id: str) -> _HeldLock:
         """To wait, in an `async with`, until nobody else of this queue is busy with the session; but not for ever."""
         lock = self.locks.get(session_id)
         if lock is None or self._process != os.getpid():
             lock = self._add(session_id)
-        return _InFront(self, session_id, lock)
+        return _HeldLock(self, session_id, lock)
 
     def _add(self, session_id: str) -> threading.Lock | asyncio.Lock:
         if len(self.locks) >= MOST or self._process != os.getpid():
@@ -39,13 +39,13 @@ class Queue:
         return self.locks.setdefault(session_id, self._new_lock())
 
 
-class _InFront:
+class _HeldLock:
     """See Queue.in_front. A class: as a generator it would take twice as long, at every step of a graph."""
 
-    __slots__ = ("_is_held", "_lock", "_queue", "_session_id")
+    __slots__ = ("_is_held", "_lock", "_owner", "_session_id")
 
-    def __init__(self, queue: Queue, session_id: str, lock: threading.Lock | asyncio.Lock) -> None:
-        self._queue = queue
+    def __init__(self, owner: ThreadLock, session_id: str, lock: threading.Lock | asyncio.Lock) -> None:
+        self._owner = owner
         self._session_id = session_id
         self._lock = lock
 
@@ -54,9 +54,9 @@ class _InFront:
             self._is_held = await _taken(self._lock)
         else:
             self._is_held = self._lock.acquire(timeout=PATIENCE)
-        if not self._is_held and self._queue.locks.get(self._session_id) is self._lock:
+        if not self._is_held and self._owner.locks.get(self._session_id) is self._lock:
             # Whoever has it may never let it go: an interrupt can come before it knows that it has it.
-            self._queue.locks.pop(self._session_id, None)
+            self._owner.locks.pop(self._session_id, None)
 
     async def __aexit__(self, *_: object) -> None:
         if self._is_held:

@@ -24,7 +24,7 @@ from langgraph.types import Send
 from pydantic import BaseModel
 
 from everturn import ChatMessage, InvalidInput
-from everturn.adapters._shared.values import MARK, Unfaithful, checked, equal, short
+from everturn.adapters._shared.values import TAG, RoundTripError, checked, equal, short
 from everturn.adapters.langchain import messages
 from everturn.adapters.langchain import values as langchain
 from everturn.model import JSON
@@ -35,23 +35,23 @@ Allow: TypeAlias = "Collection[Name | type] | Mapping[str, type]"
 Allowed: TypeAlias = dict[Name, type | None]  # None: what its module has by this name
 
 
-class Kept(msgspec.Struct, frozen=True, gc=False):
+class StoredMessage(msgspec.Struct, frozen=True, gc=False):
     """A message as it is stored, and what LangChain's holds (of one that is not LangChain's own, nothing).
 
     gc=False: it is never part of a reference cycle, and there are thousands.
     """
 
     entry: ChatMessage
-    mould: messages.Mould | None = None
+    template: messages.MessageTemplate | None = None
     fields: messages.Fields = {}
 
     @property
     def name(self) -> str | None:
         """The id of the message; None if it has none."""
-        return self.entry.id if self.mould is None else self.fields["id"]
+        return self.entry.id if self.template is None else self.fields["id"]
 
 
-class Values(langchain.Values):
+class ChannelCodec(langchain.LangChainCodec):
     """Encodes and decodes. With a `serde` of the caller's, everything goes through that, and nothing is readable."""
 
     def __init__(self, serde: SerializerProtocol | None, allow: Allow) -> None:
@@ -59,9 +59,9 @@ class Values(langchain.Values):
         self.opaque = serde is not None
         self.serde: SerializerProtocol = serde or StrictSerializer(self.allowed)
 
-    def allowing(self, more: Allow) -> Values:
+    def allowing(self, more: Allow) -> ChannelCodec:
         """Make the same, with more that may be restored."""
-        values = Values(self.serde if self.opaque else None, ())
+        values = ChannelCodec(self.serde if self.opaque else None, ())
         given = {name: kind for name, kind in self.allowed.items() if kind is not None}
         values.allowed = {**self.allowed, **allowed_by(more), **given}
         if not self.opaque:
@@ -83,9 +83,9 @@ class Values(langchain.Values):
             return super()._encode_other(value)
         kind = type(value)
         if kind is _DeltaSnapshot:
-            return {MARK: "snapshot", "of": self._encode(value.value)}
+            return {TAG: "snapshot", "of": self._encode(value.value)}
         if kind is Send:
-            return {MARK: "send", "of": [self._encode(part) for part in (value.node, value.arg, value.timeout)]}
+            return {TAG: "send", "of": [self._encode(part) for part in (value.node, value.arg, value.timeout)]}
         if isinstance(value, BaseException):
             return repr(value)  # what LangGraph keeps of an error
         if _is_plain(kind):
@@ -111,7 +111,7 @@ class Values(langchain.Values):
     def _encode_dataclass(self, value: Any) -> JSON:
         name = _name(type(value))
         fields = {field.name: self._encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        node = {MARK: "object", "of": [*name, fields]}
+        node = {TAG: "object", "of": [*name, fields]}
         _compare(value, self._decode(node))
         return node
 
@@ -119,7 +119,7 @@ class Values(langchain.Values):
         """A Pydantic model by field, as dataclasses are: its own dump would make dicts of the messages in it."""
         fields = {name: self._encode(getattr(value, name)) for name in type(value).model_fields}
         more = {name: self._encode(item) for name, item in (value.__pydantic_extra__ or {}).items()}
-        node = {MARK: "model", "of": [*_name(type(value)), fields, more, sorted(value.model_fields_set)]}
+        node = {TAG: "model", "of": [*_name(type(value)), fields, more, sorted(value.model_fields_set)]}
         _compare(value, self._decode(node))
         return node
 
@@ -127,14 +127,14 @@ class Values(langchain.Values):
         if self.opaque:
             # A caller's serializer need not know these two, and LangGraph writes both: interrupts, errors of nodes.
             if type(value) is tuple:
-                return {MARK: "tuple", "of": [self._encode_with_serde(item) for item in value]}
+                return {TAG: "tuple", "of": [self._encode_with_serde(item) for item in value]}
             if isinstance(value, BaseException):
                 value = repr(value)
         try:
             kind, packed = self.serde.dumps_typed(value)
         except (TypeError, ValueError) as exc:
-            raise Unfaithful(f"{type(value).__qualname__} cannot be serialized: {exc}") from exc
-        node = {MARK: "serde", "of": [kind, b64encode(packed).decode()]}
+            raise RoundTripError(f"{type(value).__qualname__} cannot be serialized: {exc}") from exc
+        node = {TAG: "serde", "of": [kind, b64encode(packed).decode()]}
         if not self.opaque:  # what a caller's own serializer keeps is the caller's choice
             _compare(value, self._decode(node))
         return node
@@ -160,59 +160,64 @@ class Values(langchain.Values):
         """The message an entry stands for, whoever wrote it."""
         if entry.seq is None or entry.id is not None:
             return super().decode_message(entry)
-        return self.thawed(self.kept(entry))
+        return self.to_message(self.stored_message(entry))
 
-    def kept(self, entry: ChatMessage) -> Kept:
+    def stored_message(self, entry: ChatMessage) -> StoredMessage:
         """The same, to be compared with or built from again and again."""
-        if (entry.id is not None or entry.seq is None) and (simple := messages.simple(entry)) is not None:
-            return Kept(entry, simple[0], simple[1])
+        if (entry.id is not None or entry.seq is None) and (
+            plain_text_fields := messages.plain_text_fields(entry)
+        ) is not None:
+            return StoredMessage(entry, plain_text_fields[0], plain_text_fields[1])
         if messages.whole(entry) is not None:
-            return Kept(entry)
+            return StoredMessage(entry)
         # A graph tells messages apart by their ids; in a session a seq is as good, and stays the same.
         kind, fields = self._fields(entry, None if entry.seq is None else messages.name_at(entry.seq))
-        return Kept(entry, messages.Mould.of(kind, fields), fields)
+        return StoredMessage(entry, messages.MessageTemplate.of(kind, fields), fields)
 
-    def thawed(self, kept: Kept) -> BaseMessage:
+    def to_message(self, kept: StoredMessage) -> BaseMessage:
         """A message of one's own, which may be changed."""
-        if kept.mould is None:
+        if kept.template is None:
             whole: BaseMessage = self._decode(messages.whole(kept.entry))
             return whole
-        return kept.mould.cast(kept.fields.copy())
+        return kept.template.build(kept.fields.copy())
 
-    def thawed_all(self, said: Iterable[tuple[int, Kept]]) -> list[BaseMessage]:
+    def to_messages(self, said: Iterable[tuple[int, StoredMessage]]) -> list[BaseMessage]:
         """The same for many."""
-        return [self.thawed(kept) if kept.mould is None else kept.mould.cast(kept.fields.copy()) for _, kept in said]
+        return [
+            self.to_message(kept) if kept.template is None else kept.template.build(kept.fields.copy())
+            for _, kept in said
+        ]
 
-    def unchanged(self, said: Sequence[BaseMessage], known: Iterable[tuple[int, Kept]]) -> int:
+    def unchanged(self, said: Sequence[BaseMessage], known: Iterable[tuple[int, StoredMessage]]) -> int:
         """How many messages, from the first on, are still what they were. Nodes change messages in place, so that each
         is looked at closely."""
         count = 0
         for message, (_, kept) in zip(said, known, strict=False):
-            mould, fields, own = kept.mould, kept.fields, message.__dict__
+            template, fields, own = kept.template, kept.fields, message.__dict__
             is_same = (  # of one of LangChain's own; of another, or if it is not, it has to be encoded to tell
-                mould is not None
-                and type(message) is mould.kind
+                template is not None
+                and type(message) is template.kind
                 and own == fields
                 and not message.__pydantic_extra__
                 and not message.__pydantic_private__
-                and (not mould.mutable or all(equal(fields[name], own[name]) for name in mould.mutable))
+                and (not template.mutable or all(equal(fields[name], own[name]) for name in template.mutable))
             )
             if not is_same and not self._is_equal(message, kept):
                 break
             count += 1
         return count
 
-    def _is_equal(self, message: BaseMessage, kept: Kept) -> bool:
+    def _is_equal(self, message: BaseMessage, kept: StoredMessage) -> bool:
         return message.id == kept.name and equal(kept.entry.to_dict(), self.encode_message(message).to_dict())
 
     def _decode_object(self, module: str, name: str, fields: dict[str, JSON]) -> Any:
-        made = imported((module, name), self.allowed)
+        made = allowed_class((module, name), self.allowed)
         given = {field: self._decode(node) for field, node in fields.items()}
         later = {field.name for field in dataclasses.fields(made) if not field.init} if _is_plain(made) else set()
         try:
             value = made(**{field: item for field, item in given.items() if field not in later})
         except (TypeError, ValueError) as exc:
-            raise Unfaithful(f"{module}.{name} cannot be made from what was stored: {exc}") from exc
+            raise RoundTripError(f"{module}.{name} cannot be made from what was stored: {exc}") from exc
         for field in later:
             object.__setattr__(value, field, given[field])
         return value
@@ -220,19 +225,19 @@ class Values(langchain.Values):
     def _decode_model(
         self, module: str, name: str, fields: dict[str, JSON], more: dict[str, JSON], given: list[str]
     ) -> Any:
-        made = imported((module, name), self.allowed)
+        made = allowed_class((module, name), self.allowed)
         if not (isinstance(made, type) and issubclass(made, BaseModel)):
-            raise Unfaithful(f"{module}.{name} was a Pydantic model when it was stored, and is none now")
+            raise RoundTripError(f"{module}.{name} was a Pydantic model when it was stored, and is none now")
         values = {field: self._decode(node) for field, node in {**fields, **more}.items()}
         return made.model_construct(_fields_set=set(given), **values)
 
     def _decode_with_serde(self, kind: str, packed: bytes) -> Any:
         try:
             return self.serde.loads_typed((kind, packed))
-        except Unfaithful:
+        except RoundTripError:
             raise
         except Exception as exc:  # a serializer of the caller's may raise anything
-            raise Unfaithful(f"{type(exc).__name__}: {exc}") from exc
+            raise RoundTripError(f"{type(exc).__name__}: {exc}") from exc
 
 
 class StrictSerializer(jsonplus.JsonPlusSerializer):
@@ -247,17 +252,17 @@ class StrictSerializer(jsonplus.JsonPlusSerializer):
         kind, packed = data
         if kind != "msgpack":
             return super().loads_typed(data)
-        failures: list[Unfaithful] = []
+        failures: list[RoundTripError] = []
         try:
             return self._unpack(packed, failures)
         except ValueError as exc:
-            raise failures[0] if failures else Unfaithful(str(exc)) from exc
+            raise failures[0] if failures else RoundTripError(str(exc)) from exc
 
-    def _unpack(self, packed: bytes, failures: list[Unfaithful]) -> Any:
+    def _unpack(self, packed: bytes, failures: list[RoundTripError]) -> Any:
         def rebuild(code: int, inner: bytes) -> Any:
             try:
                 return self._rebuilt(code, self._unpack(inner, failures))
-            except Unfaithful as exc:
+            except RoundTripError as exc:
                 failures.append(exc)  # ormsgpack does not pass on what its hook raised
                 raise
 
@@ -274,9 +279,9 @@ class StrictSerializer(jsonplus.JsonPlusSerializer):
         module, name, payload = parts[:3]
         if code == jsonplus.EXT_METHOD_SINGLE_ARG:
             if (module, name, parts[3]) not in SAFE_MSGPACK_METHODS:
-                raise Unfaithful(f"{module}.{name}.{parts[3]} may not be called")
-            return getattr(_attribute(module, name), parts[3])(payload)
-        made = imported((module, name), self._allowed)
+                raise RoundTripError(f"{module}.{name}.{parts[3]} may not be called")
+            return getattr(_imported(module, name), parts[3])(payload)
+        made = allowed_class((module, name), self._allowed)
         try:
             if code == jsonplus.EXT_CONSTRUCTOR_SINGLE_ARG:
                 return made(payload)
@@ -284,7 +289,7 @@ class StrictSerializer(jsonplus.JsonPlusSerializer):
                 return made(*payload)
             return made(**payload)
         except (TypeError, ValueError) as exc:
-            raise Unfaithful(f"{module}.{name} cannot be made from what was stored: {exc}") from exc
+            raise RoundTripError(f"{module}.{name} cannot be made from what was stored: {exc}") from exc
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
@@ -308,16 +313,16 @@ def allowed_by(allow: Allow) -> Allowed:
     return allowed
 
 
-def imported(name: Name, allowed: Allowed) -> Any:
+def allowed_class(name: Name, allowed: Allowed) -> Any:
     """The class of this name. Raises Unfaithful if it may not be restored, or is not there."""
     if (made := allowed.get(name)) is not None:
         return made
     if name not in allowed and name not in SAFE_MSGPACK_TYPES and name not in _OF_LANGGRAPH:
-        raise Unfaithful(
+        raise RoundTripError(
             f"{'.'.join(name)} is not among the types that may be restored; "
             f"to allow it: EverturnSaver(store, allow=[{name[-1]}])"
         )
-    return _attribute(*name)
+    return _imported(*name)
 
 
 # States of LangGraph's own agents: they hold messages, and run nothing when they are made.
@@ -325,11 +330,11 @@ _STATES = "langgraph.prebuilt.chat_agent_executor"
 _OF_LANGGRAPH = frozenset({(_STATES, "AgentStatePydantic"), (_STATES, "AgentStateWithStructuredResponsePydantic")})
 
 
-def _attribute(module: str, name: str) -> Any:
+def _imported(module: str, name: str) -> Any:
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as exc:
-        raise Unfaithful(
+        raise RoundTripError(
             f"{module}.{name} is not here any more ({exc}). If it was renamed, say what it is now: "
             f'EverturnSaver(store, allow={{"{module}.{name}": {name}}})'
         ) from exc
@@ -362,7 +367,7 @@ def _check_text(node: JSON) -> None:
 def _compare(value: Any, restored: Any) -> None:
     """Raises Unfaithful unless the two are the same."""
     if not _same(value, restored):
-        raise Unfaithful(
+        raise RoundTripError(
             f"{type(value).__qualname__} would come back as something else ({short(value)} as {short(restored)})"
         )
 

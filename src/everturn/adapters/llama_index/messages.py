@@ -18,8 +18,8 @@ from pydantic.fields import FieldInfo
 
 from everturn import ChatMessage
 from everturn.adapters._shared import values as python
-from everturn.adapters._shared.pydantic_models import assembled
-from everturn.adapters._shared.values import MARK, Unfaithful, equal
+from everturn.adapters._shared.pydantic_models import build_model
+from everturn.adapters._shared.values import TAG, RoundTripError, equal
 from everturn.model import JSON
 
 OWN = "llama_index"  # the key in a message's metadata under which the rest stands
@@ -54,17 +54,17 @@ _ROLES = {role.value: role for role in llama.MessageRole} | {
 }
 
 
-class Values(python.Values):
+class BlockCodec(python.ValueCodec):
     """What stands in blocks and in `additional_kwargs`."""
 
     def _encode_other(self, value: Any) -> JSON:
         kind = type(value)
         if _MODELS.get(kind.__name__) is kind:
-            return {MARK: "model", "of": [kind.__name__, self.encode_fields(value)]}
+            return {TAG: "model", "of": [kind.__name__, self.encode_fields(value)]}
         if kind is AnyUrl:
-            return {MARK: "url", "of": str(value)}
+            return {TAG: "url", "of": str(value)}
         if isinstance(value, Path):
-            return {MARK: "path", "of": str(value)}
+            return {TAG: "path", "of": str(value)}
         if isinstance(value, BaseModel) and not isinstance(value, llama.BaseContentBlock):
             return self._encode(value.model_dump())  # as LlamaIndex itself stores what a model's client left there
         return super()._encode_other(value)
@@ -92,8 +92,8 @@ class Values(python.Values):
     def decode_model(self, kind: type[BaseModel] | None, name: str, fields: Fields) -> Any:
         """The model that was stored so. Raises Unfaithful if there is no such class here."""
         if kind is None:
-            raise Unfaithful(f"LlamaIndex's {name!r} is not in the version installed here")
-        return assembled(
+            raise RoundTripError(f"LlamaIndex's {name!r} is not in the version installed here")
+        return build_model(
             kind, {name: self._field(field, name, fields) for name, field in kind.model_fields.items()}, None
         )
 
@@ -101,17 +101,17 @@ class Values(python.Values):
         if name in fields:
             return self._decode(fields[name])
         if field.is_required():
-            raise Unfaithful(f"LlamaIndex asks for a {name!r} in the version installed here, and none was stored")
+            raise RoundTripError(f"LlamaIndex asks for a {name!r} in the version installed here, and none was stored")
         return field.get_default(call_default_factory=True)
 
 
-_values = Values()
+_codec = BlockCodec()
 
 
 def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessage:
     """The message as an entry; `from_entry` gives an equal one. Raises Unfaithful for what would not come back."""
     if type(message) is not llama.ChatMessage:
-        raise Unfaithful(f"{type(message).__qualname__} is a class of yours, and would come back as another")
+        raise RoundTripError(f"{type(message).__qualname__} is a class of yours, and would come back as another")
     kwargs = message.additional_kwargs
     if len(message.blocks) == 1 and not kwargs and status is None and type(message.blocks[0]) is llama.TextBlock:
         return ChatMessage(_WORDS.get(message.role) or _word(message.role), message.blocks[0].text)  # as most are
@@ -134,9 +134,9 @@ def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessa
         own["calls_at"] = [place for place, _ in calls]
     told = [_arguments(call["function"]["arguments"]) for call in entry.tool_calls or ()]
     if not equal(told, [block.tool_kwargs for _, block in calls]):
-        own["arguments"] = [_values.encode(block.tool_kwargs) for _, block in calls]
+        own["arguments"] = [_codec.encode(block.tool_kwargs) for _, block in calls]
     if not equal(_told_kwargs(entry), kwargs):
-        own["kwargs"] = _values.encode(kwargs)
+        own["kwargs"] = _codec.encode(kwargs)
     if status is not None:
         own["status"] = status
     return replace(entry, metadata={OWN: own}) if own else entry
@@ -161,10 +161,10 @@ def from_entry(entry: ChatMessage) -> llama.ChatMessage:
         said = _texts(entry.content)
     calls = _calls(entry)
     for block, arguments in zip(calls, own.get("arguments", ()), strict=False):
-        vars(block)["tool_kwargs"] = _values.decode(arguments)
+        vars(block)["tool_kwargs"] = _codec.decode(arguments)
     for place, block in zip(own.get("calls_at", range(len(said), len(said) + len(calls))), calls, strict=True):
         said.insert(place, block)
-    kwargs = _values.decode(own["kwargs"]) if "kwargs" in own else _told_kwargs(entry)
+    kwargs = _codec.decode(own["kwargs"]) if "kwargs" in own else _told_kwargs(entry)
     return _message(_role(entry.role), said, kwargs)
 
 
@@ -196,13 +196,13 @@ def _content(said: Sequence[Block]) -> tuple[str | list[JSON], bool]:
 def _to_part(block: Block) -> JSON:
     kind = type(block)
     if _MODELS.get(kind.__name__) is not kind:
-        raise Unfaithful(f"{kind.__qualname__} is a block of yours, and would not come back")
-    return {"type": block.block_type} | _values.encode_fields(block)
+        raise RoundTripError(f"{kind.__qualname__} is a block of yours, and would not come back")
+    return {"type": block.block_type} | _codec.encode_fields(block)
 
 
 def _from_part(part: JSON) -> Block:
     fields = {name: value for name, value in part.items() if name != "type"}
-    return _values.decode_model(_BLOCKS.get(part["type"]), part["type"], fields)
+    return _codec.decode_model(_BLOCKS.get(part["type"]), part["type"], fields)
 
 
 def _texts(content: str | list[JSON]) -> list[Block]:
@@ -210,12 +210,12 @@ def _texts(content: str | list[JSON]) -> list[Block]:
 
 
 def _text_block(text: str) -> llama.TextBlock:
-    return assembled(llama.TextBlock, {"block_type": "text", "text": text}, None, {"block_type", "text"})
+    return build_model(llama.TextBlock, {"block_type": "text", "text": text}, None, {"block_type", "text"})
 
 
 def _message(role: llama.MessageRole, blocks: list[Block], kwargs: Fields) -> llama.ChatMessage:
     fields = {"role": role, "additional_kwargs": kwargs, "blocks": blocks}
-    return assembled(llama.ChatMessage, fields, None, {"role", "additional_kwargs", "blocks"})
+    return build_model(llama.ChatMessage, fields, None, {"role", "additional_kwargs", "blocks"})
 
 
 def _told_kwargs(entry: ChatMessage) -> Fields:
@@ -260,7 +260,7 @@ def _called(call: Mapping[str, Any]) -> llama.ToolCallBlock:
         "tool_name": _text(name) or "",
         "tool_kwargs": _arguments(named.get("arguments", named.get("args", named.get("input")))),
     }
-    return assembled(llama.ToolCallBlock, fields, None)
+    return build_model(llama.ToolCallBlock, fields, None)
 
 
 def _arguments(arguments: Any) -> Any:

@@ -12,6 +12,7 @@ from llama_index.core.llms import ChatMessage as Message
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from everturn import (
+    AsyncMemoryStore,
     ChatMessage,
     InvalidInput,
     Record,
@@ -20,26 +21,23 @@ from everturn import (
     Unsupported,
     VersionConflict,
 )
-from everturn.adapters._shared.reclaiming import reclaim
-from everturn.adapters._shared.seq_references import refuse_named
-from everturn.adapters._shared.sync_async import Both
-from everturn.adapters._shared.values import Unfaithful
+from everturn.adapters._shared.seq_references import refuse_referenced
+from everturn.adapters._shared.values import RoundTripError
 from everturn.adapters.llama_index import messages
 from everturn.model import Entry
 
 ARCHIVE = "llama.archived"  # the kind of the record; its body is the last archived seq
-_MARK = Record("llama.mark", None)
 
 
-class Sessions:
+class ChatSessions:
     """What both of LlamaIndex's interfaces are made of. The coroutines never suspend over a blocking store."""
 
-    def __init__(self, faces: Both) -> None:
-        self._call = faces.call
+    def __init__(self, store: AsyncMemoryStore) -> None:
+        self._store = store
 
     async def read(self, key: str) -> list[Message]:
         """All messages, in order; none if there is no such session."""
-        history: list[ChatMessage] = await self._call("get_history", key)
+        history = await self._store.get_history(key)
         return [_decoded(key, entry) for entry in history]
 
     async def read_status(self, key: str, status: MessageStatus | None) -> list[Message]:
@@ -48,7 +46,7 @@ class Sessions:
             return await self.read(key)
         if status is MessageStatus.ACTIVE:
             return [_decoded(key, entry) for entry in await self._queue(key)]
-        return [_decoded(key, entry) for entry in _with_status(await self._call("state", key), status)]
+        return [_decoded(key, entry) for entry in _with_status(await self._store.state(key), status)]
 
     async def _queue(self, key: str) -> Sequence[ChatMessage]:
         """Those in the queue, which LlamaIndex reads at every turn: without reading what was archived before.
@@ -56,47 +54,47 @@ class Sessions:
         The records first, and the messages as they were at the same version. If the session was erased in between, or
         changed out of sight, all is read at once.
         """
-        marks: SessionState = await self._call("state", key, kind=ARCHIVE)
+        marks = await self._store.state(key, kind=ARCHIVE)
         if not marks.version:
             return ()
         last = _last_archived(marks)
         try:
-            history: list[ChatMessage] = await self._call("get_history", key, at=marks.version, after=last)
+            history = await self._store.get_history(key, at=marks.version, after=last)
         except InvalidInput as exc:
             if exc.path != "at":
                 raise
-            return _with_status(await self._call("state", key), MessageStatus.ACTIVE)
+            return _with_status(await self._store.state(key), MessageStatus.ACTIVE)
         return [entry for entry in history if not _is_archived(entry, last)]
 
     async def add(self, key: str, added: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """Append as one turn: all or none. No messages change nothing."""
         if turn := encoded(added, status):
-            await self._call("add_messages", key, turn)
+            await self._store.add_messages(key, turn)
 
     async def set(self, key: str, wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
         """In one undoable step, make these the history."""
-        await self._call("replace", key, encoded(wanted, status), after=0)
+        await self._store.replace(key, encoded(wanted, status), after=0)
 
     async def archive_oldest(self, key: str, number: int) -> list[Message]:
         """Archive the oldest of the queue, in one step, and return them."""
         while True:
-            state: SessionState = await self._call("state", key)
+            state = await self._store.state(key)
             oldest = _with_status(state, MessageStatus.ACTIVE)[: max(number, 0)]
             if not oldest:
                 return []
             try:
-                await self._call("append", key, [Record(ARCHIVE, oldest[-1].seq)], expected_version=state)
+                await self._store.append(key, [Record(ARCHIVE, oldest[-1].seq)], expected_version=state)
             except VersionConflict:
                 continue  # someone was quicker: look again
             return [_decoded(key, entry) for entry in oldest]
 
     async def remove_all(self, key: str) -> list[Message] | None:
         """Erase the session; what was in it, or None if there was none."""
-        state: SessionState = await self._call("state", key)
+        state = await self._store.state(key)
         if not state.version:
             return None
         removed = [_decoded(key, entry) for entry in state.messages]
-        await self._call("erase", key)
+        await self._store.erase(key)
         return removed
 
     async def remove_at(self, key: str, index: int) -> Message | None:
@@ -124,19 +122,18 @@ class Sessions:
         Unsupported if another framework's records stand there, which name messages by their seqs.
         """
         while True:
-            state: SessionState = await self._call("state", key)
+            state = await self._store.state(key)
             gone = choose(state)
             if not gone:
                 return []
             removed = [_decoded(key, entry) for entry in gone]
             before, rest = _without(state, {entry.seq for entry in gone})
-            refuse_named(key, rest, "the message")
+            refuse_referenced(key, rest, "the message")
             try:
-                receipt = await self._call("replace", key, rest, after=before, expected_version=state)
+                await self._store.replace(key, rest, after=before, expected_version=state)
             except VersionConflict:
                 continue  # someone was quicker: look again
-            last = receipt.seqs[-1] if receipt.seqs else before
-            await reclaim(self._call, receipt, after=last, mark=_MARK)
+            await self._store.compact(key, drop_undo=True)
             return removed
 
     async def keys(self) -> list[str]:
@@ -144,7 +141,7 @@ class Sessions:
         found: list[SessionInfo] = []
         page = None
         while True:
-            portion = await self._call("sessions", limit=500, page=page)
+            portion = await self._store.sessions(limit=500, page=page)
             found += portion.sessions
             if (page := portion.next) is None:
                 return list(dict.fromkeys(session.session_id for session in found))
@@ -192,7 +189,7 @@ def encoded(wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACT
     for message in wanted:
         try:
             turn.append(messages.to_entry(message, said))
-        except Unfaithful as exc:
+        except RoundTripError as exc:
             raise InvalidInput(str(exc), path=f"messages[{len(turn)}]") from exc
     return turn
 
@@ -200,5 +197,5 @@ def encoded(wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACT
 def _decoded(key: str, entry: ChatMessage) -> Message:
     try:
         return messages.from_entry(entry)
-    except Unfaithful as exc:
+    except RoundTripError as exc:
         raise Unsupported(f"message {entry.seq} of session {key!r} cannot be read: {exc}") from exc

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from agents.memory import SessionABC, SessionSettings
+
 from everturn import (
     AsyncMemoryStore,
     ChatMessage,
@@ -18,16 +20,10 @@ from everturn import (
     Snapshot,
     VersionConflict,
 )
-from everturn.adapters._shared.seq_references import refuse_named
-from everturn.adapters._shared.sync_async import Awaited, require
-from everturn.adapters.openai_agents.items import Item, all_items, identity, to_items, to_message
+from everturn.adapters._shared.openai_items import Item, all_items, identity, to_items, to_message
+from everturn.adapters._shared.seq_references import refuse_referenced
+from everturn.adapters._shared.sync_async import awaited_in_thread
 from everturn.model import MESSAGE, Entry
-
-__all__ = ["EverturnSession"]
-
-require("openai-agents", (0, 10), "openai-agents")
-
-from agents.memory import SessionABC, SessionSettings  # noqa: E402 - behind the check, whose message says what to do
 
 NEAR = 32  # entries looked at first for the latest few
 
@@ -49,13 +45,13 @@ class EverturnSession(SessionABC):
     ) -> None:
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
-        self._call = Awaited(store)
+        self._store = awaited_in_thread(store)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """The items in order; with a limit, exactly the n latest."""
         limit = limit if limit is not None else _settings(self.session_settings).limit
         if limit is None:
-            messages: Sequence[ChatMessage] = await self._call("get_history", self.session_id)
+            messages: Sequence[ChatMessage] = await self._store.get_history(self.session_id)
         elif limit <= 0:
             return []
         else:
@@ -70,21 +66,21 @@ class EverturnSession(SessionABC):
         turn = [to_message(_checked(item, index)) for index, item in enumerate(items)]
         key = _key(items)
         try:
-            receipt: Receipt = await self._call("add_messages", self.session_id, turn, key=key)
+            receipt = await self._store.add_messages(self.session_id, turn, key=key)
             while receipt.replayed and not await self._shows(receipt):
                 # It was stored, and hidden by a clear or a trim: that is no retry, but the items once more.
                 key = f"{key}:{receipt.version}"
-                receipt = await self._call("add_messages", self.session_id, turn, key=key)
+                receipt = await self._store.add_messages(self.session_id, turn, key=key)
         except InvalidInput as refused:
             if key is None or refused.path != "key":
                 raise
             # These ids were stored before with other content: an item that was edited is an item of its own.
-            await self._call("add_messages", self.session_id, turn)
+            await self._store.add_messages(self.session_id, turn)
 
     async def _shows(self, receipt: Receipt) -> bool:
         """Whether the history shows anything of this turn."""
         first, last = receipt.seqs[0], receipt.seqs[-1]
-        return bool(await self._call("get_history", self.session_id, after=first - 1, before=last + 1))
+        return bool(await self._store.get_history(self.session_id, after=first - 1, before=last + 1))
 
     async def pop_item(self) -> Any | None:
         """Remove the last item and return it; None if there is none. Exactly one, whoever else is at it.
@@ -99,19 +95,19 @@ class EverturnSession(SessionABC):
                 return None
             *rest, popped = to_items(cast("ChatMessage", state.entries[place]))
             behind = state.entries[place + 1 :]
-            refuse_named(self.session_id, behind, "the last item")
+            refuse_referenced(self.session_id, behind, "the last item")
             # The store has no step that takes an entry from between others: those behind it are written once more.
-            earlier = state.entries[place - 1].seq if place else 0
+            earlier = _seq_before(state, place)
             entries = [*map(to_message, rest), *behind]
             try:
-                await self._call("replace", self.session_id, entries, after=earlier, expected_version=state)
+                await self._store.replace(self.session_id, entries, after=earlier, expected_version=state)
             except VersionConflict:
                 continue  # someone was quicker: look again
             return popped
 
     async def clear_session(self) -> None:
         """Empty the history. Undoable; `store.erase` is what removes it."""
-        await self._call("clear", self.session_id)
+        await self._store.clear(self.session_id)
 
     async def _latest(self, number: int, *, kind: str | None = MESSAGE) -> tuple[SessionState, bool]:
         """The state, with at least the `number` latest messages that there are, and whether that is all of it.
@@ -119,10 +115,10 @@ class EverturnSession(SessionABC):
         Seen at one moment. Without a `kind`, with all else that stands there.
         """
         width = max(NEAR, 2 * number)
-        state: SessionState = await self._call("state", self.session_id, kind=MESSAGE, after=2**53)
+        state = await self._store.state(self.session_id, kind=MESSAGE, after=2**53)
         while True:
             after = max(state.last_seq - width, 0)
-            state = await self._call("state", self.session_id, kind=kind, after=after)
+            state = await self._store.state(self.session_id, kind=kind, after=after)
             if len(state.messages) >= number or after == 0:
                 return state, after == 0
             width *= 4
@@ -134,7 +130,7 @@ class EverturnSession(SessionABC):
         if type(self) is not EverturnSession:
             return False  # a subclass may store items in its own way
         turn = [to_message(_checked(item, index)) for index, item in enumerate(items)]
-        await self._call("replace", self.session_id, turn, after=0)
+        await self._store.replace(self.session_id, turn, after=0)
         return True
 
     async def _get_compaction_snapshot(self, limit: int) -> Any:
@@ -162,12 +158,12 @@ class EverturnSession(SessionABC):
             place, within = shown[start]
             first, *behind = state.entries[place:]
             stay = [entry for entry in behind if not isinstance(entry, ChatMessage)]
-            refuse_named(self.session_id, stay, "an item")
+            refuse_referenced(self.session_id, stay, "an item")
             earlier = to_items(cast("ChatMessage", first))[:within]
             turn = [to_message(_checked(item, index)) for index, item in enumerate([*earlier, *output])]
-            after = state.entries[place - 1].seq if place else 0
+            after = _seq_before(state, place)
             try:
-                await self._call("replace", self.session_id, [*turn, *stay], after=after, expected_version=state)
+                await self._store.replace(self.session_id, [*turn, *stay], after=after, expected_version=state)
             except VersionConflict:
                 return False  # what was added while the model summarised stays
             return True
@@ -178,22 +174,18 @@ class EverturnSession(SessionABC):
 
     async def save_snapshot(self, label: str | None = None) -> Snapshot:
         """A point to roll back to, in O(1)."""
-        snapshot: Snapshot = await self._call("save_snapshot", self.session_id, label)
-        return snapshot
+        return await self._store.save_snapshot(self.session_id, label)
 
     async def list_snapshots(self) -> list[Snapshot]:
-        snapshots: list[Snapshot] = await self._call("list_snapshots", self.session_id)
-        return snapshots
+        return await self._store.list_snapshots(self.session_id)
 
     async def rollback_to_snapshot(self, snapshot: Snapshot | str) -> Receipt:
         """Return to a snapshot; undoable."""
-        receipt: Receipt = await self._call("rollback_to_snapshot", self.session_id, snapshot)
-        return receipt
+        return await self._store.rollback_to_snapshot(self.session_id, snapshot)
 
     async def undo(self) -> Receipt:
         """Take back the latest rollback, pop or clear."""
-        receipt: Receipt = await self._call("undo", self.session_id)
-        return receipt
+        return await self._store.undo(self.session_id)
 
 
 def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
@@ -203,6 +195,11 @@ def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings
 
 def _is_message(entry: Entry) -> bool:
     return isinstance(entry, ChatMessage)
+
+
+def _seq_before(state: SessionState, place: int) -> int:
+    """Seq of the entry before a place in the state's entries; 0 before the first."""
+    return (state.entries[place - 1].seq or 0) if place else 0
 
 
 def _checked(item: Any, index: int) -> Item:

@@ -4,6 +4,10 @@ conversation_store.py  EverturnConversationStore
 messages.py            Pydantic AI's messages as entries and back
 """
 
-from everturn.adapters.pydantic_ai.conversation_store import EverturnConversationStore
+from everturn.adapters._shared.sync_async import require
+
+require("pydantic-ai-slim", (2, 66), "pydantic-ai")
+
+from everturn.adapters.pydantic_ai.conversation_store import EverturnConversationStore  # noqa: E402 - after the check
 
 __all__ = ["EverturnConversationStore"]

@@ -10,6 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
 
 from everturn import (
     AsyncMemoryStore,
@@ -18,26 +25,12 @@ from everturn import (
     Receipt,
     Record,
     SessionState,
-    Snapshot,
     Unsupported,
     VersionConflict,
 )
-from everturn.adapters._shared.sync_async import Both, require
+from everturn.adapters._shared.sync_async import CallRunner
+from everturn.adapters.pydantic_ai.messages import StoredEntry, to_entries, to_stored
 from everturn.model import Entry
-
-__all__ = ["EverturnConversationStore"]
-
-require("pydantic-ai-slim", (2, 66), "pydantic-ai")
-
-from pydantic import TypeAdapter  # noqa: E402 - behind the check, whose message says what to do
-from pydantic_ai.conversation_store import (  # noqa: E402
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-
-from everturn.adapters.pydantic_ai.messages import Stored, to_entries, to_stored  # noqa: E402
 
 RECORD = "pydantic_ai.record"  # the kind of the record behind each save: what Pydantic AI keeps beside the messages
 BRANCH = "branch "  # before the id of its last entry: the label of the snapshot of a history that was left
@@ -47,7 +40,7 @@ KNOWN = 10_000  # entries whose conversation is remembered
 _records = TypeAdapter(ConversationRecord)
 
 
-class Look(msgspec.Struct, frozen=True):
+class ConversationEnd(msgspec.Struct, frozen=True):
     """The end of a session: as much as tells where it stands."""
 
     state: SessionState
@@ -64,8 +57,8 @@ class EverturnConversationStore(ConversationStore):
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
-        self._faces = Both(store, "EverturnConversationStore")
-        self._run, self._call = self._faces.run, self._faces.call
+        self._runner = CallRunner(store, "EverturnConversationStore")
+        self._run, self._store = self._runner.run_async, self._runner.store
         self._where: dict[str, str] = {}  # the conversation of an entry, for those seen lately
         self._ends: dict[str, int] = {}  # the last seq of a conversation, when it was last seen
 
@@ -73,7 +66,7 @@ class EverturnConversationStore(ConversationStore):
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """The record of a conversation as it is now; None if there is none."""
-        return (await self._run(self._look(conversation_id))).record
+        return (await self._run(self._read_end(conversation_id))).record
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """The records of all conversations that were saved, or of those with this scope; latest saved first."""
@@ -112,12 +105,12 @@ class EverturnConversationStore(ConversationStore):
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    async def _look(self, conversation_id: str) -> Look:
+    async def _read_end(self, conversation_id: str) -> ConversationEnd:
         """The end of a session, back to the latest record, if it has one."""
         width = NEAR
         after = max(self._ends.get(conversation_id, 0) - 1, 0)
         while True:
-            state: SessionState = await self._call("state", conversation_id, after=after)
+            state = await self._store.state(conversation_id, after=after)
             records = [entry for entry in state.records if entry.kind == RECORD]
             if records or after == 0:
                 break
@@ -127,9 +120,9 @@ class EverturnConversationStore(ConversationStore):
         self._ends[conversation_id] = state.last_seq
         if record is not None:
             self._remember(conversation_id, record.head_id, *record.branches)
-        return Look(state, record)
+        return ConversationEnd(state, record)
 
-    async def _history(self, head_id: str, limit: int | None) -> list[Stored]:
+    async def _history(self, head_id: str, limit: int | None) -> list[StoredEntry]:
         """The path to an entry, at least `limit` long if it is."""
         where = self._where.get(head_id)
         if where is not None:
@@ -146,20 +139,20 @@ class EverturnConversationStore(ConversationStore):
             return path
         raise KeyError(head_id)
 
-    async def _path(self, conversation_id: str, head_id: str, limit: int | None) -> list[Stored]:
+    async def _path(self, conversation_id: str, head_id: str, limit: int | None) -> list[StoredEntry]:
         if limit is not None and (width := 8 * limit) < self._ends.get(conversation_id, 0):
-            state: SessionState = await self._call("state", conversation_id, after=self._ends[conversation_id] - width)
+            state = await self._store.state(conversation_id, after=self._ends[conversation_id] - width)
             path = _up_to(head_id, _without_parent(to_stored(state.entries)))
             if path is not None and len(path) >= limit:
                 return path
-        state = await self._call("state", conversation_id)
+        state = await self._store.state(conversation_id)
         path = _up_to(head_id, to_stored(state.entries))
         if path is not None:
             return path
-        snapshots: list[Snapshot] = await self._call("list_snapshots", conversation_id)
+        snapshots = await self._store.list_snapshots(conversation_id)
         left = [snapshot for snapshot in snapshots if (snapshot.label or "").startswith(BRANCH)]
         for snapshot in sorted(left, key=lambda one: (one.label == f"{BRANCH}{head_id}", one.version), reverse=True):
-            state = await self._call("state", conversation_id, at=snapshot)
+            state = await self._store.state(conversation_id, at=snapshot)
             path = _up_to(head_id, to_stored(state.entries))
             if path is not None:
                 return path
@@ -169,7 +162,7 @@ class EverturnConversationStore(ConversationStore):
         """Conversations that may hold an entry: those that mention it, then all."""
         seen: set[str] = set()
         try:
-            for match in await self._call("find", entry_id):
+            for match in await self._store.find(entry_id):
                 if match.session_id not in seen:
                     seen.add(match.session_id)
                     yield match.session_id
@@ -182,7 +175,7 @@ class EverturnConversationStore(ConversationStore):
     async def _sessions(self) -> AsyncIterator[str]:
         page = None
         while True:
-            listed = await self._call("sessions", limit=500, page=page)
+            listed = await self._store.sessions(limit=500, page=page)
             for session in listed.sessions:
                 yield session.session_id
             page = listed.next
@@ -192,11 +185,11 @@ class EverturnConversationStore(ConversationStore):
     async def _list(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
         found: dict[str, ConversationRecord] = {}
         async for session_id in self._sessions():
-            look = await self._look(session_id)
-            if look.record is None or not any(entry.kind == RECORD for entry in look.state.records):
+            end = await self._read_end(session_id)
+            if end.record is None or not any(entry.kind == RECORD for entry in end.state.records):
                 continue  # a session of something else
-            if scope is None or look.record.scope == scope:
-                found[session_id] = look.record
+            if scope is None or end.record.scope == scope:
+                found[session_id] = end.record
         records = sorted(found.values(), key=lambda record: record.updated_at, reverse=True)
         return records if limit is None else records[:limit]
 
@@ -219,11 +212,11 @@ class EverturnConversationStore(ConversationStore):
         base = new_entries[0].parent_id if new_entries else record.head_id
         turn = [entry for one in new_entries for entry in to_entries(one)]
         while True:
-            look = await self._look(conversation_id)
-            if (look.record.revision if look.record is not None else None) != expected:
+            end = await self._read_end(conversation_id)
+            if (end.record.revision if end.record is not None else None) != expected:
                 raise ConversationConflict(conversation_id)
             try:
-                receipt = await self._write_at(look, base, turn, record)
+                receipt = await self._write_at(end, base, turn, record)
             except VersionConflict:
                 continue  # a snapshot, or a save: the revision tells
             except KeyError:
@@ -232,34 +225,33 @@ class EverturnConversationStore(ConversationStore):
             self._remember(conversation_id, record.head_id, *record.branches)
             return
 
-    async def _write_at(self, look: Look, base: str | None, turn: list[Entry], record: ConversationRecord) -> Receipt:
+    async def _write_at(
+        self, end: ConversationEnd, base: str | None, turn: list[Entry], record: ConversationRecord
+    ) -> Receipt:
         """Write behind the entry `base`, wherever it is, if the session is still as it was seen."""
         session_id = record.conversation_id
         receipt: Receipt
-        if look.record is None:
-            if look.state.version:  # deleted, by someone who could not finish
-                await self._call("erase", session_id)
+        if end.record is None:
+            if end.state.version:  # deleted, by someone who could not finish
+                await self._store.erase(session_id)
             copied = await self._history(base, None) if base is not None else []
             entries = [entry for one in copied for entry in to_entries(one.entry)]
-            receipt = await self._call("append", session_id, [*entries, *turn, _kept(record)], expected_version=0)
-            return receipt
-        if base == look.record.head_id:
-            receipt = await self._call("append", session_id, [*turn, _kept(record)], expected_version=look.state)
-            return receipt
-        now: SessionState = await self._call("state", session_id)
+            return await self._store.append(session_id, [*entries, *turn, _kept(record)], expected_version=0)
+        if base == end.record.head_id:
+            return await self._store.append(session_id, [*turn, _kept(record)], expected_version=end.state)
+        now = await self._store.state(session_id)
         present = to_stored(now.entries)
         wanted = [] if base is None else _up_to(base, present) or await self._history(base, None)
         shared = 0
         while shared < min(len(present), len(wanted)) and present[shared].entry.id == wanted[shared].entry.id:
             shared += 1
         entries = [entry for one in wanted[shared:] for entry in to_entries(one.entry)]
-        expected: SessionState | Receipt = look.state
-        if look.record.head_id is not None:
-            label = f"{BRANCH}{look.record.head_id}"
-            left: Snapshot = await self._call("save_snapshot", session_id, label, expected_version=look.state)
+        expected: SessionState | Receipt = end.state
+        if end.record.head_id is not None:
+            label = f"{BRANCH}{end.record.head_id}"
+            left = await self._store.save_snapshot(session_id, label, expected_version=end.state)
             expected = Receipt(session_id, left.life, left.version)
-        receipt = await self._call(
-            "replace",
+        receipt = await self._store.replace(
             session_id,
             [*entries, *turn, _kept(record)],
             after=present[shared - 1].last if shared else 0,
@@ -269,16 +261,16 @@ class EverturnConversationStore(ConversationStore):
 
     async def _delete(self, conversation_id: str, expected: str) -> None:
         while True:
-            look = await self._look(conversation_id)
-            if look.record is None or look.record.revision != expected:
+            end = await self._read_end(conversation_id)
+            if end.record is None or end.record.revision != expected:
                 raise ConversationConflict(conversation_id)
             gone = Record(RECORD, {"deleted": True})
             try:
                 # First in a way that a save meanwhile is refused, or refuses this; then for good.
-                await self._call("append", conversation_id, [gone], expected_version=look.state)
+                await self._store.append(conversation_id, [gone], expected_version=end.state)
             except VersionConflict:
                 continue
-            await self._call("erase", conversation_id)
+            await self._store.erase(conversation_id)
             self._ends.pop(conversation_id, None)
             return
 
@@ -310,7 +302,7 @@ def _record_of(state: SessionState, kept: Record | None) -> ConversationRecord |
     return _records.validate_json(msgspec.json.encode(body))
 
 
-def _up_to(head_id: str, stored: list[Stored]) -> list[Stored] | None:
+def _up_to(head_id: str, stored: list[StoredEntry]) -> list[StoredEntry] | None:
     """The path to an entry; None if it is not on it."""
     for index in range(len(stored) - 1, -1, -1):
         if stored[index].entry.id == head_id:
@@ -318,6 +310,6 @@ def _up_to(head_id: str, stored: list[Stored]) -> list[Stored] | None:
     return None
 
 
-def _without_parent(stored: list[Stored]) -> list[Stored]:
+def _without_parent(stored: list[StoredEntry]) -> list[StoredEntry]:
     """The first of a window is left out: what stands before it is not known."""
     return stored[1:]

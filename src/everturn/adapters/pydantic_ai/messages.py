@@ -33,7 +33,7 @@ _ROLES = {"system-prompt": "system", "user-prompt": "user", "tool-return": "tool
 _RETRIES = {"retry-prompt", "retry-feedback"}
 
 
-class Stored(msgspec.Struct, frozen=True):
+class StoredEntry(msgspec.Struct, frozen=True):
     """One of Pydantic AI's entries as it stands in a session: `last` is the seq of its last message."""
 
     entry: ConversationEntry
@@ -67,16 +67,16 @@ def to_entries(entry: ConversationEntry) -> list[Entry]:
     ]
 
 
-class _Told(msgspec.Struct):
+class _PartsAsMessages(msgspec.Struct):
     """Messages that tell parts, which no longer hold what is told; and which of the parts are told as JSON."""
 
     messages: list[ChatMessage]
     as_json: list[int]
 
 
-def _request(parts: list[Fields]) -> _Told:
+def _request(parts: list[Fields]) -> _PartsAsMessages:
     """Each part that someone says, as a message of its own."""
-    told = _Told([], [])
+    told = _PartsAsMessages([], [])
     for index, part in enumerate(parts):
         role = _role(part)
         if role is None:
@@ -103,9 +103,9 @@ def _role(part: Fields) -> str | None:
     return _ROLES.get(part["part_kind"])
 
 
-def _response(parts: list[Fields]) -> _Told:
+def _response(parts: list[Fields]) -> _PartsAsMessages:
     """All that the model says, and the calls it makes, as one message."""
-    told = _Told([], [])
+    told = _PartsAsMessages([], [])
     texts = [part for part in parts if part["part_kind"] == "text"]
     calls: list[Fields] = []
     for index, part in enumerate(parts):
@@ -137,7 +137,7 @@ def _mentioned(item: Any) -> Fields:
 # --- entries as messages ---------------------------------------------------------------------------------------------
 
 
-def to_stored(entries: Iterable[Entry], *, parent: str | None = None) -> list[Stored]:
+def to_stored(entries: Iterable[Entry], *, parent: str | None = None) -> list[StoredEntry]:
     """Pydantic AI's entries, each after the one before it, whoever wrote them.
 
     `parent` is what stands before the first. Later messages of an entry whose first is not among them are left out.
@@ -154,10 +154,10 @@ def to_stored(entries: Iterable[Entry], *, parent: str | None = None) -> list[St
             elif groups and _id(groups[-1][0]) == own[OF]:
                 groups[-1].append(entry)
     messages = ModelMessagesTypeAdapter.validate_json(encode([_message(group) for group in groups]))
-    stored: list[Stored] = []
+    stored: list[StoredEntry] = []
     for group, message in zip(groups, messages, strict=True):
         found = ConversationEntry(id=_id(group[0]), parent_id=parent, message=message)
-        stored.append(Stored(found, group[-1].seq or 0))
+        stored.append(StoredEntry(found, group[-1].seq or 0))
         parent = found.id
     return stored
 

@@ -10,32 +10,31 @@ import msgspec
 from langchain_core.messages import BaseMessage, RemoveMessage
 
 from everturn import ChatMessage, Record
-from everturn.adapters._shared.values import MARK, Unfaithful, equal
-from everturn.adapters.langgraph.cache import Contents, Said
+from everturn.adapters._shared.values import TAG, RoundTripError, equal
+from everturn.adapters.langgraph.cache import ChannelContents, SeqMessages
 from everturn.adapters.langgraph.checkpoint_log import (
     INPUT,
     MESSAGES,
     WRITES,
     Object,
-    Point,
     Ranges,
     Ref,
+    StoredCheckpoint,
     extended,
     ranges_of,
     written,
 )
 from everturn.adapters.langgraph.config import SEPARATOR
 from everturn.adapters.langgraph.errors import refused
-from everturn.adapters.langgraph.message_refs import LEAST, Conversation, Quoting, are_messages, conversation
-from everturn.adapters.langgraph.short_ids import shortened
-from everturn.adapters.langgraph.values import Kept, Values
+from everturn.adapters.langgraph.message_refs import LEAST, Conversation, QuotingCodec, are_messages, conversation
+from everturn.adapters.langgraph.values import ChannelCodec, StoredMessage
 from everturn.model import JSON, Entry
 
 SHORT = 40  # characters of a value that is better not looked up
 _OWN = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
 
 
-class Put(msgspec.Struct, frozen=True):
+class CheckpointPut(msgspec.Struct, frozen=True):
     """A checkpoint that is to be put. `head` is the one the thread stood at when the run read it, if that is known;
     `begins`: the run read that there was none."""
 
@@ -50,63 +49,63 @@ class Put(msgspec.Struct, frozen=True):
     new_versions: Mapping[str, int | float | str]
 
 
-class Draft(msgspec.Struct, frozen=True):
+class ComposedPut(msgspec.Struct, frozen=True):
     """What will be appended, the checkpoint last, and what will be known then."""
 
     entries: list[Entry]
-    point: Point
-    contents: Contents
+    stored: StoredCheckpoint
+    contents: ChannelContents
     given: JSON  # the input, as a task will write what it only passes on
 
 
-class Composer:
+class CheckpointComposer:
     """Composes the entries of one checkpoint, to be written from the seq `first` on, on top of `base`."""
 
     def __init__(
         self,
-        values: Values,
-        put: Put,
-        base: Point | None,
-        known: Contents,
+        values: ChannelCodec,
+        put: CheckpointPut,
+        base: StoredCheckpoint | None,
+        known: ChannelContents,
         *,
         first: int,
         directly: bool,
-        loose: Said = (),
-        heard: Conversation | None = None,
+        unclaimed: SeqMessages = (),
+        input_messages: Conversation | None = None,
         begins: bool = False,
     ) -> None:
         """`directly`: no other checkpoint stands between the base and this one. `loose`: messages of others that do.
         `heard`: those that the input begins with, if they are there already. `begins`: nothing was said so far."""
-        self._values = values
+        self._codec = values
         self._put = put
         self._base = base
         self._known = known
         self._first = first
         self._directly = directly
-        self._loose = loose
-        self._heard = heard
+        self._unclaimed = unclaimed
+        self._input_messages = input_messages
         self._begins = begins
         self._refs: dict[str, Ref] = {}
         self._inline: dict[str, JSON] = {}
         self._pieces: dict[str, list[JSON]] = {}
         self._entries: list[ChatMessage] = []
-        self._said: Said | None = None
+        self._said: SeqMessages | None = None
         self._nodes: dict[str, JSON] = {}
         self._lists: dict[str, list[JSON]] = {}
-        self._quoting: Quoting | None = None
+        self._quoting: QuotingCodec | None = None
 
-    def compose(self, *, early: Sequence[int] = (), awaiting: Sequence[tuple[str, int]] = ()) -> Draft:
+    def compose(self, *, early: Sequence[int] = (), awaiting: Sequence[tuple[str, int]] = ()) -> ComposedPut:
         """Raises InvalidInput, naming the channel, if a value would not come back as it is."""
         checkpoint = self._put.checkpoint
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
         if self._begins and SEPARATOR in self._put.session_id and INPUT in values and MESSAGES not in values:
-            self._hear(values[INPUT])
+            self._write_input_messages(values[INPUT])
         told = len(self._entries)
         channels = {MESSAGES: None} if MESSAGES in values or MESSAGES in versions else {}  # first: others quote them
         for channel in {**channels, **versions, **values}:
             try:
-                self._channel(channel, values, versions)
-            except Unfaithful as exc:
+                self._write_channel(channel, values, versions)
+            except RoundTripError as exc:
                 raise refused(self._put.thread, self._put.id, channel, exc) from exc
         state: Object = {
             "versions": dict(versions),
@@ -116,8 +115,8 @@ class Composer:
         }
         for name, value in checkpoint.items():
             if name not in _OWN:
-                state[name] = self._values.encode_readable(value)
-        point = Point(
+                state[name] = self._codec.encode_readable(value)
+        stored = StoredCheckpoint(
             self._seq,
             self._put.id,
             checkpoint["ts"],
@@ -130,57 +129,60 @@ class Composer:
             tuple(early),
             tuple(awaiting),
         )
-        point, record = written(point, self._base if self._directly else None)
+        stored, record = written(stored, self._base if self._directly else None)
         left = self._known.left & {seq for seq, _ in self._said or ()} if self._known.left else self._known.left
-        given = point.values.get(INPUT)
-        if self._heard is not None and given is not None:
-            given = self._values.encode(values[INPUT])
-        heard = self._heard.said if told and self._heard else ()
-        return Draft(
-            [*self._entries, record], point, Contents(self._said, left, self._nodes, self._lists, heard), given
+        given = stored.values.get(INPUT)
+        if self._input_messages is not None and given is not None:
+            given = self._codec.encode(values[INPUT])
+        input_messages = self._input_messages.said if told and self._input_messages else ()
+        return ComposedPut(
+            [*self._entries, record],
+            stored,
+            ChannelContents(self._said, left, self._nodes, self._lists, input_messages),
+            given,
         )
 
-    def _hear(self, given: Any) -> None:
+    def _write_input_messages(self, given: Any) -> None:
         """What a subgraph is given to begin with, it says at once, and its input quotes that: the next checkpoint will
         say the same, so that otherwise all of it would stand there twice."""
-        messages = given.get(MESSAGES) if type(given) is dict and not self._values.opaque else None
+        messages = given.get(MESSAGES) if type(given) is dict and not self._codec.opaque else None
         if type(messages) is not list or len(messages) < LEAST or not are_messages(messages):
             return
         if any(message.id is None or isinstance(message, RemoveMessage) for message in messages):
             return  # who has no name yet gets one, and is another then
         try:
-            said = tuple([self._speak(message) for message in messages])
-        except Unfaithful as exc:
+            said = tuple([self._write_message(message) for message in messages])
+        except RoundTripError as exc:
             raise refused(self._put.thread, self._put.id, INPUT, exc) from exc
-        self._heard = Conversation(said, [[said[0][0], said[-1][0]]])
+        self._input_messages = Conversation(said, [[said[0][0], said[-1][0]]])
 
     @property
     def _seq(self) -> int:
         return self._first + len(self._entries)
 
-    def _channel(self, channel: str, values: Mapping[str, Any], versions: Mapping[str, Any]) -> None:
+    def _write_channel(self, channel: str, values: Mapping[str, Any], versions: Mapping[str, Any]) -> None:
         old = self._base.refs.get(channel) if self._base else None
         is_new = channel in self._put.new_versions or channel not in versions
         if not is_new and old is not None and self._base and self._base.versions.get(channel) == versions[channel]:
-            self._carry(channel, old)
+            self._keep_channel(channel, old)
             return
         if channel not in values:
             return
         value = values[channel]
-        if channel == MESSAGES and type(value) is list and value and not self._values.opaque and are_messages(value):
-            self._converse(channel, value, old)
+        if channel == MESSAGES and type(value) is list and value and not self._codec.opaque and are_messages(value):
+            self._write_messages_channel(channel, value, old)
         elif type(value) is list:
-            self._list(channel, [self._encoded(item) for item in value], old)
+            self._write_list(channel, [self._encoded(item) for item in value], old)
         else:
-            self._whole(channel, self._encoded(value), old)
+            self._write_value(channel, self._encoded(value), old)
 
     def _encoded(self, value: Any) -> JSON:
         if self._quoting is None:  # messages, which came first, are known by now
             said = conversation(self._refs, self._said, self._known.left)
-            self._quoting = Quoting(self._values, said if said.said else self._heard or said)
+            self._quoting = QuotingCodec(self._codec, said if said.said else self._input_messages or said)
         return self._quoting.encode(value)
 
-    def _carry(self, channel: str, old: Ref) -> None:
+    def _keep_channel(self, channel: str, old: Ref) -> None:
         self._refs[channel] = old
         if channel in self._known.nodes:
             self._nodes[channel] = self._known.nodes[channel]
@@ -189,7 +191,7 @@ class Composer:
         if isinstance(old, dict) and "said" in old:
             self._keep_conversation(channel, old)
 
-    def _whole(self, channel: str, node: JSON, old: Ref) -> None:
+    def _write_value(self, channel: str, node: JSON, old: Ref) -> None:
         if len(repr(node)) <= SHORT:
             self._refs[channel] = {"is": node}
             return
@@ -201,7 +203,7 @@ class Composer:
             self._inline[channel] = node
         self._nodes[channel] = node
 
-    def _list(self, channel: str, nodes: list[JSON], old: Ref) -> None:
+    def _write_list(self, channel: str, nodes: list[JSON], old: Ref) -> None:
         known = self._known.lists.get(channel) if isinstance(old, dict) and "list" in old else None
         seq = self._seq
         if known is not None and len(known) <= len(nodes) and equal(known, nodes[: len(known)]):
@@ -218,12 +220,12 @@ class Composer:
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
-    def _converse(self, channel: str, messages: list[BaseMessage], old: Ref) -> None:
+    def _write_messages_channel(self, channel: str, messages: list[BaseMessage], old: Ref) -> None:
         is_old = isinstance(old, dict) and "said" in old
         known = (self._known.said or ()) if is_old else ()
-        same = self._values.unchanged(messages, known)
-        if same == len(known) and not (self._loose and len(messages) > same):
-            added = [self._speak(message) for message in messages[same:]]
+        same = self._codec.unchanged(messages, known)
+        if same == len(known) and not (self._unclaimed and len(messages) > same):
+            added = [self._write_message(message) for message in messages[same:]]
             if not added:
                 self._keep_conversation(channel, old)
                 return
@@ -231,31 +233,31 @@ class Composer:
             ranges = extended(old if is_old else {}, added[0][0], added[-1][0], directly=self._directly)
             self._refs[channel] = {"said": ranges, "n": len(messages)}
             return
-        self._said = tuple(self._matched(messages, (*known, *self._loose)))
+        self._said = tuple(self._matched(messages, (*known, *self._unclaimed)))
         last = self._entries and self._said[-1][0] == self._first + len(self._entries) - 1
         following = _following(old["said"] if is_old else [], [seq for seq, _ in known], self._known.left)
-        following |= dict(pairwise(seq for seq, _ in self._loose))
+        following |= dict(pairwise(seq for seq, _ in self._unclaimed))
         following |= dict(pairwise(range(self._first, self._first + len(self._entries))))
         ranges = ranges_of([seq for seq, _ in self._said], following, self._known.left)
         self._refs[channel] = {"said": ranges, "n": len(messages)} | ({} if last else {"closed": True})
 
     def _keep_conversation(self, channel: str, old: Ref) -> None:
         self._said = self._known.said
-        self._refs[channel] = old | {"closed": True} if self._loose else old
+        self._refs[channel] = old | {"closed": True} if self._unclaimed else old
 
-    def _matched(self, messages: list[BaseMessage], known: Said) -> list[tuple[int, Kept]]:
+    def _matched(self, messages: list[BaseMessage], known: SeqMessages) -> list[tuple[int, StoredMessage]]:
         """Each message with the entry it has already, or a new one: for a list that was edited."""
         by_id = {kept.name: (seq, kept) for seq, kept in known}
         found = []
         for message in messages:
             there = by_id.pop(message.id, None) if message.id is not None else None
-            found.append(there if there and self._values.unchanged([message], [there]) else self._speak(message))
+            found.append(there if there and self._codec.unchanged([message], [there]) else self._write_message(message))
         return found
 
-    def _speak(self, message: BaseMessage) -> tuple[int, Kept]:
-        entry = self._values.encode_message(message)
+    def _write_message(self, message: BaseMessage) -> tuple[int, StoredMessage]:
+        entry = self._codec.encode_message(message)
         self._entries.append(entry)
-        return self._first + len(self._entries) - 1, self._values.kept(entry)
+        return self._first + len(self._entries) - 1, self._codec.stored_message(entry)
 
 
 def _following(ranges: Ranges, seqs: Sequence[int], left: Container[int]) -> dict[int, int]:
@@ -278,18 +280,18 @@ def writes_record(
 ) -> tuple[Object, Record]:
     """What a task wrote, as it will read, and its record. What it only passes on from the input that is `given` stands
     there already."""
-    known = given if isinstance(given, dict) and MARK not in given else {}
+    known = given if isinstance(given, dict) and TAG not in given else {}
     told: list[list[JSON]] = []
     for channel, node in writes:
         came_in = channel in known and len(repr(node)) > SHORT and equal(known[channel], node)
-        told.append([channel, {MARK: "input", "of": channel} if came_in else node])
+        told.append([channel, {TAG: "input", "of": channel} if came_in else node])
     body: Object = {"for": checkpoint, "task": task, "path": path, "writes": told}
-    return body, Record(WRITES, shortened(body))
+    return body, Record(WRITES, body)
 
 
 def is_input(node: JSON) -> bool:
     """Whether a write passes on what came in with its checkpoint."""
-    return type(node) is dict and node.get(MARK) == "input"
+    return type(node) is dict and node.get(TAG) == "input"
 
 
 def passes_input_on(records: Sequence[tuple[int, Object]]) -> bool:

@@ -7,7 +7,7 @@ import operator
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -17,22 +17,22 @@ from langgraph.graph import START, StateGraph
 from everturn import MemoryStore, Record, VersionConflict
 from everturn.adapters.langgraph import EverturnSaver, thread_lock
 from everturn.adapters.langgraph.checkpoint_log import EARLIEST
-from everturn.adapters.langgraph.thread_lock import Queue
-from tests.adapters.langgraph.conftest import StoreUnderTest
+from everturn.adapters.langgraph.thread_lock import ThreadLock
+from tests.adapters.langgraph.conftest import StoreUnderTest, WatchedSaver
 from tests.adapters.langgraph.scenarios import CONFIG, chat, say
 from tests.adapters.langgraph.test_values import checkpoint
 
 NEW: Any = {"configurable": {"thread_id": "a", "checkpoint_ns": ""}}
 
 
-class Watched(EverturnSaver):
+class Watched(WatchedSaver):
     """Counts what it was told to store, and what the store refused because the thread had moved."""
 
     asked = refused = 0
 
-    async def _call(self, name: str, *args: Any, **kwargs: Any) -> Any:
+    async def watch(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
         try:
-            return await super()._call(name, *args, **kwargs)
+            return await call
         except VersionConflict:
             self.refused += 1
             raise
@@ -159,13 +159,13 @@ def test_many_tasks_may_write_before_their_checkpoint_comes(store: MemoryStore, 
 def test_what_is_put_is_what_was_given_then(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     saver = EverturnSaver(store)
     live: dict[str, Any] = {"set": {"a"}, "list": ["a"], "dict": {"a": 1}}
-    put = saver._changes.put
+    put = saver._puts.put
 
     async def late(*args: Any) -> None:
         live["set"].add("b"), live["list"].append("b"), live["dict"].update(b=2)  # as LangGraph does meanwhile
         await put(*args)
 
-    monkeypatch.setattr(saver._changes, "put", late)
+    monkeypatch.setattr(saver._puts, "put", late)
     config = saver.put(NEW, checkpoint("c00", **live), {}, dict.fromkeys(live, 1))
     found = EverturnSaver(store).get_tuple(config)
     assert found is not None
@@ -235,11 +235,11 @@ def in_threads(work: Callable[[], None], count: int = 4) -> None:
 
 
 def test_threads_go_one_after_the_other() -> None:
-    queue, inside, most = Queue(blocking=True), 0, 0
+    queue, inside, most = ThreadLock(blocking=True), 0, 0
 
     async def once() -> None:
         nonlocal inside, most
-        async with queue.in_front("a"):
+        async with queue.hold("a"):
             inside += 1
             most = max(most, inside)
             time.sleep(0.0005)  # noqa: ASYNC251 - it is driven, in a thread
@@ -251,10 +251,10 @@ def test_threads_go_one_after_the_other() -> None:
 
 
 def test_tasks_go_one_after_the_other_and_other_sessions_go_on() -> None:
-    queue, order = Queue(blocking=False), list[str]()
+    queue, order = ThreadLock(blocking=False), list[str]()
 
     async def once(session: str, name: str) -> None:
-        async with queue.in_front(session):
+        async with queue.hold(session):
             order.append(f"{name} in")
             await asyncio.sleep(0.01)
             order.append(f"{name} out")
@@ -271,14 +271,14 @@ def test_tasks_go_one_after_the_other_and_other_sessions_go_on() -> None:
 @pytest.mark.parametrize("blocking", [True, False])
 def test_who_has_waited_long_enough_goes_ahead(monkeypatch: pytest.MonkeyPatch, blocking: bool) -> None:
     monkeypatch.setattr(thread_lock, "PATIENCE", 0.02)
-    queue = Queue(blocking=blocking)
+    queue = ThreadLock(blocking=blocking)
 
     async def main() -> None:
-        async with queue.in_front("a"):
+        async with queue.hold("a"):
             for _ in range(2):
-                async with queue.in_front("a"):
+                async with queue.hold("a"):
                     assert len(queue.locks) <= 1
-        async with queue.in_front("a"):
+        async with queue.hold("a"):
             pass
 
     asyncio.run(main())
@@ -286,14 +286,14 @@ def test_who_has_waited_long_enough_goes_ahead(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_task_that_is_cancelled_while_it_waits_leaves_the_queue() -> None:
-    queue = Queue(blocking=False)
+    queue = ThreadLock(blocking=False)
 
     async def once() -> None:
-        async with queue.in_front("a"):
+        async with queue.hold("a"):
             raise AssertionError("it is not its turn")
 
     async def main() -> None:
-        async with queue.in_front("a"):
+        async with queue.hold("a"):
             waiting = asyncio.ensure_future(once())
             await asyncio.sleep(0.01)
             waiting.cancel()
@@ -307,10 +307,10 @@ def test_a_task_that_is_cancelled_while_it_waits_leaves_the_queue() -> None:
 def test_a_lock_that_nobody_lets_go_of_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """An interrupt may come when it is taken, and before whoever took it knows."""
     monkeypatch.setattr(thread_lock, "PATIENCE", 0.02)
-    queue = Queue(blocking=True)
+    queue = ThreadLock(blocking=True)
 
     async def once() -> None:
-        async with queue.in_front("a"):
+        async with queue.hold("a"):
             pass
 
     driven(once())
@@ -324,10 +324,10 @@ def test_a_lock_that_nobody_lets_go_of_is_waited_for_once(monkeypatch: pytest.Mo
 
 
 def test_the_locks_of_many_sessions_are_not_kept_for_ever() -> None:
-    queue = Queue(blocking=True)
+    queue = ThreadLock(blocking=True)
 
     async def once(session: str) -> None:
-        async with queue.in_front(session):
+        async with queue.hold(session):
             pass
 
     for number in range(3 * thread_lock.MOST):
@@ -336,10 +336,10 @@ def test_the_locks_of_many_sessions_are_not_kept_for_ever() -> None:
 
 
 def test_an_error_in_front_lets_the_next_one_in() -> None:
-    queue = Queue(blocking=True)
+    queue = ThreadLock(blocking=True)
 
     async def fails() -> None:
-        async with queue.in_front("a"):
+        async with queue.hold("a"):
             raise ZeroDivisionError
 
     for _ in range(2):
@@ -349,10 +349,10 @@ def test_an_error_in_front_lets_the_next_one_in() -> None:
 
 
 def test_in_a_forked_process_nobody_stands_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
-    queue = Queue(blocking=True)
+    queue = ThreadLock(blocking=True)
 
     async def once(then: Callable[[], None] = lambda: None) -> None:
-        async with queue.in_front("a"):
+        async with queue.hold("a"):
             then()
 
     def in_child() -> None:
