@@ -18,7 +18,6 @@ from everturn.testing.history.parse import Call, Session, Unit, pair, sessions
 from everturn.testing.history.read_anomalies import look
 from everturn.testing.history.read_rules import Blame, find_forks, find_missing
 from everturn.testing.history.shrink import project, shrink
-from everturn.testing.history.walk import certainly_explained
 from everturn.testing.results import Event, Violation, ViolationKind
 
 
@@ -70,7 +69,7 @@ def judge(events: Iterable[Event]) -> Verdict:
 def _find(found: dict[str, Session], session: Session) -> tuple[Findings, bool]:
     """What is wrong in one session of a history, and whether all of it could be decided."""
     findings = Findings()
-    if certainly_in_order(session) or certainly_explained(session):
+    if certainly_in_order(session):
         return findings, True
 
     def elsewhere(value: str) -> Unit | None:
