@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from everturn.testing.history import Recorder
 from everturn.testing.races.breakpoints import Paced, Trap, driver_call
 
 
@@ -70,6 +71,17 @@ def test_driver_calls_of_threads_started_meanwhile_count(tmp_path: Path) -> None
         thread.join()
 
     assert calls_of(work)[0] >= 1
+
+
+def test_calls_of_the_kit_itself_are_not_counted(tmp_path: Path) -> None:
+    """Such as those that record a history: a sweep would stop there, and not in the store."""
+    with Recorder(tmp_path / "history.jsonl", "A") as recorder:
+
+        def work() -> None:
+            with recorder.call("read", "s") as read:
+                read.saw([])
+
+        assert calls_of(work)[0] == 0
 
 
 def test_nothing_is_counted_while_the_trap_is_not_set() -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 AtStop = Callable[[int, str], None]
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parents[1])  # all of everturn.testing
 _FLAG = "_asyncio_future_blocking"
 _STDLIB = sysconfig.get_path("stdlib")
 _PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
