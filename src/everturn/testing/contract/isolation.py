@@ -6,12 +6,13 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from everturn.testing.kit.clause import Book, Untested
-from everturn.testing.kit.kit import Instance, Kit
+from everturn.testing.kit.clause import ClauseRegistry, Untested
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.shapes import Said
 from everturn.testing.workers.messages import Step
 
-book = Book("sequential")
+registry = ClauseRegistry("sequential")
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "case": ("session", "Session", "SESSION", "sessioN"),
@@ -83,7 +84,7 @@ def isolated(kit: Kit, act: Callable[[Instance, str, Any], list[tuple[Said, ...]
             unharmed(kit, store, written, f"ids differ by {family}, and {name!r} was changed")
 
 
-@book.clause(
+@registry.clause(
     "isolation",
     "Sessions whose ids differ by case, prefix, wildcard, Unicode form, white space or separator share nothing.",
     incident="LIKE 'user_1%': one customer reads another's conversation.",
@@ -94,7 +95,7 @@ def isolation(kit: Kit) -> None:
         unharmed(kit, store, filled(kit, store, names), f"ids differ by {family}")
 
 
-@book.clause(
+@registry.clause(
     "isolation-of-clear",
     "Clearing a session touches no other, however alike their ids.",
     incident="KEYS user:1* and DEL: clearing user 1 clears users 10 to 19.",
@@ -108,7 +109,7 @@ def isolation_of_clear(kit: Kit) -> None:
     isolated(kit, act, snapshots=False)
 
 
-@book.clause(
+@registry.clause(
     "isolation-of-trim",
     "Trimming a session touches no other, however alike their ids.",
     incident="DELETE ... WHERE id NOT IN (the latest n), without the session: everybody's history is trimmed.",
@@ -121,7 +122,7 @@ def isolation_of_trim(kit: Kit) -> None:
     isolated(kit, act, snapshots=False)
 
 
-@book.clause(
+@registry.clause(
     "isolation-of-rollback",
     "Rolling a session back touches no other, however alike their ids.",
     incident="A rollback that restores the whole table: one customer's rewind is everybody's.",
@@ -135,7 +136,7 @@ def isolation_of_rollback(kit: Kit) -> None:
     isolated(kit, act, snapshots=True)
 
 
-@book.clause(
+@registry.clause(
     "isolation-of-replace",
     "Replacing or taking back messages of a session touches no other, however alike their ids.",
     incident="LlamaIndex SQLAlchemyChatStore commits the delete of set_messages on its own, for whatever key matches.",

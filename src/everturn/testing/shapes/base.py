@@ -70,7 +70,7 @@ def seen(raw: Any) -> Seen:
     return Seen(_ROLES.get(str(role), str(role)), content, fields)
 
 
-class Dialect:
+class Shape:
     """One opened store. A shape overrides `append` and `read`, and names what else it has."""
 
     name: ClassVar[str]
@@ -195,7 +195,7 @@ class Dialect:
         self._handed.clear()
 
     async def append_awaited(self, session: str, messages: Sequence[Said]) -> None:
-        """Append by the awaited twin of the blocking method. Run in a loop (Subject.taken), which it may need."""
+        """Append by the awaited twin of the blocking method. Run in a loop (LocalInstance.taken), which it may need."""
         twin = copy(self)
         twin.awaited = True
         await twin.append(session, messages)

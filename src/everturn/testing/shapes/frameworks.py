@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
-from everturn.testing.shapes.base import Dialect, Message, Said, Seen, seen, settled
+from everturn.testing.shapes.base import Message, Said, Seen, Shape, seen, settled
 
 _LATEST = 20  # events
 
 
-class LangChainDialect(Dialect):
+class LangChainShape(Shape):
     """LangChain's `BaseChatMessageHistory`: one object per session; `add_messages`, `messages`, `clear`."""
 
     name = "LangChain BaseChatMessageHistory"
@@ -52,7 +52,7 @@ class LangChainDialect(Dialect):
         return target.messages
 
 
-class AgentsDialect(Dialect):
+class AgentsShape(Shape):
     """OpenAI Agents' `Session`: one object per session; `add_items`, `get_items`, `pop_item`, `clear_session`."""
 
     name = "OpenAI Agents Session"
@@ -86,7 +86,7 @@ class AgentsDialect(Dialect):
         return None if taken is None else seen(taken)
 
 
-class LlamaIndexDialect(Dialect):
+class LlamaIndexShape(Shape):
     """LlamaIndex's `BaseChatStore`: `add_message(key, message)`, `get_messages`, `set_messages`, `delete_messages`."""
 
     name = "LlamaIndex BaseChatStore"
@@ -126,7 +126,7 @@ class LlamaIndexDialect(Dialect):
         return None if taken is None else seen(taken)
 
 
-class AdkDialect(Dialect):
+class AdkShape(Shape):
     """Google ADK's `BaseSessionService`: `create_session`, `get_session`, `append_event`, `delete_session`.
 
     The session is read before each event, as the documentation asks; a stale one is the service's error to raise.

@@ -13,12 +13,12 @@ from os import getpid, urandom
 from typing import Any, ClassVar
 from uuid import UUID
 
-from everturn.testing.shapes.base import Dialect, Said, Seen, seen
+from everturn.testing.shapes.base import Said, Seen, Shape, seen
 
 _order = count()  # breaks ties between ids made in one tick of the clock
 
 
-class LangGraphDialect(Dialect):
+class LangGraphShape(Shape):
     """`get_tuple`, `put`, `delete_thread`, or their awaited twins."""
 
     name = "LangGraph BaseCheckpointSaver"
@@ -26,7 +26,7 @@ class LangGraphDialect(Dialect):
     appends_to = ("put",)
     clears_with = ("delete_thread",)
     optional: ClassVar[Mapping[str, str]] = {
-        name: method for name, method in Dialect.optional.items() if "snapshot" in method
+        name: method for name, method in Shape.optional.items() if "snapshot" in method
     }
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from everturn.testing.shapes.base import Dialect, Said, Seen, seen
+from everturn.testing.shapes.base import Said, Seen, Shape, seen
 
 
-class ListDialect(Dialect):
+class ListShape(Shape):
     """`add_messages(session_id, messages)` and `get_history(session_id)`: everturn's own, and its relatives."""
 
     name = "add_messages/get_history"
@@ -65,7 +65,7 @@ class ListDialect(Dialect):
         return bool((await self.call(None, "verify")).ok)
 
 
-class PairDialect(Dialect):
+class PairShape(Shape):
     """`save_context(session_id, human, ai)` and `load_memory(session_id)`, a list of {"human", "ai"}."""
 
     name = "save_context/load_memory"
@@ -93,7 +93,7 @@ class PairDialect(Dialect):
         return history
 
 
-class SingleDialect(Dialect):
+class SingleShape(Shape):
     """`add_message(session_id, role, content)` and `get_conversation(session_id)`, dicts or (role, content)."""
 
     name = "add_message/get_conversation"
