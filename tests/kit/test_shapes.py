@@ -12,8 +12,8 @@ import pytest
 
 from everturn.backend import drive
 from everturn.testing.kit.target import offer_of
-from everturn.testing.shapes import Said, Seen, is_awaited, shape_of
-from everturn.testing.shapes.base import seen
+from everturn.testing.shapes import ReadMessage, SentMessage, is_awaited, shape_of
+from everturn.testing.shapes.base import read_message
 from everturn.testing.shapes.langgraph import new_id
 from everturn.testing.workers.instance import LocalInstance, Loop
 from tests.kit.sound import memory, shapes
@@ -42,7 +42,7 @@ def test_every_shape_stores_and_reads(name: str, instance: Any, tmp_path: Path) 
     store = instance(getattr(shapes, name), tmp_path)
     assert store.describe().shape == SHAPES[name]
     turns = {"turn": 3, "pair": 2, "message": 1}[store.describe().unit]
-    said = [Said("user" if number % 2 == 0 else "assistant", f"m{number}") for number in range(turns)]
+    said = [SentMessage("user" if number % 2 == 0 else "assistant", f"m{number}") for number in range(turns)]
     store.run(store.shape.append("s", said))
     found = store.run(store.shape.read("s"))
     assert [(one.role, one.content) for one in found] == [(one.role, one.content) for one in said]
@@ -88,10 +88,10 @@ class NamesSessionsItself(shapes.Adk):
 
 def test_an_adk_service_that_gives_a_session_another_name_has_refused_the_first(instance: Any, tmp_path: Path) -> None:
     store = instance(lambda where: NamesSessionsItself(shapes.Core(where)), tmp_path)
-    store.run(store.shape.append("s", [Said("user", "x")]))
+    store.run(store.shape.append("s", [SentMessage("user", "x")]))
     for name in ("", "s "):
         with pytest.raises(ValueError, match="named the session"):
-            store.run(store.shape.append(name, [Said("user", "x")]))
+            store.run(store.shape.append(name, [SentMessage("user", "x")]))
     store.close()
 
 
@@ -113,7 +113,7 @@ def test_an_adk_event_is_made_after_its_session_was_read(instance: Any, tmp_path
 
     factory.message = message  # type: ignore[attr-defined]
     store = instance(factory, tmp_path)
-    store.run(store.shape.append("s", [Said("user", "x")]))
+    store.run(store.shape.append("s", [SentMessage("user", "x")]))
     assert done == ["read", "made"]
     store.close()
 
@@ -134,16 +134,16 @@ def test_what_has_no_shape_has_none() -> None:
     ],
 )
 def test_messages_of_every_form_are_read(raw: Any) -> None:
-    assert (seen(raw).role, seen(raw).content) == ("user", "hi")
+    assert (read_message(raw).role, read_message(raw).content) == ("user", "hi")
 
 
 def test_fields_are_those_that_a_message_carries() -> None:
-    assert seen({"role": "user", "content": "x", "name": None}) == Seen("user", "x", {"name": None})
+    assert read_message({"role": "user", "content": "x", "name": None}) == ReadMessage("user", "x", {"name": None})
 
 
 def test_what_is_no_message_is_an_error() -> None:
     with pytest.raises(TypeError, match="no role and content"):
-        seen(7)
+        read_message(7)
 
 
 def test_checkpoint_ids_made_later_sort_later() -> None:
@@ -154,7 +154,7 @@ def test_checkpoint_ids_made_later_sort_later() -> None:
 
 def test_an_operation_over_a_blocking_store_never_suspends(instance: Any, tmp_path: Path) -> None:
     store = instance(shapes.lists, tmp_path)
-    coroutine: Coroutine[Any, Any, Any] = store.shape.append("s", [Said("user", "x")])
+    coroutine: Coroutine[Any, Any, Any] = store.shape.append("s", [SentMessage("user", "x")])
     drive(coroutine)  # raises if it suspends
     with pytest.raises(RuntimeError):
         drive(asyncio.sleep(0))

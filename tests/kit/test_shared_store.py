@@ -170,7 +170,7 @@ def test_an_error_of_the_kit_itself_takes_the_place_along(sound: Trial) -> None:
 
 
 def test_a_clause_that_ends_before_an_answer_does_not_spoil_the_end_of_the_run(sound: Trial) -> None:
-    """Seen on a store in memory with some seeds: the answer was taken for that of the next order (TypeError)."""
+    """ReadMessage on a store in memory with some seeds: the answer was taken for that of the next order (TypeError)."""
 
     def impatient(kit: Kit) -> None:
         instance = kit.open()

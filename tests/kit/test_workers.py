@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from everturn.testing.kit.target import parse
-from everturn.testing.shapes import Said
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.controller import ForkServer
 from everturn.testing.workers.messages import CallerSteps, Close, Do, Open, Opened, Paused, Ready, Step, Stop
 
@@ -42,7 +42,7 @@ def test_one_whose_report_nobody_read_is_not(fork_server: ForkServer, tmp_path: 
 def test_nor_is_one_that_was_stopped_and_not_let_go(fork_server: ForkServer, tmp_path: Path) -> None:
     worker = fork_server.worker(watched=True)
     worker.ask(Open("slot", str(tmp_path), {}), PATIENCE)
-    caller = CallerSteps("A", (Step("append", "s", ((Said("user", "x"),),)),))
+    caller = CallerSteps("A", (Step("append", "s", ((SentMessage("user", "x"),),)),))
     assert isinstance(worker.ask(Do("slot", (caller,), stop=Stop(1)), PATIENCE), Paused)
     fork_server.rest(worker)
     assert fork_server.worker(watched=True) is not worker

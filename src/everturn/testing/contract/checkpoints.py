@@ -43,7 +43,7 @@ def checkpoint_lost_update(kit: Kit) -> None:
     told = store.take(Step("put_held", session, ("B", second)))
     found = {seen.content for seen in store.read(session)}
     kit.check(
-        not told.ok or found.issuperset(said.content for said in (*first, *second)),
+        not told.ok or found.issuperset(sent.content for sent in (*first, *second)),
         "A reads, B reads, A puts, B puts: B was told nothing, and A's turn is gone",
         session=session,
     )

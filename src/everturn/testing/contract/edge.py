@@ -10,19 +10,19 @@ from typing import Any
 from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.shapes import Said
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
 registry = ClauseRegistry("edge")
 SLOWEST = 30.0  # seconds that 1,001 messages may take
 
 
-def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[Said, ...]]:
+def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[SentMessage, ...]]:
     """The contents as turns of the shape: each in a call of its own, with company where a call takes more than one."""
     unit = kit.environment.opened.unit
     if unit == "pair":
-        return [(Said("user", content), Said("assistant", content)) for content in contents]
-    return [(Said("user", content),) for content in contents]
+        return [(SentMessage("user", content), SentMessage("assistant", content)) for content in contents]
+    return [(SentMessage("user", content),) for content in contents]
 
 
 def round_trip(kit: Kit, contents: Sequence[Any], story: str, *, may_refuse: bool = False, large: bool = False) -> None:
@@ -30,7 +30,7 @@ def round_trip(kit: Kit, contents: Sequence[Any], story: str, *, may_refuse: boo
     so loudly, and then nothing of it is stored. What is `large` is not left for the clauses that follow."""
     store, session = (kit.open if large else kit.borrow)(), kit.session()
     accepted = 0
-    kept: list[tuple[Said, ...]] = []
+    kept: list[tuple[SentMessage, ...]] = []
     for content, turn in zip(contents, turn_of(kit, contents), strict=True):
         outcome = store.take_unrecorded(Step("append", session, (turn,)))
         if outcome.ok:
@@ -198,7 +198,7 @@ def odd_json(kit: Kit) -> None:
     judged = refused = 0
     for name, value in ODD_VALUES.items():
         session = kit.session()
-        turn = (Said("user", name, {"metadata": {"value": value}}),)
+        turn = (SentMessage("user", name, {"metadata": {"value": value}}),)
         if not store.take_unrecorded(Step("append", session, (turn,))).ok:
             refused += 1
             after = store.take_unrecorded(Step("read", session))
@@ -293,7 +293,7 @@ def long_history(kit: Kit) -> None:
     # A checkpointer writes the whole state each time: larger turns, so that it is not the kit that is quadratic.
     checkpoints = kit.offers("checkpoints")
     goal = 1_001 if kit.quick or checkpoints else 10_001
-    turns: list[tuple[Said, ...]] = []
+    turns: list[tuple[SentMessage, ...]] = []
     messages = 0
     given_up = gives_up(kit)
     while messages < goal and (messages < 1_001 or kit.time_left()):
@@ -344,7 +344,7 @@ STRANGE_IDS = (
 )
 def strange_session_ids(kit: Kit) -> None:
     store = kit.open()
-    kept: dict[str, list[tuple[Said, ...]]] = {}
+    kept: dict[str, list[tuple[SentMessage, ...]]] = {}
     for name in STRANGE_IDS:
         turn = kit.turn()
         if store.take_unrecorded(Step("append", name, (turn,))).ok:
@@ -355,7 +355,7 @@ def strange_session_ids(kit: Kit) -> None:
     kit.notes.append(f"{len(kept)} of {len(STRANGE_IDS)} ids were accepted")
 
 
-def _read_back(kit: Kit, store: Instance, kept: dict[str, list[tuple[Said, ...]]]) -> None:
+def _read_back(kit: Kit, store: Instance, kept: dict[str, list[tuple[SentMessage, ...]]]) -> None:
     for name, turns in kept.items():
         outcome = store.take_unrecorded(Step("read", name))
         kit.check(outcome.ok, f"session {shown(name)} took a turn, and reading it raised {outcome.fault}")

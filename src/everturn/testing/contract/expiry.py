@@ -11,7 +11,7 @@ import msgspec
 
 from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.kit import Kit
-from everturn.testing.shapes import Said
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Outcome, Step
 
 registry = ClauseRegistry("edge")
@@ -25,7 +25,7 @@ class Scene(msgspec.Struct):
 
     first: Outcome  # the append that everything is counted from
     refreshed: Outcome  # a second append to `busy`, half a life later
-    turns: dict[str, list[tuple[Said, ...]]]
+    turns: dict[str, list[tuple[SentMessage, ...]]]
     early: dict[str, Outcome]  # reads before anything may have expired
     late: dict[str, Outcome]  # reads of `busy` after the first life and within the second
     last: dict[str, Outcome]  # reads after everything must have expired
@@ -130,7 +130,7 @@ def refreshed_by_a_turn(kit: Kit) -> None:
     read, turn = seen.late["busy"], seen.turns["busy"][1]
     kit.check(read.ok, f"reading a session that lives raised {read.fault}")
     kit.check(
-        [message.content for message in read.value[-len(turn) :]] == [said.content for said in turn],
+        [message.content for message in read.value[-len(turn) :]] == [sent.content for sent in turn],
         f"a turn stored {read.ended - seen.refreshed.began:.1f} s ago, with a ttl of {TTL:g} s, is not there",
         session="busy",
     )

@@ -15,7 +15,7 @@ from everturn.testing.faults import files
 from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
 from everturn.testing.kit.kit import NO_LOSS, Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.shapes import Said, Seen
+from everturn.testing.shapes import ReadMessage, SentMessage
 from everturn.testing.workers.controller import JobFailed
 from everturn.testing.workers.messages import CallerSteps, Do, Done, FactoryHook, Outcome, Ready, SideBySide, Step
 
@@ -210,7 +210,9 @@ def server_full(kit: Kit) -> None:
     used = int(server.info("memory")["used_memory"])
     server.command("CONFIG", "SET", "maxmemory", used + 200_000)
     try:
-        large = [tuple(Said(said.role, f"{said.content} {'x' * 30_000}") for said in kit.turn()) for _ in range(12)]
+        large = [
+            tuple(SentMessage(sent.role, f"{sent.content} {'x' * 30_000}") for sent in kit.turn()) for _ in range(12)
+        ]
         outcomes = tried(kit, store, *(Step("append", session, (turn,)) for turn in large), Step("read", session))
     finally:
         server.command("CONFIG", "SET", "maxmemory", 0)
@@ -252,7 +254,7 @@ def disk_full(kit: Kit) -> None:
     store, session = begun(kit, turns=5)
     largest = max((path.stat().st_size for path in _files(store.place)), default=0)
     store.limit("fsize", largest + 64 * 1024)
-    padded = [tuple(Said(said.role, f"{said.content} {'x' * 4000}") for said in kit.turn()) for _ in range(30)]
+    padded = [tuple(SentMessage(sent.role, f"{sent.content} {'x' * 4000}") for sent in kit.turn()) for _ in range(30)]
     outcomes = store.run(*(Step("append", session, (turn,)) for turn in padded), Step("read", session))
     store.limit("fsize", None)
     refused = sum(not outcome.ok for outcome in outcomes)
@@ -330,7 +332,7 @@ def garbage(kit: Kit) -> None:
         _overwritten(kit, byte)
 
 
-def readable(kit: Kit, place: Path, session: str) -> list[Seen]:
+def readable(kit: Kit, place: Path, session: str) -> list[ReadMessage]:
     """What another process reads while all is well. If it cannot, its error later says nothing about the damage."""
     before = kit.open("before", at=place)
     found = before.read(session)
@@ -344,7 +346,7 @@ def _overwritten(kit: Kit, byte: bytes) -> None:
     store = kit.open(at=place)
     store.append(session, kit.turn())
     turn = kit.turn()
-    store.append(session, (Said(turn[0].role, marker), *turn[1:]))
+    store.append(session, (SentMessage(turn[0].role, marker), *turn[1:]))
     store.append(session, kit.turn())
     before = len(readable(kit, place, session))
     store.close()
@@ -376,7 +378,7 @@ def half_a_file(kit: Kit) -> None:
     for _ in range(40):
         store.append(session, kit.turn())
     turn = kit.turn()
-    store.append(session, (Said(turn[0].role, marker), *turn[1:]))
+    store.append(session, (SentMessage(turn[0].role, marker), *turn[1:]))
     whole = readable(kit, place, session)
     store.close()
     if not files.cut(_files(place), marker.encode()):

@@ -9,7 +9,7 @@ from typing import Any
 from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.shapes import Said
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
 registry = ClauseRegistry("sequential")
@@ -34,9 +34,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 
 
-def filled(kit: Kit, store: Instance, names: Sequence[str], turns: int = 2) -> dict[str, list[tuple[Said, ...]]]:
+def filled(kit: Kit, store: Instance, names: Sequence[str], turns: int = 2) -> dict[str, list[tuple[SentMessage, ...]]]:
     """Write to each session, taking them in turns. A name may be refused; a store that refuses all is untested."""
-    written: dict[str, list[tuple[Said, ...]]] = {name: [] for name in names}
+    written: dict[str, list[tuple[SentMessage, ...]]] = {name: [] for name in names}
     for _ in range(turns):
         fresh = {name: kit.turn() for name in written}
         outcomes = store.run(*(Step("append", name, (turn,)) for name, turn in fresh.items()))
@@ -50,14 +50,16 @@ def filled(kit: Kit, store: Instance, names: Sequence[str], turns: int = 2) -> d
     return written
 
 
-def unharmed(kit: Kit, store: Instance, written: dict[str, list[tuple[Said, ...]]], story: str) -> None:
+def unharmed(kit: Kit, store: Instance, written: dict[str, list[tuple[SentMessage, ...]]], story: str) -> None:
     outcomes = store.run(*(Step("read", name) for name in written))
     for (name, turns), outcome in zip(written.items(), outcomes, strict=True):
         kit.check(outcome.ok, f"{story}; then reading {name!r} raised {outcome.fault}", session=name)
         kit.same(outcome.value, turns, f"session {name!r}: {story}", session=name)
 
 
-def isolated(kit: Kit, act: Callable[[Instance, str, Any], list[tuple[Said, ...]] | None], *, snapshots: bool) -> None:
+def isolated(
+    kit: Kit, act: Callable[[Instance, str, Any], list[tuple[SentMessage, ...]] | None], *, snapshots: bool
+) -> None:
     """For each family, let `act` change one session after the other; all others stay as they are.
 
     `act` gets a snapshot of the session where `snapshots` are taken, and returns what the session holds then (None: do
@@ -102,7 +104,7 @@ def isolation(kit: Kit) -> None:
     needs=["clear"],
 )
 def isolation_of_clear(kit: Kit) -> None:
-    def act(store: Instance, name: str, _: Any) -> list[tuple[Said, ...]]:
+    def act(store: Instance, name: str, _: Any) -> list[tuple[SentMessage, ...]]:
         store.clear(name)
         return []
 
@@ -129,7 +131,7 @@ def isolation_of_trim(kit: Kit) -> None:
     needs=["save_snapshot", "rollback"],
 )
 def isolation_of_rollback(kit: Kit) -> None:
-    def act(store: Instance, name: str, snapshot: Any) -> list[tuple[Said, ...]] | None:
+    def act(store: Instance, name: str, snapshot: Any) -> list[tuple[SentMessage, ...]] | None:
         store.rollback(name, snapshot)
         return None
 

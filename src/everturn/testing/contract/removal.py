@@ -6,7 +6,7 @@ from everturn.testing.contract.sequential import TOOL_CALL, begun
 from everturn.testing.kit.clause import ClauseRegistry
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.shapes import Said
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
 registry = ClauseRegistry("sequential")
@@ -82,7 +82,7 @@ def replace(kit: Kit) -> None:
 )
 def pop(kit: Kit) -> None:
     store, session, turns = begun(kit, 3)
-    messages = [said for turn in turns for said in turn]
+    messages = [sent for turn in turns for sent in turn]
     while messages:
         last = messages.pop()
         taken = store.call("pop", session)
@@ -98,11 +98,11 @@ def pop(kit: Kit) -> None:
     kit.same(store.read(session), [turn], "all were taken back, then one turn was stored", session=session)
 
 
-def trimmed(kit: Kit, store: Instance, session: str, messages: list[Said], most: int) -> list[Said]:
+def trimmed(kit: Kit, store: Instance, session: str, messages: list[SentMessage], most: int) -> list[SentMessage]:
     """Trim, and see that what is left is a suffix of at most so many. Returns it."""
     store.trim(session, most)
     found = [(seen.role, seen.content) for seen in store.read(session)]
-    wanted = [(said.role, said.content) for said in messages]
+    wanted = [(sent.role, sent.content) for sent in messages]
     fits = len(found) <= most or (kit.offers("trim_keeps_prompts") and len(found) <= len(messages))
     kit.check(
         fits and found == wanted[len(wanted) - len(found) :],
@@ -121,7 +121,7 @@ def trimmed(kit: Kit, store: Instance, session: str, messages: list[Said], most:
 )
 def trim(kit: Kit) -> None:
     store, session, turns = begun(kit, 8)
-    messages = [said for turn in turns for said in turn]
+    messages = [sent for turn in turns for sent in turn]
     size = len(turns[0])
     left = trimmed(kit, store, session, messages, 5 * size)
     kit.check(left, "nothing at all was kept", session=session)
@@ -153,7 +153,7 @@ def trim_to_more(kit: Kit) -> None:
 )
 def trim_then_append(kit: Kit) -> None:
     store, session, turns = begun(kit, 6)
-    left = trimmed(kit, store, session, [said for turn in turns for said in turn], 2 * len(turns[0]))
+    left = trimmed(kit, store, session, [sent for turn in turns for sent in turn], 2 * len(turns[0]))
     later = kit.turns(3)
     for turn in later:
         store.append(session, turn)
@@ -168,8 +168,8 @@ def trim_then_append(kit: Kit) -> None:
 )
 def trim_keeps_prompts(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
-    system, call = Said("system", "be brief"), Said("assistant", "looking", {"tool_calls": [TOOL_CALL]})
-    result, answer = Said("tool", "found it", {"tool_call_id": "call-1"}), Said("assistant", "here it is")
+    system, call = SentMessage("system", "be brief"), SentMessage("assistant", "looking", {"tool_calls": [TOOL_CALL]})
+    result, answer = SentMessage("tool", "found it", {"tool_call_id": "call-1"}), SentMessage("assistant", "here it is")
     for turn in ((system,), *kit.turns(4), (call,), (result,), (answer,)):
         store.append(session, turn)
     store.trim(session, 3)

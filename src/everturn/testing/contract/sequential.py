@@ -5,13 +5,13 @@ from __future__ import annotations
 from everturn.testing.kit.clause import ClauseRegistry, StoreRaised
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.shapes import Said
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
 registry = ClauseRegistry("sequential")
 
 
-def begun(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[Said, ...]]]:
+def begun(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[SentMessage, ...]]]:
     """An instance, a session, and the turns that were stored in it."""
     store, session, stored = kit.borrow(), kit.session(), kit.turns(turns)
     for turn in stored:
@@ -52,7 +52,7 @@ def job(kit: Kit) -> None:
 )
 def roles(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
-    turns = [(Said(role, f"said by {role}"),) for role in ("system", "user", "assistant", "user")]
+    turns = [(SentMessage(role, f"said by {role}"),) for role in ("system", "user", "assistant", "user")]
     for turn in turns:
         store.append(session, turn)
     kit.same(store.read(session), turns, "a message of each role was stored", session=session)
@@ -70,20 +70,22 @@ TOOL_CALL = {"name": "look_up", "args": {"order": 1234, "exact": True}, "id": "c
 def fields(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
     stored = (
-        Said("user", "where is it?", {"name": "ada", "id": "m-1", "metadata": {"score": 0.5, "tags": ["a", None]}}),
-        Said("assistant", "let me look", {"id": "m-2", "tool_calls": [TOOL_CALL]}),
-        Said("tool", "on its way", {"id": "m-3", "tool_call_id": "call-1"}),
+        SentMessage(
+            "user", "where is it?", {"name": "ada", "id": "m-1", "metadata": {"score": 0.5, "tags": ["a", None]}}
+        ),
+        SentMessage("assistant", "let me look", {"id": "m-2", "tool_calls": [TOOL_CALL]}),
+        SentMessage("tool", "on its way", {"id": "m-3", "tool_call_id": "call-1"}),
     )
-    for turn in [stored] if kit.offers("lists") else [(said,) for said in stored]:
+    for turn in [stored] if kit.offers("lists") else [(sent,) for sent in stored]:
         store.append(session, turn)
     found = store.read(session)
     kit.same(found, [stored], "three messages with fields were stored", session=session)
-    for said, seen in zip(stored, found, strict=True):
-        for name, value in said.fields.items():
+    for sent, seen in zip(stored, found, strict=True):
+        for name, value in sent.fields.items():
             if name in seen.fields:
                 kit.check(
                     seen.fields[name] == value,
-                    f"{name} of {said.content!r} was {value!r} and came back as {seen.fields[name]!r}",
+                    f"{name} of {sent.content!r} was {value!r} and came back as {seen.fields[name]!r}",
                     session=session,
                 )
 
@@ -181,7 +183,7 @@ def twins(kit: Kit) -> None:
 )
 def latest(kit: Kit) -> None:
     store, session, turns = begun(kit, 5)
-    messages = [said for turn in turns for said in turn]
+    messages = [sent for turn in turns for sent in turn]
     for most in (1, 2, len(messages) - 1, len(messages), len(messages) + 5):
         kit.same(
             store.call("latest", session, most),

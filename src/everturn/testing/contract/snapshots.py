@@ -7,14 +7,14 @@ from typing import Any
 from everturn.testing.kit.clause import ClauseRegistry
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.shapes import Said
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
 registry = ClauseRegistry("sequential")
 SNAPSHOTS = ("save_snapshot", "rollback")
 
 
-def kept(kit: Kit) -> tuple[Instance, str, list[tuple[Said, ...]], Any]:
+def kept(kit: Kit) -> tuple[Instance, str, list[tuple[SentMessage, ...]], Any]:
     """An instance, a session with two turns, and a snapshot of it. One more turn follows."""
     store, session, turns = kit.borrow(), kit.session(), kit.turns(2)
     for turn in turns:

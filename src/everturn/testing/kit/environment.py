@@ -22,7 +22,7 @@ from everturn.testing.kit.clause import describe_step, is_not_offered
 from everturn.testing.kit.shared_store import SharedPlace
 from everturn.testing.kit.target import Target, TargetError
 from everturn.testing.servers import postgres_server, valkey_cluster, valkey_sentinel, valkey_server
-from everturn.testing.shapes import Said
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.controller import ForkServer, JobFailed, StillBusy, WorkerDied, WorkerProcess
 from everturn.testing.workers.messages import (
     CallerSteps,
@@ -172,7 +172,9 @@ class Environment:
 
     def _smoke_test(self, worker: WorkerProcess, opened: Opened) -> str | None:
         """Append one turn and read it back. Returns why that fails, or None; contents are not judged."""
-        turn = (Said("user", "smoke 1"), Said("assistant", "smoke 2"))[: 1 if opened.unit == "message" else 2]
+        turn = (SentMessage("user", "smoke 1"), SentMessage("assistant", "smoke 2"))[
+            : 1 if opened.unit == "message" else 2
+        ]
         for step in (Step("append", "smoke", (turn,)), Step("read", "smoke")):
             try:
                 done = worker.ask(Do("probe", (CallerSteps("smoke", (step,)),)), SMOKE_PATIENCE)

@@ -18,7 +18,7 @@ from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.kit.shared_store import SharedWorker
 from everturn.testing.results import Event, Violation, ViolationKind
-from everturn.testing.shapes import Said, Seen
+from everturn.testing.shapes import ReadMessage, SentMessage
 from everturn.testing.workers.controller import JobFailed, StillBusy, WorkerDied, WorkerProcess
 from everturn.testing.workers.fresh_process import take_in_fresh_process
 from everturn.testing.workers.messages import (
@@ -233,14 +233,14 @@ class Kit:
         """Make a session name that was never used before in this run."""
         return f"s{next(self.environment.sessions)}"
 
-    def turn(self, messages: int | None = None) -> tuple[Said, ...]:
+    def turn(self, messages: int | None = None) -> tuple[SentMessage, ...]:
         """Make the messages of one append, with contents that were never written before in this run."""
         number = next(self.environment.turns)
         size = {"turn": messages or 3, "pair": 2, "message": 1}[self.environment.opened.unit]
         roles = ("user", "assistant")
-        return tuple(Said(roles[index % 2], f"t{number}.{index + 1}") for index in range(size))
+        return tuple(SentMessage(roles[index % 2], f"t{number}.{index + 1}") for index in range(size))
 
-    def turns(self, number: int) -> list[tuple[Said, ...]]:
+    def turns(self, number: int) -> list[tuple[SentMessage, ...]]:
         return [self.turn() for _ in range(number)]
 
     # --- the history -------------------------------------------------------------------------------------------------
@@ -296,9 +296,11 @@ class Kit:
         about = [event for event in events if (event.worker, event.op) in calls]
         return tuple(about[-_SHOWN_EVENTS:])
 
-    def same(self, found: Sequence[Seen], expected: Iterable[Sequence[Said]], story: str, *, session: str) -> None:
+    def same(
+        self, found: Sequence[ReadMessage], expected: Iterable[Sequence[SentMessage]], story: str, *, session: str
+    ) -> None:
         """Raise Broken unless these messages, and no others, came back in this order."""
-        wanted = [(said.role, said.content) for turn in expected for said in turn]
+        wanted = [(sent.role, sent.content) for turn in expected for sent in turn]
         got = [(seen.role, seen.content) for seen in found]
         if got != wanted:
             self.broken(f"{story}: {_difference(wanted, got)}", session=session)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everturn.testing.kit.clause import StoreRaised
-from everturn.testing.shapes import Said, Seen
+from everturn.testing.shapes import ReadMessage, SentMessage
 from everturn.testing.workers.controller import WorkerProcess
 from everturn.testing.workers.messages import CallerSteps, Do, Done, Limit, Opened, Outcome, Ready, Step, Stop
 
@@ -39,11 +39,11 @@ class Instance:
 
     # --- operations --------------------------------------------------------------------------------------------------
 
-    def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         return self.value(Step("append", session, (tuple(messages),), options))
 
-    def read(self, session: str) -> list[Seen]:
-        found: list[Seen] = self.value(Step("read", session))
+    def read(self, session: str) -> list[ReadMessage]:
+        found: list[ReadMessage] = self.value(Step("read", session))
         return found
 
     def trim(self, session: str, most: int) -> None:

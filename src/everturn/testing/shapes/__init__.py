@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from everturn.testing.shapes.base import Message, Said, Seen, Shape
+from everturn.testing.shapes.base import DictMessage, ReadMessage, SentMessage, Shape
 from everturn.testing.shapes.frameworks import AdkShape, AgentsShape, LangChainShape, LlamaIndexShape
 from everturn.testing.shapes.langgraph import LangGraphShape
 from everturn.testing.shapes.plain import ListShape, PairShape, SingleShape
@@ -45,4 +45,4 @@ def is_awaited(example: Any, shape: type[Shape]) -> bool:
     return True
 
 
-__all__ = ["SHAPES", "Message", "Said", "Seen", "Shape", "is_awaited", "shape_of"]
+__all__ = ["SHAPES", "DictMessage", "ReadMessage", "SentMessage", "Shape", "is_awaited", "shape_of"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from everturn.testing.shapes.base import Said, Seen, Shape, seen
+from everturn.testing.shapes.base import ReadMessage, SentMessage, Shape, read_message
 
 
 class ListShape(Shape):
@@ -33,16 +33,16 @@ class ListShape(Shape):
             found.add("verify")
         return found
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         return version_of(await self.call(session, "add_messages", self.made(messages), **options))
 
     async def read_raw(self, session: str) -> Any:
         return await self.call(session, "get_history")
 
-    async def latest(self, session: str, most: int) -> list[Seen]:
-        return [seen(raw) for raw in await self.call(session, "get_history", limit=most)]
+    async def latest(self, session: str, most: int) -> list[ReadMessage]:
+        return [read_message(raw) for raw in await self.call(session, "get_history", limit=most)]
 
-    async def replace(self, session: str, messages: Sequence[Said]) -> None:
+    async def replace(self, session: str, messages: Sequence[SentMessage]) -> None:
         await self.call(session, "replace", self.made(messages))
 
     async def add_tool_call(self, session: str, name: str) -> None:
@@ -77,19 +77,19 @@ class PairShape(Shape):
     def fits(cls, example: Any) -> bool:
         return _callable(example, "save_context") and _callable(example, "load_memory")
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         human, ai = messages
         return version_of(await self.call(session, "save_context", human.content, ai.content, **options))
 
     async def read_raw(self, session: str) -> Any:
         return await self.call(session, "load_memory")
 
-    async def read(self, session: str) -> list[Seen]:
-        history: list[Seen] = []
+    async def read(self, session: str) -> list[ReadMessage]:
+        history: list[ReadMessage] = []
         for pair in await self.read_raw(session):
             if not isinstance(pair, Mapping):
                 raise TypeError(f'load_memory gives {{"human", "ai"}}, not {type(pair).__name__}')
-            history += (Seen(role, pair[name]) for role, name in (("user", "human"), ("assistant", "ai")))
+            history += (ReadMessage(role, pair[name]) for role, name in (("user", "human"), ("assistant", "ai")))
         return history
 
 
@@ -104,9 +104,9 @@ class SingleShape(Shape):
     def fits(cls, example: Any) -> bool:
         return _callable(example, "add_message") and _callable(example, "get_conversation")
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
-        (said,) = messages
-        return version_of(await self.call(session, "add_message", said.role, said.content, **options))
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
+        (sent,) = messages
+        return version_of(await self.call(session, "add_message", sent.role, sent.content, **options))
 
     async def read_raw(self, session: str) -> Any:
         return await self.call(session, "get_conversation")

@@ -19,8 +19,8 @@ from everturn.backend import drive
 from everturn.testing.history import Recorder, Recording, says_not_written
 from everturn.testing.kit.target import Offer, TargetError
 from everturn.testing.results import Function
-from everturn.testing.shapes import Said, Shape, is_awaited, shape_of
-from everturn.testing.shapes.base import settled
+from everturn.testing.shapes import SentMessage, Shape, is_awaited, shape_of
+from everturn.testing.shapes.base import await_if_needed
 from everturn.testing.workers.messages import Fault, Opened, Outcome, Step
 
 T = TypeVar("T")
@@ -150,7 +150,7 @@ class LocalInstance:
             errors: list[BaseException] = []
             while self._closers:
                 try:
-                    await settled(self._closers.pop()())
+                    await await_if_needed(self._closers.pop()())
                 except Exception as exc:  # noqa: BLE001 - the others are closed first
                     errors.append(exc)
             if errors:
@@ -239,4 +239,4 @@ class Loop:
             self._loop = None
 
 
-__all__ = ["LocalInstance", "Loop", "Recorders", "Said", "fault_of", "ids"]
+__all__ = ["LocalInstance", "Loop", "Recorders", "SentMessage", "fault_of", "ids"]

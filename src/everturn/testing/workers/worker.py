@@ -24,7 +24,7 @@ import msgspec
 
 from everturn.testing.kit.target import Offer, TargetError
 from everturn.testing.races.breakpoints import Breakpoint, PausableCoroutine
-from everturn.testing.shapes.base import settled
+from everturn.testing.shapes.base import await_if_needed
 from everturn.testing.workers.instance import LocalInstance, Loop, Recorders, fault_of
 from everturn.testing.workers.messages import (
     CallerSteps,
@@ -129,7 +129,7 @@ class Worker:
         options = {name: value for name, value in job.options.items() if name in known}
         result = function(Path(job.where), *first, **options)
         if inspect.isawaitable(result):
-            self._loop.run(settled(result))
+            self._loop.run(await_if_needed(result))
 
     def _opened(self, job: Open) -> LocalInstance:
         if job.stop is not None:
