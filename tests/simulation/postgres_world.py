@@ -130,7 +130,7 @@ class PostgresWorld(World):
         self.database = database
         self.namespace = database.new_namespace()
         self.names: dict[str, str] = {}
-        self.network = Network(self.scheduler, self.fates, self._deliver, _gone, _unsent, self.tell)
+        self.network = Network(self.scheduler, self.deliveries, self._deliver, _gone, _unsent, self.tell)
         self._observer = SimulatedBackend(self, ObservingExecutor(self, self.observer), self.observer)
 
     def backend_for(self, host: Host) -> Backend:
@@ -161,13 +161,13 @@ class PostgresWorld(World):
                 continues = before is not None and after is not None and before.split()[0] == after.split()[0]
                 self.judge.applied(attempt, name, continues=continues)
 
-    def happen(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         now = self.scheduler.now
         match fault.kind:
-            case "dark":
+            case "unreachable":
                 host = self.hosts[fault.who % len(self.hosts)]
                 self.tell(host.name, f"reaches nobody for {fault.seconds:.3f} s")
-                self.network.dark[host.name] = now + fault.seconds
+                self.network.unreachable[host.name] = now + fault.seconds
             case "pause":
                 self.tell(SERVER, f"is paused for {fault.seconds:.3f} s")
                 self.network.until[SERVER] = now + fault.seconds

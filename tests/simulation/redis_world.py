@@ -97,7 +97,7 @@ class RedisWorld(World):
         self._observer = RedisBackend(Sender(ObservingLines(self), SingleServer(self.nodes[0])), "")
         self.network = Network(
             self.scheduler,
-            self.fates,
+            self.deliveries,
             self._deliver,
             lambda exc, **_: errors.unanswered(WHERE, exc),
             lambda exc: errors.unsent(WHERE, exc),
@@ -172,13 +172,13 @@ class RedisWorld(World):
         meta = server.space.values.get(self._keys.keys(name)[0])
         return None if meta is None or b"life" not in meta else (meta[b"life"], meta[b"version"])
 
-    def happen(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         now = self.scheduler.now
         match fault.kind:
-            case "dark":
+            case "unreachable":
                 host = self.hosts[fault.who % len(self.hosts)]
                 self.tell(host.name, f"reaches nobody for {fault.seconds:.3f} s")
-                self.network.dark[host.name] = now + fault.seconds
+                self.network.unreachable[host.name] = now + fault.seconds
             case "pause":
                 self.tell(self.master[0], f"is paused for {fault.seconds:.3f} s")
                 self.network.until[self.master] = now + fault.seconds
@@ -239,7 +239,7 @@ class RedisWorld(World):
     def quiet(self) -> None:
         self.network.down.clear()
         self.network.until.clear()
-        self.network.dark.clear()
+        self.network.unreachable.clear()
         self._expire()
 
     def close(self) -> None: ...

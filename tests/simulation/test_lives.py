@@ -48,9 +48,9 @@ class Steps:
 
 def opened(lines: Steps) -> tuple[RedisBackend, Operations]:
     backend = RedisBackend(Sender(lines, SingleServer(("h", 1))), "")
-    face = Host(Scheduler(), "test", Clock(0.0), Clock(EPOCH))
-    face.clock = time.monotonic  # type: ignore[method-assign]
-    return backend, Operations(backend, Settings(timeout=MINUTE), face)
+    runtime = Host(Scheduler(), "test", Clock(0.0), Clock(EPOCH))
+    runtime.clock = time.monotonic  # type: ignore[method-assign]
+    return backend, Operations(backend, Settings(timeout=MINUTE), runtime)
 
 
 def begin(operations: Operations, word: str) -> None:

@@ -10,46 +10,46 @@ from llama_index.core.storage.chat_store.base import BaseChatStore
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
-from benchmarks.contenders.under import Awaiting, Blocking, asyncpg, opened, opened_async
+from benchmarks.contenders.frameworks import asyncpg
 from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
 from everturn.bench.contenders import Place
+from everturn.bench.contenders.base import AsyncContender, BlockingContender
+from everturn.bench.contenders.everturn_store import open_async_store, open_store
 from everturn.bench.workload import Message
 
 
-class _OfMemory(Awaiting):
+class _MemoryStore(AsyncContender):
     """A store that a `Memory` takes."""
 
     chat: AsyncDBChatStore
 
     def made(self, turn: Sequence[Message]) -> list[ChatMessage]:
-        """LlamaIndex's messages."""
         return _made(turn)
 
     async def add(self, session: str, turn: list[ChatMessage]) -> None:
-        """Append the turn."""
         await self.chat.add_messages(session, turn)
 
     async def read(self, session: str) -> Sequence[object]:
-        """All messages that are in the queue."""
+        """The messages that are in the queue."""
         return await self.chat.get_messages(session)
 
 
-class Ours(_OfMemory):
-    """`EverturnDBChatStore`, over the asynchronous face."""
+class EverturnUnderLlamaIndex(_MemoryStore):
+    """`EverturnDBChatStore`, over `AsyncMemoryStore`."""
 
     def __init__(self, place: Place) -> None:
         """Open the store."""
         super().__init__()
-        self._store = self.runner.run(opened_async(place))
+        self._store = self.runner.run(open_async_store(place))
         self.chat = EverturnDBChatStore(self._store)
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the store."""
         self.runner.run(self._store.close())
         self.runner.close()
 
 
-class SQLAlchemy(_OfMemory):
+class LlamaIndexSQLAlchemyStore(_MemoryStore):
     """`SQLAlchemyChatStore`, which a `Memory` has by default: aiosqlite, or asyncpg."""
 
     def __init__(self, place: Place) -> None:
@@ -59,20 +59,19 @@ class SQLAlchemy(_OfMemory):
         self.chat = self._chat = SQLAlchemyChatStore("llama_index_memory", async_database_uri=uri)
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the store."""
         engine = self._chat._async_engine
         if engine is not None:
             self.runner.run(engine.dispose())
         self.runner.close()
 
 
-class _Messages(Blocking):
+class _ByMessage(BlockingContender):
     """A store with a call for each message."""
 
     chat: BaseChatStore
 
     def made(self, turn: Sequence[Message]) -> list[ChatMessage]:
-        """LlamaIndex's messages."""
         return _made(turn)
 
     def add(self, session: str, turn: list[ChatMessage]) -> None:
@@ -81,24 +80,23 @@ class _Messages(Blocking):
             self.chat.add_message(session, message)
 
     def read(self, session: str) -> Sequence[object]:
-        """All messages."""
         return self.chat.get_messages(session)
 
 
-class OursByMessage(_Messages):
-    """`EverturnChatStore`, over the blocking face."""
+class EverturnByMessage(_ByMessage):
+    """`EverturnChatStore`, over `MemoryStore`."""
 
     def __init__(self, place: Place) -> None:
         """Open the store."""
-        self._store = opened(place)
+        self._store = open_store(place)
         self.chat = EverturnChatStore(self._store)
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the store."""
         self._store.close()
 
 
-class RedisByMessage(_Messages):
+class LlamaIndexRedisStore(_ByMessage):
     """`RedisChatStore`, of llama-index-storage-chat-store-redis. Its keys are the server's, and others may be there."""
 
     def __init__(self, url: str) -> None:
@@ -112,11 +110,11 @@ class RedisByMessage(_Messages):
         return f"{os.getpid()}:{session_id}"
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Nothing to close: its client closes with the process."""
 
 
-class RedisAwaited(Awaiting):
-    """The same, awaited. A `Memory` does not take it: it has neither a turn nor a queue."""
+class LlamaIndexRedisStoreAsync(AsyncContender):
+    """`RedisChatStore`, awaited. A `Memory` does not take it: it has neither a turn nor a queue."""
 
     def __init__(self, url: str) -> None:
         """Connect."""
@@ -130,7 +128,6 @@ class RedisAwaited(Awaiting):
         return f"{os.getpid()}:{session_id}"
 
     def made(self, turn: Sequence[Message]) -> list[ChatMessage]:
-        """LlamaIndex's messages."""
         return _made(turn)
 
     async def add(self, session: str, turn: list[ChatMessage]) -> None:
@@ -139,12 +136,11 @@ class RedisAwaited(Awaiting):
             await self._chat.async_add_message(session, message)
 
     async def read(self, session: str) -> Sequence[object]:
-        """All messages."""
         found: Sequence[object] = await self._chat.aget_messages(session)
         return found
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the store."""
         self.runner.run(self._chat._aredis_client.aclose())
         self.runner.close()
 

@@ -1,7 +1,7 @@
 """Each contender in a process of its own, driven over a pipe. Knows nothing of any particular store.
 
-Why processes: a peer brings Python's `sqlite3` and hundreds of imported modules, which would slow the
-garbage collector of everyone beside it. The pipe is outside the timed part: the contender times itself.
+A process each, because a peer brings Python's `sqlite3` and hundreds of imported modules, which would slow the garbage
+collector of everyone beside it. The pipe is outside the timed part: the contender times itself.
 """
 
 import gc
@@ -15,15 +15,15 @@ from typing import Any, Self
 
 from everturn.bench.contenders import Contender, Entrant, Place
 
-PATIENCE = 120.0  # seconds: the slowest peer needs about ten to import and fill 1,000 messages
+ANSWER_TIMEOUT = 120.0  # seconds: the slowest peer needs about ten to import and fill 1,000 messages
 
 
 class ContenderError(Exception):
     """The contender cannot take part; the text says why in one line."""
 
 
-class Hosted:
-    """A contender in another process, with the same verbs."""
+class ContenderProcess:
+    """A contender in another process, with the same methods."""
 
     def __init__(self, entrant: Entrant, place: Place) -> None:
         """Start it; it imports and opens while the caller goes on. Wait for it with `ready`."""
@@ -52,18 +52,24 @@ class Hosted:
             self._ready = True
 
     def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
-        """See Contender.append."""
         [seconds] = self._call("append", (session_id,), {"turns": turns, "first": first})
         return list(seconds)
 
     def load(self, session_id: str, *, times: int) -> list[tuple[float, int]]:
-        """See Contender.load; so many times in a row, because a process that just woke up is slower."""
+        """Load so many times in a row, because a process that just woke up is slower."""
         answers: list[tuple[float, int]] = self._call("load", (session_id,), {}, times=times)
         return answers
 
-    def flood(self, ids: list[str], *, turns: int) -> float:
-        """See Flooder.flood."""
-        [seconds] = self._call("flood", (ids,), {"turns": turns})
+    def load_latest(self, session_id: str, *, count: int, times: int) -> list[tuple[float, int]]:
+        answers: list[tuple[float, int]] = self._call("load_latest", (session_id,), {"count": count}, times=times)
+        return answers
+
+    def agent_turns(self, session_id: str, *, turns: int, first: int, count: int) -> list[float]:
+        [seconds] = self._call("agent_turns", (session_id,), {"turns": turns, "first": first, "count": count})
+        return list(seconds)
+
+    def append_from_tasks(self, ids: list[str], *, turns: int) -> float:
+        [seconds] = self._call("append_from_tasks", (ids,), {"turns": turns})
         return float(seconds)
 
     def close(self) -> None:
@@ -89,8 +95,8 @@ class Hosted:
 
     def _receive(self) -> Any:
         try:
-            if not self._pipe.poll(PATIENCE):
-                raise ContenderError(f"no answer within {PATIENCE:.0f} s")
+            if not self._pipe.poll(ANSWER_TIMEOUT):
+                raise ContenderError(f"no answer within {ANSWER_TIMEOUT:.0f} s")
             outcome, answer = self._pipe.recv()
         except (EOFError, OSError) as exc:
             raise ContenderError("its process ended") from exc

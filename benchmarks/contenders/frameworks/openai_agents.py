@@ -1,51 +1,32 @@
 """Under OpenAI Agents: one `add_items` per turn, `get_items` to load. Its other sessions are contenders already."""
 
-from collections.abc import Sequence
-from typing import Any
-
 from agents.memory import Session
 
-from benchmarks.contenders.under import Awaiting, asyncpg, opened_async
+from benchmarks.contenders.frameworks import asyncpg
 from everturn.adapters.openai_agents import EverturnSession
 from everturn.bench.contenders import Place
-from everturn.bench.workload import Message
+from everturn.bench.contenders.everturn_store import open_async_store
+from everturn.bench.contenders.openai_agents import OpenAIItems
 
 
-class _Items(Awaiting):
-    """Through the SDK's protocol."""
-
-    def made(self, turn: Sequence[Message]) -> list[Any]:
-        """The SDK's items."""
-        return [{"role": message["role"], "content": message["content"]} for message in turn]
-
-    async def add(self, session: Session, turn: list[Any]) -> None:
-        """Append the turn."""
-        await session.add_items(turn)
-
-    async def read(self, session: Session) -> Sequence[object]:
-        """All items."""
-        return await session.get_items()
-
-
-class Ours(_Items):
-    """`EverturnSession`, one object per session, over the asynchronous face."""
+class EverturnUnderOpenAIAgents(OpenAIItems):
+    """`EverturnSession`, one object per session, over `AsyncMemoryStore`."""
 
     def __init__(self, place: Place) -> None:
         """Open the store."""
         super().__init__()
-        self._store = self.runner.run(opened_async(place))
+        self._store = self.runner.run(open_async_store(place))
 
     def session(self, session_id: str) -> EverturnSession:
-        """The session."""
         return EverturnSession(session_id, self._store)
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the store and the loop."""
         self.runner.run(self._store.close())
         self.runner.close()
 
 
-class SQLAlchemy(_Items):
+class OpenAISQLAlchemySession(OpenAIItems):
     """`SQLAlchemySession`, one object per session, kept; one engine for all, with asyncpg."""
 
     def __init__(self, url: str) -> None:
@@ -57,7 +38,6 @@ class SQLAlchemy(_Items):
         self._sessions: dict[str, Session] = {}
 
     def session(self, session_id: str) -> Session:
-        """The session."""
         from agents.extensions.memory import SQLAlchemySession
 
         if session_id not in self._sessions:
@@ -65,6 +45,6 @@ class SQLAlchemy(_Items):
         return self._sessions[session_id]
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the store and the loop."""
         self.runner.run(self._engine.dispose())
         self.runner.close()

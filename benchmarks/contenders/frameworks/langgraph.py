@@ -1,32 +1,32 @@
-"""Under LangGraph: what a turn is, is said in checkpoints.py. LangGraph's own savers are contenders already."""
+"""Under LangGraph, whose own savers are contenders already. `everturn.bench.contenders.checkpoints` defines a turn."""
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from benchmarks.contenders.under import opened
 from everturn.adapters.langgraph import EverturnSaver
 from everturn.bench.contenders import Place
-from everturn.bench.contenders.checkpoints import Checkpointing
+from everturn.bench.contenders.checkpoints import CheckpointerContender
+from everturn.bench.contenders.everturn_store import open_store
 
 
-class Ours(Checkpointing):
+class EverturnUnderLangGraph(CheckpointerContender):
     """`EverturnSaver`, one for all threads."""
 
     def __init__(self, place: Place) -> None:
         """Open the store."""
-        self._store = opened(place)
+        self._store = open_store(place)
         self.saver: BaseCheckpointSaver[int] = EverturnSaver(self._store)
 
     def load(self, session_id: str) -> tuple[float, int]:
-        """See Contender.load. By a saver that has not seen the thread: one that has knows its messages already."""
+        """Load by a saver that has not seen the thread: one that has knows its messages already."""
         self.saver = EverturnSaver(self._store)
         return super().load(session_id)
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the store."""
         self._store.close()
 
 
-class Valkey(Checkpointing):
+class LangGraphValkeySaver(CheckpointerContender):
     """`ValkeySaver` of LangChain's package for AWS: Redis' own saver needs modules that a plain server has not."""
 
     def __init__(self, url: str) -> None:
@@ -37,5 +37,5 @@ class Valkey(Checkpointing):
         self.saver = self._context.__enter__()
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the store."""
         self._context.__exit__(None, None, None)
