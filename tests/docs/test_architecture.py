@@ -82,3 +82,10 @@ def test_imports_point_down_in_the_picture() -> None:
 def test_the_picture_is_the_one_that_the_tool_draws() -> None:
     done = subprocess.run([sys.executable, ROOT / "tools/draw_layers.py", "--check"], check=False)
     assert done.returncode == 0, "python tools/draw_layers.py draws it anew"
+
+
+def test_the_index_names_every_page() -> None:
+    index = ROOT / "docs/README.md"
+    linked = {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)#]+)", index.read_text("utf-8"))}
+    pages = {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - {index.resolve()}
+    assert sorted(page.name for page in pages - linked) == []
