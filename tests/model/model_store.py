@@ -332,12 +332,16 @@ class ModelStore:
         session = self.sessions.pop(name, None)
         return (0, 0) if session is None else (len(session.stored), len(session.snapshots))
 
-    def compact(self, name: str, remembered: int) -> int:
-        """Reclaim what no root shows, and changes that are older than the remembered ones, but for those with a key
-        that had no turn, or whose turn stays. How many entries went."""
+    def compact(self, name: str, remembered: int, *, drop_undo: bool = False) -> int:
+        """Reclaim entries that no root shows, and changes that are older than the remembered ones. Of these, a change
+        with a key stays if it had no turn, or its turn stays. With `drop_undo`, no undo step is a root any more.
+
+        Returns how many entries went."""
         session = self.live(name)
         if session is None:
             return 0
+        if drop_undo:
+            session.undo = []
         needed = set().union(*(state.seqs for state in session.roots()))
         for change in session.log:
             if change.state is not None and not change.state.seqs <= needed:

@@ -130,7 +130,7 @@ class FlakyBackend:
         backend.backend._clock = clock
         self._change, self._fork = backend.backend.change, backend.backend.fork
         backend.backend.change, backend.backend.fork = self.change, self.fork
-        backend.face.sleep = self._sleep
+        backend.runtime.sleep = self._sleep
 
     async def change(self, request: Any, deadline: float) -> Any:
         return self._answer(await self._change(request, deadline))
@@ -420,7 +420,7 @@ class Walk(RuleBasedStateMachine):
             self.change(place, "append", How(), [ChatMessage("user", f"{number}")])
             self.change(place, "clear", How(1))
         if compact:
-            self.compact(place, 0)
+            self.compact(place, 0, drop_undo=False)
 
     @rule(place=places, key=st.sampled_from(["k1", "k2", "k3"]), where=numbers)
     def retry_a_turn_dropped_long_ago(self, place: tuple[str, str], key: str, where: int) -> None:
@@ -572,13 +572,13 @@ class Walk(RuleBasedStateMachine):
         )
         assert rows.get == 0
 
-    @rule(place=places, store=st.integers(0, 1))
-    def compact(self, place: tuple[str, str], store: int) -> None:
+    @rule(place=places, store=st.integers(0, 1), drop_undo=st.booleans())
+    def compact(self, place: tuple[str, str], store: int, drop_undo: bool) -> None:
         namespace, name = place
         self.touched.add(place)
         session = self.models[namespace].live(name)
-        reclaimed = self.models[namespace].compact(name, self.remembered)
-        found = self.stores[namespace, store].compact(name)
+        reclaimed = self.models[namespace].compact(name, self.remembered, drop_undo=drop_undo)
+        found = self.stores[namespace, store].compact(name, drop_undo=drop_undo)
         if session is not None and session.life in self.half_compacted:
             self.half_compacted.discard(session.life)
             assert found.entries <= reclaimed

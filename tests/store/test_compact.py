@@ -111,6 +111,75 @@ def test_compact_gives_room_back(lasting: Place) -> None:
     assert lasting.door.size() < full / 4
 
 
+def test_drop_undo_reclaims_what_a_replace_removed(store: Any) -> None:
+    say_each(store, "a", "1", "2", "3")
+    store.replace("a", [user("4")], after=1)
+    before = store.state("a").entries
+    assert store.compact("a").entries == 0
+    freed = store.compact("a", drop_undo=True)
+    assert (freed.sessions, freed.entries) == (1, 2)
+    assert freed.bytes > 0
+    assert store.state("a").entries == before
+    assert words(store, "a") == ["1", "4"]
+    assert store.verify().ok
+
+
+def test_drop_undo_leaves_nothing_to_undo_and_the_version_as_it_was(store: Any) -> None:
+    say_each(store, "a", "1", "2")
+    store.trim("a", max_messages=1)
+    version = store.clear("a").version
+    store.compact("a", drop_undo=True)
+    info = store.info("a")
+    assert (info.version, info.undo_steps, info.messages) == (version, 0, 0)
+    with pytest.raises(InvalidInput, match="undo"):
+        store.undo("a")
+
+
+def test_drop_undo_of_a_session_where_all_can_be_reached_still_drops_the_steps(store: Any) -> None:
+    say_each(store, "a", "1", "2")
+    store.save_snapshot("a")
+    store.clear("a")
+    assert store.compact("a", drop_undo=True) == Compaction(0, 0, 0)
+    assert store.info("a").undo_steps == 0
+
+
+def test_drop_undo_keeps_what_a_snapshot_shows(store: Any) -> None:
+    say_each(store, "a", "1", "2")
+    snapshot = store.save_snapshot("a")
+    say(store, "a", "3")
+    store.replace("a", [user("4")], after=1)
+    assert store.compact("a", drop_undo=True).entries == 1
+    store.rollback_to_snapshot("a", snapshot)
+    assert words(store, "a") == ["1", "2"]
+    store.undo("a")  # a step that came after the compaction is like any other
+    assert words(store, "a") == ["1", "4"]
+    assert store.verify().ok
+
+
+def test_drop_undo_of_one_session_leaves_the_steps_of_others(store: Any) -> None:
+    for name in "ab":
+        say(store, name, "1")
+        store.clear(name)
+    store.compact("a", drop_undo=True)
+    assert (store.info("a").undo_steps, store.info("b").undo_steps) == (0, 1)
+    store.undo("b")
+    assert words(store, "b") == ["1"]
+
+
+def test_drop_undo_of_an_absent_session_is_nothing(store: Any) -> None:
+    assert store.compact("nobody", drop_undo=True) == Compaction(0, 0, 0)
+    assert store.sessions().sessions == ()
+
+
+def test_drop_undo_needs_a_session(one_store: Any) -> None:
+    say(one_store, "a", "1")
+    one_store.clear("a")
+    with pytest.raises(InvalidInput) as raised:
+        one_store.compact(drop_undo=True)
+    assert raised.value.path == "drop_undo"
+    assert one_store.info("a").undo_steps == 1
+
+
 @pytest.mark.where(blocking=True)
 def test_the_latest_changes_are_remembered_and_older_ones_forgotten(store: Any) -> None:
     for number in range(1300):

@@ -85,7 +85,7 @@ METHODS = {
     "find": "(text, *, session_id=None, limit=50)",
     "set_ttl": "(session_id, seconds, *, key=None, expected_version=None)",
     "verify": "(session_id=None)",
-    "compact": "(session_id=None)",
+    "compact": "(session_id=None, *, drop_undo=False)",
     "close": "()",
 }
 

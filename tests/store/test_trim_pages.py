@@ -190,7 +190,7 @@ def test_a_trim_that_has_no_time_for_all_says_so_and_changes_nothing(
     monkeypatch.setattr(trim, "LARGEST_PAGE", 10)
     say_each(one_store, "a", *map(str, range(100)))
     backend = one_store._operations
-    read, clock = backend.backend.read, backend.face.clock
+    read, clock = backend.backend.read, backend.runtime.clock
     passed = 0.0
 
     async def slow(query: Query, take: Any, deadline: float) -> Any:
@@ -199,7 +199,7 @@ def test_a_trim_that_has_no_time_for_all_says_so_and_changes_nothing(
         return await read(query, take, deadline)
 
     monkeypatch.setattr(backend.backend, "read", slow)
-    monkeypatch.setattr(type(backend.face), "clock", staticmethod(lambda: clock() + passed))
+    monkeypatch.setattr(type(backend.runtime), "clock", staticmethod(lambda: clock() + passed))
     with pytest.raises(MemoryStoreBackendError, match=r"of its 100 messages 30 .* 5 s.* larger timeout.*keep_system"):
         one_store.trim("a", max_messages=5)
     assert one_store.info("a").messages == 100

@@ -3,6 +3,8 @@
 validation.py       arguments that come from outside, checked
 codec.py            entries to bytes and back, with checksums
 message_batches.py  rows of messages to ChatMessages, a batch at a time
+requests.py         the requests that a store sends to a backend, and their outcomes
+plan_change.py      the rules of every change, and what it writes; the reference for all backends
 paths.py            the entries that a head shows, as ranges of seqs; branches.py answers it without walking
 tool_calls.py       calls and their results: pairs, orphans, missing results
 trimming.py         which of the newest turns a trim keeps

@@ -77,34 +77,8 @@ def encode_message(message: ChatMessage | Mapping[str, JSON], path: str, limit: 
     if isinstance(message, ChatMessage):
         return _draft(MESSAGE, _encode_message(message, path), path, limit)
     if isinstance(message, Mapping):
-        known = _message_from(message, path)
-        return encode_plain(known, limit) or encode_message(known, path, limit)
+        return encode_message(_message_from(message, path), path, limit)
     raise InvalidInput(f"{name_of(message)} is not a message; use ChatMessage, or append for other entries", path=path)
-
-
-def encode_plain(message: object, limit: int) -> Draft | None:
-    """A message made of strings only, as most are: there is nothing in it to look for. None: `encode` has to look."""
-    if (
-        type(message) is ChatMessage
-        and type(message.content) is str
-        and type(message.role) is str
-        and 0 < len(message.role) <= MAX_ROLE
-        and message.metadata == {}
-        and message.tool_calls is None
-        and message.extra is None
-        and message.seq is None
-        and message.created_at is None
-        and (message.id is None or type(message.id) is str)
-        and (message.name is None or type(message.name) is str)
-        and (message.tool_call_id is None or type(message.tool_call_id) is str)
-    ):
-        try:
-            body = _encode(message)
-        except UnicodeEncodeError:
-            return None  # a lone surrogate: it is to be said where
-        if len(body) <= limit:
-            return Draft(MESSAGE, body, adler32(body))
-    return None
 
 
 def _draft(kind: str, body: bytes, path: str, limit: int, dimension: int | None = None) -> Draft:
@@ -129,8 +103,8 @@ def _encode_message(message: ChatMessage, path: str) -> bytes:
                 path=f"{path}.content",
             )
         check(message.content, f"{path}.content")
-    for name in ("name", "tool_call_id", "id"):
-        if (value := getattr(message, name)) is not None:
+    for name, value in (("name", message.name), ("tool_call_id", message.tool_call_id), ("id", message.id)):
+        if value is not None:
             check_text(value, f"{path}.{name}")
     if message.tool_calls is not None:
         check_list(message.tool_calls, f"{path}.tool_calls")
@@ -140,7 +114,9 @@ def _encode_message(message: ChatMessage, path: str) -> bytes:
 
 def _with_extra(entry: ChatMessage | ToolCall, extra: dict[str, JSON] | None, path: str) -> bytes:
     """The body of an entry that came out of a store, or carries unknown fields: these stand beside the known."""
-    return _encode_beside(msgspec.structs.replace(entry, seq=None, created_at=None, extra=None), extra, path)
+    if entry.seq is not None or entry.created_at is not None or extra is not None:
+        entry = msgspec.structs.replace(entry, seq=None, created_at=None, extra=None)
+    return _encode_beside(entry, extra, path)
 
 
 def _encode_beside(stored: msgspec.Struct, extra: dict[str, JSON] | None, path: str) -> bytes:

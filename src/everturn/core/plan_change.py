@@ -12,7 +12,9 @@ from typing import Protocol
 
 import msgspec
 
-from everturn.backend import (
+from everturn.core.codec import Draft
+from everturn.core.paths import State
+from everturn.core.requests import (
     Append,
     Clear,
     DeleteSnapshot,
@@ -24,11 +26,9 @@ from everturn.backend import (
     TakeSnapshot,
     Undo,
 )
-from everturn.core.codec import Draft
-from everturn.core.paths import State
 
 
-class Session(Protocol):
+class SessionFacts(Protocol):
     """The facts of a session that a plan depends on."""
 
     @property
@@ -61,7 +61,7 @@ class Reader(Protocol):
         """Whether the entry is on the path to the head."""
 
     def messages_after(self, seq: int) -> int:
-        """How many messages stand on the path after this entry."""
+        """Count the messages on the path after this entry."""
 
     def shows_summaries(self) -> bool:
         """Whether the trimmed part of the path has a summary, which is still shown."""
@@ -87,7 +87,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     ttl: SetTTL | None = None
 
 
-def plan_change(session: Session | None, effect: Effect, reader: Reader) -> Plan | Status:
+def plan_change(session: SessionFacts | None, effect: Effect, reader: Reader) -> Plan | Status:
     """Plan an effect on a session (None: there is none yet). Returns the Status that refuses it, if it cannot be had.
 
     Whether the call was made before, and whether the version is as expected, has been asked already (Backend.change).
@@ -95,7 +95,7 @@ def plan_change(session: Session | None, effect: Effect, reader: Reader) -> Plan
     return _PLANNERS[type(effect)](session, effect, reader)
 
 
-def _append(session: Session | None, effect: Append, reader: Reader) -> Plan | Status:
+def _append(session: SessionFacts | None, effect: Append, reader: Reader) -> Plan | Status:
     state, last_seq, dimension = State(), 0, None
     if session is not None:
         state, last_seq, dimension = session.state, session.last_seq, session.dimension
@@ -132,7 +132,7 @@ def _moved_back(state: State, after: int, reader: Reader) -> State:
     return State(after, min(after, state.cleared), min(after, state.floor), kept, messages)
 
 
-def _set_floor(session: Session | None, effect: SetFloor, reader: Reader) -> Plan | Status:
+def _set_floor(session: SessionFacts | None, effect: SetFloor, reader: Reader) -> Plan | Status:
     if session is None or effect.floor is None:
         return Status.UNCHANGED
     state, seen = session.state, effect.seen
@@ -146,7 +146,7 @@ def _set_floor(session: Session | None, effect: SetFloor, reader: Reader) -> Pla
     return Plan(trimmed, undoable=True)
 
 
-def _clear(session: Session | None, _effect: Clear, reader: Reader) -> Plan | Status:
+def _clear(session: SessionFacts | None, _effect: Clear, reader: Reader) -> Plan | Status:
     if session is None:
         return Status.UNCHANGED
     state = session.state
@@ -155,11 +155,11 @@ def _clear(session: Session | None, _effect: Clear, reader: Reader) -> Plan | St
     return Plan(State(state.head, cleared=state.head, floor=state.head), undoable=True)
 
 
-def _take_snapshot(session: Session | None, effect: TakeSnapshot, _reader: Reader) -> Plan | Status:
+def _take_snapshot(session: SessionFacts | None, effect: TakeSnapshot, _reader: Reader) -> Plan | Status:
     return Plan(session.state if session else State(), snapshot=effect)
 
 
-def _delete_snapshot(session: Session | None, effect: DeleteSnapshot, reader: Reader) -> Plan | Status:
+def _delete_snapshot(session: SessionFacts | None, effect: DeleteSnapshot, reader: Reader) -> Plan | Status:
     if session is None:
         return Status.NO_SESSION
     if reader.snapshot(effect.snapshot_id) is None:
@@ -167,7 +167,7 @@ def _delete_snapshot(session: Session | None, effect: DeleteSnapshot, reader: Re
     return Plan(session.state, deleted=effect.snapshot_id)
 
 
-def _rollback(session: Session | None, effect: Rollback, reader: Reader) -> Plan | Status:
+def _rollback(session: SessionFacts | None, effect: Rollback, reader: Reader) -> Plan | Status:
     if session is None:
         return Status.NO_SESSION
     state = reader.snapshot(effect.snapshot_id)
@@ -176,7 +176,7 @@ def _rollback(session: Session | None, effect: Rollback, reader: Reader) -> Plan
     return Status.UNCHANGED if state == session.state else Plan(state, undoable=True)
 
 
-def _undo(session: Session | None, effect: Undo, reader: Reader) -> Plan | Status:
+def _undo(session: SessionFacts | None, effect: Undo, reader: Reader) -> Plan | Status:
     if session is None:
         return Status.NO_SESSION
     step = reader.last_undo_step()
@@ -192,7 +192,7 @@ def _undo(session: Session | None, effect: Undo, reader: Reader) -> Plan | Statu
     return Plan(before, undone=step)
 
 
-def _set_ttl(session: Session | None, effect: SetTTL, _reader: Reader) -> Plan | Status:
+def _set_ttl(session: SessionFacts | None, effect: SetTTL, _reader: Reader) -> Plan | Status:
     return Status.NO_SESSION if session is None else Plan(session.state, ttl=effect)
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import msgspec
 
 from everturn.backend import Clear, Query, Status
-from everturn.errors import CorruptEntry, MemoryStoreBackendError
+from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
 from everturn.store.arguments import checked_id
 from everturn.store.trim import Trims
@@ -81,14 +81,16 @@ class Upkeep(Trims):
             return None
         return reading.session.life if reading.session else ""
 
-    async def compact(self, session_id: str | None = None) -> Compaction:
+    async def compact(self, session_id: str | None = None, *, drop_undo: bool = False) -> Compaction:
         """Reclaim entries that no head, snapshot or undo step can reach, and never anything else.
 
         Of one session, or of all; then what is left of sessions that expired, too. One that is damaged is left as it
         is; its CorruptEntry is raised when all others are done.
         """
         if session_id is not None:
-            return await self._compacted(checked_id(session_id))
+            return await self._compacted(checked_id(session_id), drop_undo=drop_undo)
+        if drop_undo:
+            raise InvalidInput("needs a session_id: undo steps are dropped of one session at a time", path="drop_undo")
         total = Compaction(0, 0, 0)
 
         async def compact(name: str | None) -> None:
@@ -100,14 +102,15 @@ class Upkeep(Trims):
         raise_damage(damaged, total)
         return total
 
-    async def _compacted(self, session_id: str | None) -> Compaction:
-        total = Compaction(0, 0, 0)
-        while True:
-            step = await self.call(lambda _, by: self.backend.compact(session_id, by))
-            if step.sessions == 0:
-                return total
-            sessions = 1 if session_id is not None and total.entries + step.entries else 0
-            total = Compaction(sessions, total.entries + step.entries, total.bytes + step.bytes)
+    async def _compacted(self, session_id: str | None, *, drop_undo: bool = False) -> Compaction:
+        """Compact one session (None: the remains of those that ended), a request for each step until none is left."""
+        entries = size = 0
+        if drop_undo:  # in the first request only: undo steps that others make later stay
+            step = await self.call(lambda _, by: self.backend.compact(session_id, by, drop_undo=True))
+            entries, size = step.entries, step.bytes
+        while (step := await self.call(lambda _, by: self.backend.compact(session_id, by))).sessions:
+            entries, size = entries + step.entries, size + step.bytes
+        return Compaction(1 if session_id is not None and entries else 0, entries, size)
 
     async def verify(self, session_id: str | None = None) -> VerifyReport:
         """Look for gaps, bad checksums and dangling pointers, in one session or in everything there is."""

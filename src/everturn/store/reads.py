@@ -130,7 +130,7 @@ class Reads(Caller):
                 f"has {lengths[0]} numbers, but those of session {session_id!r} have {lengths[1]}",
                 path="embedding",
             )
-        best = await self.face.offload(lambda: vectors.nearest(wanted, reader.embeddings, k))
+        best = await self.runtime.offload(lambda: vectors.nearest(wanted, reader.embeddings, k))
         return [Hit(score, reader.summary(index)) for score, index in best]
 
     async def list_snapshots(self, session_id: str) -> list[Snapshot]:
@@ -143,7 +143,7 @@ class Reads(Caller):
         self, session_id: str, a: Snapshot | str | int | None, b: Snapshot | str | int | None = None
     ) -> Diff:
         """What state `b` (now, if left out) shows that `a` does not, and the other way round."""
-        deadline = self.face.clock() + self.settings.timeout  # of both requests together
+        deadline = self.runtime.clock() + self.settings.timeout  # of both requests together
         first = {entry.seq: entry for entry in await self._entries(session_id, a, deadline)}
         second = {entry.seq: entry for entry in await self._entries(session_id, b, deadline)}
         return Diff(

@@ -37,10 +37,10 @@ class Runtime(Protocol):
 class Caller:
     """Sends requests to a backend, again after a transient fault, within the store's time-out."""
 
-    def __init__(self, backend: Backend, settings: Settings, face: Runtime) -> None:
+    def __init__(self, backend: Backend, settings: Settings, runtime: Runtime) -> None:
         self.backend = backend
         self.settings = settings
-        self.face = face
+        self.runtime = runtime
 
     async def call(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
         """Send a request until it is answered. `send` gets whether this is a retry, and the deadline: of a call of many
@@ -49,28 +49,29 @@ class Caller:
         Raises MemoryStoreBackendError with outcome "not_written" only if no attempt can have been applied.
         """
         if deadline is None:
-            deadline = self.face.clock() + self.settings.timeout
+            deadline = self.runtime.clock() + self.settings.timeout
         try:
             return await send(False, deadline)  # noqa: FBT003 - said above
         except MemoryStoreBackendError as exc:
             error = exc
-        return await self.insist(send, deadline, error)  # out here: an attempt is not the cause of the next one's fault
+        # Outside the except block: an attempt is not the cause of the next one's fault.
+        return await self._send_again(send, deadline, error)
 
-    async def insist(
+    async def _send_again(
         self, send: Callable[[bool, float], Awaitable[T]], deadline: float, error: MemoryStoreBackendError
     ) -> T:
         """Send a request again whose first attempt ended in this error, as `call` does."""
         latest, doubtful = error, error.outcome == "unknown"
         pause = FIRST_PAUSE
-        while latest.transient and self.face.clock() + pause < deadline:
-            await self.face.sleep(pause)
+        while latest.transient and self.runtime.clock() + pause < deadline:
+            await self.runtime.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
             try:
                 return await send(True, deadline)  # noqa: FBT003
             except MemoryStoreBackendError as exc:
                 latest, doubtful = exc, doubtful or exc.outcome == "unknown"
                 # An attempt for which there was no time left says less than the one before it.
-                if exc.outcome == "unknown" or self.face.clock() < deadline:
+                if exc.outcome == "unknown" or self.runtime.clock() < deadline:
                     error = exc
         error.outcome = "unknown" if doubtful else "not_written"
         raise error

@@ -856,21 +856,24 @@ class MemoryStore:
         """
         return drive(self._operations.verify(session_id))
 
-    def compact(self, session_id: str | None = None) -> Compaction:
+    def compact(self, session_id: str | None = None, *, drop_undo: bool = False) -> Compaction:
         """Reclaim entries that no head, snapshot or undo step can reach, and never anything else.
 
         It goes in short steps that keep nobody waiting, and may be repeated at any time.
 
         Args:
             session_id: Compact this session only. None: all sessions, and the remains of those that expired.
+            drop_undo: First forget the session's undo steps, all at once, so that entries which only `undo` could
+                bring back are reclaimed too. The history and the version stay as they are.
 
         Returns:
             The number of sessions, entries and bytes that were reclaimed.
 
         Raises:
+            InvalidInput: `drop_undo` was given without a `session_id`.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.compact(session_id))
+        return drive(self._operations.compact(session_id, drop_undo=drop_undo))
 
     def close(self) -> None:
         """Release the connections and files that this store opened. Calls after it fail; a second close does nothing.

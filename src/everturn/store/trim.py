@@ -54,7 +54,7 @@ class Trims(Changes):
             raise InvalidInput("max_tokens needs count_tokens, and the other way round", path="count_tokens")
         bounds = Bounds(max_messages, max_tokens, count_tokens, keep_system)
         content = msgspec.json.encode([max_messages, max_tokens, keep_system])
-        deadline = self.face.clock() + self.settings.timeout
+        deadline = self.runtime.clock() + self.settings.timeout
         while True:
             effect = await self._planned_cut(checked_id(session_id), bounds, deadline)
             if effect is not None:
@@ -70,7 +70,7 @@ class Trims(Changes):
                 )
                 if outcome.status is not Status.MOVED:
                     return receipt_of(session_id, outcome)
-            if self.face.clock() >= deadline:  # the head was moved meanwhile: look again, but not for ever
+            if self.runtime.clock() >= deadline:  # the head was moved meanwhile: look again, but not for ever
                 raise MemoryStoreBackendError(
                     f"session {session_id!r}: its head was moved again and again while a trim was planned",
                     outcome="not_written",
@@ -92,23 +92,23 @@ class Trims(Changes):
             keep_system=bounds.keep_system,
         )
         while True:
-            await self.face.offload(partial(page.tell, planner, bounds))
+            await self.runtime.offload(partial(page.tell, planner, bounds))
             if not (page.has_more and planner.wants_more):
                 break
-            if self.face.clock() >= deadline:
+            if self.runtime.clock() >= deadline:
                 raise self._too_long(session_id, seen.messages, planner)
             # All kinds only where it matters which turn a message is of: messages alone are read much faster.
             kind = None if planner.wants_turns else MESSAGE
             try:
                 page = await self._page(page.next_query(session_id, kind, session.version), deadline)
             except MemoryStoreBackendError as exc:
-                if self.face.clock() < deadline:
+                if self.runtime.clock() < deadline:
                     raise
                 raise self._too_long(session_id, seen.messages, planner) from exc
             now = page.reading.session
             if now is None or now.life != session.life or page.reading.state != seen:
                 return None
-        cut = await self.face.offload(partial(planner.cut, seen.messages if page.has_more else None))
+        cut = await self.runtime.offload(partial(planner.cut, seen.messages if page.has_more else None))
         if cut is None:
             return SetFloor(session.life, seen, None)
         return SetFloor(session.life, seen, cut.floor, cut.kept, cut.hidden)

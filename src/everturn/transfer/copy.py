@@ -34,7 +34,7 @@ class Copies:
         self._source = End(source, "source")
         self._target = End(target, "target")
         self._tell = tell
-        self._face = source.face
+        self._runtime = source.runtime
         self._numbers: Counter[str] = Counter()
         self._conflicts: list[tuple[str, str]] = []
         self._done = 0
@@ -76,7 +76,7 @@ class Copies:
         sent: CopyOutcome = "skipped"
         missing = ""
         for _ in range(ATTEMPTS):
-            outline, seen = await self._source.outline(session_id), self._face.clock()
+            outline, seen = await self._source.outline(session_id), self._runtime.clock()
             if outline is None:
                 return self._end(session_id, "absent")
             there = await self._target.outline(session_id)
@@ -123,7 +123,7 @@ class Copies:
             handle, portion = staged
         expires_in = None
         if outline.expires_at is not None:
-            expires_in = outline.expires_at - outline.seen_at - (self._face.clock() - seen)
+            expires_in = outline.expires_at - outline.seen_at - (self._runtime.clock() - seen)
             if expires_in <= 0:
                 return False
         status = await self._target.restore(Arrival(outline, expires_in, portion, onto, handle))
@@ -169,7 +169,7 @@ class Copies:
             self._tell(CopyProgress(outline.session_id, None, None, self._brought, self._done, self._total))
 
     async def _scrutinise(self, scrutiny: Scrutiny, portion: Portion) -> None:
-        await self._face.offload(lambda: scrutiny.look(portion))
+        await self._runtime.offload(lambda: scrutiny.look(portion))
         self._brought = scrutiny.entries
 
     async def _settle(self, outline: Outline, outcome: CopyOutcome) -> None:

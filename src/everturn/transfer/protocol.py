@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from everturn.backend import ChangeOutcome
+from everturn.core.requests import ChangeOutcome
 from everturn.transfer.session_lines import EntryPart, Outline, Portion
 
 STAGED_FOR = 600.0  # seconds that a staged portion is kept for the next one, or for being restored

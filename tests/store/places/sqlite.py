@@ -17,7 +17,7 @@ from tests.store.places.place import Place, Stored
 _LOOK = """
 import json, sys
 from pathlib import Path
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import page_checksums as pages
 
 def look(path, statement, values):
     db = pages.connect(path)
@@ -37,7 +37,7 @@ for line in sys.stdin:
 """
 _READ = """
 import sys
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import page_checksums as pages
 db = pages.connect(sys.argv[1])
 db.execute("BEGIN")
 db.execute("SELECT count(*) FROM entries").fetchall()

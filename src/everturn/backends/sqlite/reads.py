@@ -229,8 +229,7 @@ def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: T
     if not starts_with_a_row or db.value(SQL["last_row"], (base + first, base + last)) != base + last:
         return False
     unbroken = Unbroken(first, last, db.execute(SQL["rows_of_messages"], (base + first, base + last)))
-    take(unbroken)
-    return unbroken.is_read
+    return take(unbroken) is True
 
 
 def _batches(

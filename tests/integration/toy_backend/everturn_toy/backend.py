@@ -196,18 +196,20 @@ class ToyBackend:
             size = sum(len(entry.body) for entry in log.values())
             return Erasure(ErasureReceipt(session_id, len(log), len(gone.snapshots), size, complete=True))
 
-    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+    async def compact(self, session_id: str | None, deadline: float, *, drop_undo: bool = False) -> Compaction:
         with self._memory.lock:
             if session_id is None:
                 return self._reap()
             life = self._live(session_id)
             if life is None:
                 return Compaction(0, 0, 0)
+            kept = life.copy()
+            if drop_undo:
+                kept.undo.clear()
             log = self._memory.logs[life.life]
-            needed = {seq for part in shown(life, log, *life.roots.values()) for seq in part}
+            needed = {seq for part in shown(life, log, *kept.roots.values()) for seq in part}
             gone = {seq: entry for seq, entry in log.items() if seq not in needed}
             left = {seq: entry for seq, entry in log.items() if seq in needed}
-            kept = life.copy()
             old = life.changes[:-REMEMBERED]
             keyed = [made for made in old if made.key and (not made.seqs or made.seqs[-1] in left)]
             kept.changes = keyed + life.changes[-REMEMBERED:]

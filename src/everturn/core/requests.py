@@ -1,0 +1,233 @@
+"""Requests and outcomes that the store and a backend exchange: changes, reads, forks, erasures. Values, no IO.
+
+An effect (Append, Clear, Undo, ...) says how a change alters a session. A ChangeRequest carries one effect and all that
+is needed to apply it once. A backend answers with a Status: exceptions are for faults only.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from everturn.core.codec import Draft
+from everturn.core.paths import State
+from everturn.model import ErasureReceipt, SessionInfo, Snapshot
+
+REMEMBERED = 1024  # changes whose call id, key and state are known, at the least
+
+# --- changes ---------------------------------------------------------------------------------------------------------
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """Write these entries as one turn. With `after`, first move the head back to that seq (undoable)."""
+
+    drafts: tuple[Draft, ...]
+    messages: int  # how many of them are messages
+    dimension: int | None = None  # of the summaries among them
+    after: int | None = None
+
+    @property
+    def kind(self) -> str:
+        return "append" if self.after is None else "replace"
+
+
+class SetFloor(msgspec.Struct, frozen=True, gc=False):
+    """Hide everything up to `floor` but summaries and `kept` (undoable): a trim, planned on `seen`.
+
+    Applies if it is the same life, `seen.head` is still on the path, and cleared, floor and kept are as seen; else
+    MOVED. With `floor` None there is nothing to hide; the request is sent for its key and expected version.
+    """
+
+    kind: ClassVar[str] = "trim"
+
+    life: str
+    seen: State
+    floor: int | None
+    kept: tuple[int, ...] = ()
+    hidden: int = 0  # messages that become invisible
+
+
+class Clear(msgspec.Struct, frozen=True, gc=False):
+    """Hide every entry (undoable)."""
+
+    kind: ClassVar[str] = "clear"
+
+
+class TakeSnapshot(msgspec.Struct, frozen=True, gc=False):
+    """Give the current state an id and a label."""
+
+    kind: ClassVar[str] = "snapshot"
+
+    snapshot_id: str
+    label: str | None
+
+
+class DeleteSnapshot(msgspec.Struct, frozen=True, gc=False):
+    """Forget a snapshot."""
+
+    kind: ClassVar[str] = "delete_snapshot"
+    snapshot_id: str
+
+
+class Rollback(msgspec.Struct, frozen=True, gc=False):
+    """Make the snapshot's state the current one (undoable)."""
+
+    kind: ClassVar[str] = "rollback"
+
+    snapshot_id: str
+
+
+class Undo(msgspec.Struct, frozen=True, gc=False):
+    """Take back the latest undo step.
+
+    After a trim or clear: show the entries again that it hid, and keep later turns. After a rollback or replace: return
+    to the state before it; FOLLOWED if turns were appended since, unless `drop_turns`.
+    """
+
+    kind: ClassVar[str] = "undo"
+
+    drop_turns: bool = False
+
+
+class SetTTL(msgspec.Struct, frozen=True, gc=False):
+    """Let the session expire this long after its latest change; None: never."""
+
+    kind: ClassVar[str] = "ttl"
+    seconds: float | None
+
+
+class Fork(msgspec.Struct, frozen=True, gc=False):
+    """Begin as a copy of another session's state. Backend.fork records it; `change` is never asked for it."""
+
+    kind: ClassVar[str] = "fork"
+
+
+Effect: TypeAlias = Append | SetFloor | Clear | TakeSnapshot | DeleteSnapshot | Rollback | Undo | SetTTL | Fork
+
+
+class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
+    """One change to one session, with everything needed to apply it once.
+
+    `call` is the id of one call of the caller; its retries carry the same. `retry` says that an earlier attempt may
+    have been applied: only then need a backend look for `call`. `key` and `content` are digests of the caller's
+    idempotency key and of the arguments it was used with. `life` and `ttl` are for a session that this change begins.
+    """
+
+    session_id: str
+    effect: Effect
+    call: bytes
+    ttl: float | None
+    key: bytes | None = None
+    content: bytes | None = None
+    expected_version: int | None = None
+    expected_life: str | None = None
+    retry: bool = False
+
+    @property
+    def life(self) -> str:
+        """Name of the life that this change begins: a life is named after the call that began it."""
+        return self.call[:8].hex()
+
+
+class Status(Enum):
+    """Outcome of a request. Only APPLIED wrote anything."""
+
+    FOUND = "found"  # of a read
+    APPLIED = "applied"
+    REPLAYED = "replayed"  # an earlier attempt, or an earlier use of the key, had written it
+    UNCHANGED = "unchanged"  # there was nothing to do; no version was used
+    CONFLICT = "conflict"  # not at the expected version, or not that life
+    KEY_REUSED = "key_reused"  # the key was used with other content
+    NO_SESSION = "no_session"
+    NO_SNAPSHOT = "no_snapshot"
+    NO_VERSION = "no_version"  # never reached, or reclaimed
+    NOTHING_TO_UNDO = "nothing_to_undo"
+    FOLLOWED = "followed"  # turns follow what an undo would take back
+    MOVED = "moved"  # a trim was planned on a state that is no more
+    NOT_ON_PATH = "not_on_path"  # `after` is not in the history
+    DIMENSION = "dimension"  # the session's embeddings have another length
+    EXISTS = "exists"  # the session to fork into, or to restore, is there already
+    SNAPSHOT_TAKEN = "snapshot_taken"  # a snapshot to restore belongs to another session here
+
+
+class ChangeOutcome(msgspec.Struct, frozen=True, gc=False):
+    """A backend's answer to a change.
+
+    `version` and `life` are those of the receipt; on a refusal, the session's own (0 and "" if it is absent).
+    """
+
+    status: Status
+    life: str = ""
+    version: int = 0
+    first_seq: int = 0
+    count: int = 0
+    snapshot: Snapshot | None = None
+    detail: int = 0  # DIMENSION: the session's
+
+
+# --- reads -----------------------------------------------------------------------------------------------------------
+
+At: TypeAlias = str | int | None  # a snapshot's id, a version, or now
+
+
+class Query(msgspec.Struct, frozen=True, gc=False):
+    """Read visible entries: of one kind or all, after and before a seq, at most the `limit` latest (0: none).
+
+    `snapshots`: list the session's snapshots too, as of the same moment. `skip`: leave out damaged entries.
+    """
+
+    session_id: str
+    kind: str | None = None
+    at: At = None
+    after: int = 0
+    before: int | None = None
+    limit: int | None = None
+    snapshots: bool = False
+    skip: bool = False  # the caller prefers the undamaged entries to an error
+
+    @property
+    def is_glance(self) -> bool:
+        """Whether only the session's facts and its present state are asked for. Most queries of limit 0 are."""
+        return self.limit == 0 and self.at is None and not self.snapshots
+
+
+class Reading(msgspec.Struct, frozen=True, gc=False):
+    """Result of a read, beside the rows it handed over.
+
+    `first_missing` is the first seq that should be there and is not (0: all are there). `cut`: `limit` left out earlier
+    entries. `session.snapshots` may be 0, uncounted, unless snapshots are asked for or `limit` is 0.
+    """
+
+    status: Status  # FOUND, NO_SESSION, NO_SNAPSHOT or NO_VERSION
+    session: SessionInfo | None = None
+    state: State = State()
+    snapshots: tuple[Snapshot, ...] = ()  # in the order they were taken
+    first_missing: int = 0
+    cut: bool = False
+
+
+class ForkRequest(msgspec.Struct, frozen=True, gc=False):
+    """Copy what is visible at `at` into `target`, which must not exist, under the same seqs."""
+
+    source: str
+    target: str
+    at: At
+    call: bytes
+    ttl: float | None
+    key: bytes | None = None
+    content: bytes | None = None
+    expected_version: int | None = None  # of the source
+    expected_life: str | None = None
+    retry: bool = False
+
+
+class Erasure(msgspec.Struct, frozen=True, gc=False):
+    """Receipt of an erasure. `spared`: another life than the one that was named lives there, and was left alone."""
+
+    receipt: ErasureReceipt
+    spared: bool = False
+
+
+Order: TypeAlias = Literal["recent"] | None
