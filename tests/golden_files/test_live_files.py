@@ -128,7 +128,7 @@ except sqlite3.OperationalError as error:
 _READ = """
 import sys
 from pathlib import Path
-from everturn.testing.golden.reading import read
+from everturn.testing.golden.read_database import read
 print("go", flush=True)
 read(Path(sys.argv[1]))
 print("done")

@@ -51,8 +51,8 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def keeper_of(server: Server) -> int:
-    return server._keeper._process.pid
+def supervisor_of(server: Server) -> int:
+    return server._supervisor._process.pid
 
 
 @pytest.fixture(scope="module")
@@ -349,7 +349,7 @@ def test_a_setting_that_postgres_does_not_know_is_an_error_with_its_words() -> N
 def test_binaries_that_nobody_can_reach_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "is_open_to_all", lambda _: False)
     with postgres_server() as server, psycopg.connect(server.url) as connection:
-        assert str(server._keeper.directory) in server._argv()[0]
+        assert str(server._supervisor.directory) in server._argv()[0]
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -361,7 +361,7 @@ def test_binaries_that_nobody_can_reach_are_copied(monkeypatch: pytest.MonkeyPat
 )
 def test_when_the_block_ends_all_is_gone(start: Callable[[], AbstractContextManager[Server]], fault: str) -> None:
     with start() as server:
-        pids, directory = [*server.pids, keeper_of(server)], server._keeper.directory
+        pids, directory = [*server.pids, supervisor_of(server)], server._supervisor.directory
         getattr(server, fault)()
 
     assert all(is_gone(pid) for pid in pids)
@@ -374,7 +374,7 @@ def test_when_the_block_fails_all_is_gone() -> None:
     pids: list[int] = []
     directory = Path()
     with suppress(ZeroDivisionError), valkey_server() as server:
-        pids, directory = [*server.pids, keeper_of(server)], server._keeper.directory
+        pids, directory = [*server.pids, supervisor_of(server)], server._supervisor.directory
         _ = 1 / 0
 
     assert len(pids) == 2
@@ -403,9 +403,9 @@ WITH_SERVERS = """
 
     with {start}() as server, valkey_server() as paused:
         paused.pause()
-        keepers = [server._keeper, paused._keeper]
-        print(*server.pids, *paused.pids, *(keeper._process.pid for keeper in keepers))
-        print(*(keeper.directory for keeper in keepers), flush=True)
+        supervisors = [server._supervisor, paused._supervisor]
+        print(*server.pids, *paused.pids, *(supervisor._process.pid for supervisor in supervisors))
+        print(*(supervisor.directory for supervisor in supervisors), flush=True)
         {end}
 """
 KILLED = "os.kill(os.getpid(), 9)"
@@ -423,7 +423,7 @@ FORKED = "child = os.fork(); child and print(child, flush=True); threading.Event
 
 @contextmanager
 def dying(start: str, end: str) -> Iterator[tuple[subprocess.Popen[str], list[int], list[Path]]]:
-    """A process that runs two servers and comes to this end; their processes and keepers, and their directories."""
+    """A process that runs two servers and comes to this end; their processes and supervisors, and their directories."""
     program = textwrap.dedent(WITH_SERVERS).replace("{start}", start).replace("{end}", end)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -456,16 +456,16 @@ def test_a_killed_parent_leaves_no_server_behind_though_its_forked_child_lives()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other kernels do not tell a child of its parent's death")
-def test_a_killed_keeper_takes_its_servers_along_and_says_so() -> None:
+def test_a_killed_supervisor_takes_its_servers_along_and_says_so() -> None:
     with valkey_server() as server:
         pids = server.pids
-        os.kill(keeper_of(server), signal.SIGKILL)
+        os.kill(supervisor_of(server), signal.SIGKILL)
         try:
             wait_until(lambda: all(is_gone(pid) for pid in pids), f"{pids} are gone")
             with pytest.raises(ServerError, match="has died"):
                 server.restart()
         finally:
-            shutil.rmtree(server._keeper.directory)
+            shutil.rmtree(server._supervisor.directory)
 
 
 def test_a_forked_child_may_use_a_server_and_neither_fault_nor_end_it() -> None:
@@ -474,7 +474,7 @@ def test_a_forked_child_may_use_a_server_and_neither_fault_nor_end_it() -> None:
         if child == 0:
             outcome = 1
             try:
-                with server._keeper:
+                with server._supervisor:
                     server.command("SET", "from", "child")
                     server.kill()
             except ServerError as error:

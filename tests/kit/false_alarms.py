@@ -10,7 +10,7 @@ import sys
 import time
 
 from everturn.testing.contract import CLAUSES
-from everturn.testing.kit.environment import Run
+from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.runner import QUICK_SECONDS, Chosen, Runner, run_all
 from everturn.testing.kit.target import parse
 from everturn.testing.results import RunReport
@@ -29,7 +29,7 @@ TARGETS = (
 
 def quick_run(target: str, seed: int) -> RunReport:
     chosen = [Chosen(clause) for clause in CLAUSES]
-    with Run(parse(target), seed=seed, quick=True) as run:
+    with Environment(parse(target), seed=seed, quick=True) as run:
         return run_all(Runner(run, chosen, budget=QUICK_SECONDS), chosen)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from everturn.testing.history.parse import NEVER, Call, Session
+from everturn.testing.history.parse import NEVER, RecordedCall, SessionCalls
 from everturn.testing.results import Event
 
 SESSION = "s"
@@ -304,7 +304,7 @@ class _World(NamedTuple):
         return tuple(value for unit in self.path for value in unit)
 
 
-def explainable(session: Session, calls: Sequence[Call]) -> bool:
+def explainable(session: SessionCalls, calls: Sequence[RecordedCall]) -> bool:
     """Whether some order explains every call, by trying them all. Only for a handful of calls; knows no undo.
 
     It is written from the rules alone, and shares no code with the judge.
@@ -312,9 +312,9 @@ def explainable(session: Session, calls: Sequence[Call]) -> bool:
     names = {call.snapshot for call in calls if call.f == "snapshot"}
     todo = [call for call in calls if call.outcome != "fail" and (call.f != "read" or call.outcome == "ok")]
     acknowledged = {value: unit.end for unit in session.units for value in unit.values}
-    failed: set[tuple[_World, frozenset[Call]]] = set()
+    failed: set[tuple[_World, frozenset[RecordedCall]]] = set()
 
-    def search(world: _World, left: frozenset[Call]) -> bool:
+    def search(world: _World, left: frozenset[RecordedCall]) -> bool:
         if all(call.end == NEVER for call in left):
             return True
         if (world, left) in failed:
@@ -330,7 +330,7 @@ def explainable(session: Session, calls: Sequence[Call]) -> bool:
     return search(_World(), frozenset(todo))
 
 
-def _outcomes(world: _World, call: Call, names: set[str | None], acknowledged: dict[str, int]) -> list[_World]:
+def _outcomes(world: _World, call: RecordedCall, names: set[str | None], acknowledged: dict[str, int]) -> list[_World]:
     invoke = call.invoke
     seen = world.messages[world.hidden :]
     match call.f:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from everturn.testing.contract import CLAUSES
-from everturn.testing.kit.environment import Run
+from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.runner import Chosen, Runner, run_all
 from everturn.testing.kit.target import parse
 from tests.kit.test_mutants import BROKEN, caught_by
@@ -19,7 +19,7 @@ BUDGET = 120.0
 
 def caught(name: str) -> set[str]:
     chosen = [Chosen(clause) for clause in CLAUSES]
-    with Run(parse(f"tests.kit.broken.{name}:factory"), seed=1, quick=True) as run:
+    with Environment(parse(f"tests.kit.broken.{name}:factory"), seed=1, quick=True) as run:
         report = run_all(Runner(run, chosen, budget=BUDGET), chosen)
     return {result.id for result in report.clauses if result.status == "fail"}
 

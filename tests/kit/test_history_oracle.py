@@ -14,7 +14,6 @@ import pytest
 from everturn.testing.history import judge
 from everturn.testing.history.fast_accept import certainly_in_order
 from everturn.testing.history.parse import pair, sessions
-from everturn.testing.history.walk import certainly_explained
 from everturn.testing.results import Event
 from tests.kit.history_tools import SESSION, Plan, explainable, simulate
 
@@ -112,18 +111,3 @@ def test_the_quick_look_says_yes_exactly_when_there_is_an_order() -> None:
         said.append(certainly_in_order(session))
         assert said[-1] == explainable(session, calls), seed
     assert 0 < sum(said) < len(said)
-
-
-@pytest.mark.parametrize("name", [name for name in WEIGHTS if name != "appends"])
-def test_the_short_walk_says_yes_only_when_there_is_an_order(name: str) -> None:
-    yes = possible = 0
-    for seed in SEEDS:
-        events, single = tiny(name, seed)
-        calls = pair(events)
-        session = sessions(calls)[SESSION]
-        explained = explainable(session, calls)
-        if certainly_explained(session):
-            assert explained or (not single and "trim" in WEIGHTS[name]), seed  # as above, for what a trim cut
-            yes += 1
-        possible += explained
-    assert possible / 4 < yes  # else it would be of no use

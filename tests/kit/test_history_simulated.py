@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.testing.history import judge
-from everturn.testing.history.parse import NEVER, Call, pair
+from everturn.testing.history.parse import NEVER, RecordedCall, pair
 from everturn.testing.results import Event, ViolationKind
 from tests.kit.history_tools import Plan, simulate
 
@@ -68,19 +68,19 @@ class Broken:
         self.chance = chance
         self.calls = pair(events)
 
-    def acknowledged(self) -> list[Call]:
+    def acknowledged(self) -> list[RecordedCall]:
         return [call for call in self.calls if call.f == "append" and call.outcome == "ok"]
 
-    def reads(self, *, after: int = -1) -> list[Call]:
+    def reads(self, *, after: int = -1) -> list[RecordedCall]:
         return [call for call in self.calls if call.f == "read" and call.outcome == "ok" and call.begin > after]
 
-    def sees(self, read: Call, values: tuple[str, ...]) -> None:
+    def sees(self, read: RecordedCall, values: tuple[str, ...]) -> None:
         self.events = [
             msgspec.structs.replace(event, values=values) if event is read.completion else event
             for event in self.events
         ]
 
-    def choose(self, calls: list[Call]) -> Call | None:
+    def choose(self, calls: list[RecordedCall]) -> RecordedCall | None:
         return self.chance.choice(calls) if calls else None
 
 

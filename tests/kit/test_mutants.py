@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from everturn.testing.contract import CLAUSES
-from everturn.testing.kit.environment import Run
+from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.runner import Chosen, Runner, run_all
 from everturn.testing.kit.target import parse
 from tests.tiers import deep
@@ -42,7 +42,7 @@ def covering() -> set[str]:
 
 def statuses(name: str, clauses: tuple[str, ...], *, quick: bool) -> dict[str, str]:
     chosen = [Chosen(clause) for clause in CLAUSES if clause.id in clauses]
-    with Run(parse(f"tests.kit.broken.{name}:factory"), seed=1, quick=quick) as run:
+    with Environment(parse(f"tests.kit.broken.{name}:factory"), seed=1, quick=quick) as run:
         report = run_all(Runner(run, chosen, budget=BUDGET), chosen)
     return {result.id: f"{result.status} {result.detail}" for result in report.clauses}
 

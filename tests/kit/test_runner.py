@@ -10,7 +10,7 @@ import pytest
 from everturn.testing.contract import CLAUSES, edge
 from everturn.testing.history import judge, load
 from everturn.testing.kit import runner
-from everturn.testing.kit.environment import LONGEST_CALL, NEXT_LONGEST, Run
+from everturn.testing.kit.environment import LONGEST_CALL, NEXT_LONGEST, Environment
 from everturn.testing.kit.selection import BadChoice, chosen, read_ledger
 from everturn.testing.kit.target import needed, parse
 from tests.kit.running import report, result
@@ -66,7 +66,7 @@ def test_a_run_that_is_interrupted_is_reported_as_far_as_it_came(monkeypatch: py
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(runner, "work_off", interrupted)
+    monkeypatch.setattr(runner, "work_through", interrupted)
     whole = report(SOUND, "order", "clear", seed=77)
     assert [(clause.status, clause.detail) for clause in whole.clauses] == [
         ("untested", "the run was interrupted before")
@@ -112,9 +112,9 @@ def test_a_call_that_does_not_return_is_untested_and_the_run_goes_on() -> None:
 
 
 def test_calls_are_waited_for_less_once_one_did_not_return() -> None:
-    with Run(parse("tests." + SOUND), seed=1, quick=True) as run:
+    with Environment(parse("tests." + SOUND), seed=1, quick=True) as run:
         assert run.patience() == LONGEST_CALL
-        run.beside().saw_hang()
+        run.parallel().saw_hang()
         assert run.patience() == NEXT_LONGEST
 
 
@@ -141,12 +141,12 @@ def test_a_ledger_entry_about_no_failure_breaks_the_run(name: str) -> None:
 
 
 def test_a_run_can_stop_at_the_first_broken_clause() -> None:
-    from everturn.testing.kit.environment import Run
+    from everturn.testing.kit.environment import Environment
     from everturn.testing.kit.runner import Runner, run_all
     from everturn.testing.kit.target import parse
 
     clauses = chosen(CLAUSES, ["append-append", "order"])
-    with Run(parse(f"tests.{BROKEN}"), seed=1, quick=True) as run:
+    with Environment(parse(f"tests.{BROKEN}"), seed=1, quick=True) as run:
         whole = run_all(Runner(run, clauses, budget=10), clauses, stop_at_first=True)
     assert [clause.id for clause in whole.clauses] == ["append-append"]
 

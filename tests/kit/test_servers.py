@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from everturn.testing.contract import CLAUSES
-from everturn.testing.kit.environment import Run
+from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.runner import Chosen, Runner, run_all
 from everturn.testing.kit.target import parse
 from everturn.testing.servers import ValkeyServer, valkey_server
@@ -25,7 +25,7 @@ def server() -> Iterator[ValkeyServer]:
 def test_the_users_server_is_used_in_a_namespace_and_left_as_it_was(server: ValkeyServer) -> None:
     server.command("SET", "mine", "untouched")
     chosen = [Chosen(clause) for clause in CLAUSES if clause.id in SOME]
-    with Run(parse(server.url, use_server=True), seed=1, quick=True) as run:
+    with Environment(parse(server.url, use_server=True), seed=1, quick=True) as run:
         report = run_all(Runner(run, chosen, budget=10), chosen)
         assert not run.proxies
     statuses = {clause.id: clause.status for clause in report.clauses}
@@ -49,7 +49,7 @@ def is_left(server: ValkeyServer) -> list[str]:
 
 
 def test_a_private_server_is_gone_when_the_run_ends() -> None:
-    with Run(parse("redis://somewhere.example/3"), seed=1, quick=True) as run:
+    with Environment(parse("redis://somewhere.example/3"), seed=1, quick=True) as run:
         assert "somewhere" not in run.urls["redis_url"]
         started = run.servers["redis_url"]
         assert started.running

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from everturn.testing.kit.environment import Run
+from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.target import TargetError, load, of_factory, offer_of, parse
 from tests.kit import stores
 
 
 def test_a_url_names_a_backend_and_is_pointed_at_a_private_place(tmp_path: Path) -> None:
     mine = tmp_path / "mine.db"
-    with Run(parse(f"sqlite:////{mine}"), seed=1, quick=True) as run:
+    with Environment(parse(f"sqlite:////{mine}"), seed=1, quick=True) as run:
         assert run.offered >= {"processes", "threads", "vfs", "ttl", "timeout", "files"}
         root = run.root
     assert not mine.exists()
@@ -80,7 +80,7 @@ def test_a_local_factory_cannot_be_found_again() -> None:
 )
 def test_a_target_that_cannot_run_says_why(name: str, says: str) -> None:
     with pytest.raises(TargetError, match=says):
-        Run(parse(name), seed=1, quick=True)
+        Environment(parse(name), seed=1, quick=True)
 
 
 def test_a_module_that_no_name_finds_is_loaded_from_its_file(tmp_path: Path) -> None:
@@ -93,6 +93,6 @@ def test_a_module_that_no_name_finds_is_loaded_from_its_file(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("factory", ["in_a_block", "in_an_awaited_block"])
 def test_a_factory_may_be_a_context_manager(factory: str) -> None:
-    with Run(parse(f"tests.kit.stores:{factory}"), seed=1, quick=True) as run:
+    with Environment(parse(f"tests.kit.stores:{factory}"), seed=1, quick=True) as run:
         assert run.opened.shape == "add_messages/get_history"
         assert run.opened.awaited == (factory == "in_an_awaited_block")

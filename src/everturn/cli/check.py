@@ -167,7 +167,7 @@ def _checked(
     ledger: Path | None,
     soak: float | None,
 ) -> RunReport:
-    from everturn.testing.kit.environment import Run
+    from everturn.testing.kit.environment import Environment
     from everturn.testing.kit.runner import DEFAULT_SECONDS, QUICK_SECONDS, Runner, run_all
     from everturn.testing.kit.selection import read_ledger
     from everturn.testing.report import Progress
@@ -176,7 +176,7 @@ def _checked(
     seconds = budget if budget is not None else QUICK_SECONDS if quick else DEFAULT_SECONDS
     ends = time.monotonic() + 60 * (soak or 0)
     while True:
-        with Run(target, seed=secrets.randbelow(10**6) if seed is None else seed, quick=quick) as run:
+        with Environment(target, seed=secrets.randbelow(10**6) if seed is None else seed, quick=quick) as run:
             runner = Runner(run, clauses, budget=seconds, known=known, histories=HISTORIES)
             with Progress(console(), [one.clause.id for one in clauses]) as progress:
                 report = run_all(

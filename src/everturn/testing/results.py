@@ -1,7 +1,7 @@
-"""What a run of the contract kit says, as values: events, violations, clause results, the report. Frozen, and pure.
+"""Results of the contract kit as frozen values: events, violations, clause results, the report.
 
-It does not judge (history/ does), run (the runner does) or draw (report/ does). The JSON report is a `RunReport`
-encoded as it stands; docs/report-format.md describes it for readers in other languages.
+history/ judges, kit/runner.py runs, report/ draws. The JSON report is an encoded `RunReport`; docs/report-format.md
+describes it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ViolationKind: TypeAlias = Literal[
     "stale",  # a read that does not have what was there before it began, and comes later
     "non_prefix",  # two reads of which neither continues the other, and nothing was taken away between them
     "resurrected",  # cleared, trimmed, rolled back or erased, and back again
-    "other",  # what a clause found without a history; `story` tells
+    "other",  # found by a clause without a history; see `story`
 ]
 Status: TypeAlias = Literal["pass", "fail", "not_offered", "untested", "known"]
 Layer: TypeAlias = Literal["sequential", "concurrency", "persistence", "edge", "faults", "crash", "history"]
@@ -54,7 +54,7 @@ REPORT_FORMAT = 1
 
 
 class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One line of a history: a call begins (invoke) or ends (ok, fail, info). See everturn.testing.history."""
+    """One line of a history: a call begins (invoke) or ends (ok, fail, info). Fields: everturn.testing.history."""
 
     type: EventType
     worker: str
@@ -70,9 +70,9 @@ class Event(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that a store may not do, and did. `events` are the few that show it; `values` the ids it is about.
+    """One broken promise. `events` are the few that show it; `values` are the ids it is about.
 
-    `shown_by` is the place, among the events, of the end of the read that shows it.
+    `shown_by` is the index, in `events`, of the end of the read that shows it.
     """
 
     kind: ViolationKind
@@ -84,7 +84,7 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ClauseResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one clause. `replay` is the command that runs it again; `incident` what it would have caused."""
+    """The result of one clause. `replay` is the command that runs it again; `incident` is what it would have caused."""
 
     id: str
     layer: Layer
@@ -109,7 +109,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     versions: dict[str, str]
     complaints: tuple[str, ...] = ()
-    hints: tuple[str, ...] = ()  # what the author of the target may want to know; they break nothing
+    hints: tuple[str, ...] = ()  # advice for the author of the target; they break nothing
     counts: dict[Status, int] = msgspec.field(default_factory=dict)
     report_format: int = REPORT_FORMAT
 
@@ -121,7 +121,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def count_statuses(clauses: Iterable[ClauseResult]) -> dict[Status, int]:
-    """How many clauses have each status; every status is a key, so that a reader need not guess."""
+    """Count the clauses of each status; every status is a key, also with 0."""
     counts: dict[Status, int] = dict.fromkeys(STATUSES, 0)
     for clause in clauses:
         counts[clause.status] += 1

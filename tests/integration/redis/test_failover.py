@@ -38,17 +38,17 @@ WAYS: dict[str, Lose] = {
 }
 
 
-def lose(master: ValkeyServer, face: str, ledger: Ledger, fleet: Any) -> None:
+def lose(master: ValkeyServer, face: str, ledger: Ledger, group: Any) -> None:
     """Lose a master and its promises: its replica takes over, alone. Return when it is back, as a replica."""
     go, come_back = WAYS[face]
     go(master)
-    if isinstance(fleet, ValkeyCluster):
+    if isinstance(group, ValkeyCluster):
         ledger.progress(10)  # those of other masters go on meanwhile
-    fleet.wait_until_whole()
+    group.wait_until_whole()
     # The promoted one has nobody to copy to, so it acknowledges nothing.
     wait_until(lambda: any("0 of the 1 replicas" in str(error) for error in ledger.errors), "too few replicas", 60)
     come_back(master)
-    fleet.wait_until_whole()
+    group.wait_until_whole()
     made = len(ledger.kinds["own0"])
     wait_until(lambda: len(ledger.kinds["own0"]) > made + 5 or bool(ledger.failures), "its sessions go on", 60)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from everturn.testing.kit.clause import Book, Untested
+from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.workers.messages import Done, Step
 
-book = Book("sequential")
+registry = ClauseRegistry("sequential")
 
 
-@book.clause(
+@registry.clause(
     "checkpoint-by-id",
     "Every acknowledged checkpoint can be had by its id, with what was put and with the right parent.",
     incident="langgraph#7843: what cannot be had by its id cannot be resumed, replayed or forked from.",
@@ -27,7 +27,7 @@ def checkpoint_by_id(kit: Kit) -> None:
         kit.check(parent == wanted, f"the parent of checkpoint {number + 1} is {parent}, not {wanted}", session=session)
 
 
-@book.clause(
+@registry.clause(
     "checkpoint-lost-update",
     "Of two callers that read the same state, the second to put is told that there is a newer one.",
     incident="langgraph#8796, #8115: 6 processes, 240 turns, all acknowledged; 25 (SQLite) and 186 (PostgreSQL) lost.",
@@ -43,13 +43,13 @@ def checkpoint_lost_update(kit: Kit) -> None:
     told = store.take(Step("put_held", session, ("B", second)))
     found = {seen.content for seen in store.read(session)}
     kit.check(
-        not told.ok or found.issuperset(said.content for said in (*first, *second)),
+        not told.ok or found.issuperset(sent.content for sent in (*first, *second)),
         "A reads, B reads, A puts, B puts: B was told nothing, and A's turn is gone",
         session=session,
     )
 
 
-@book.clause(
+@registry.clause(
     "checkpoints-are-all-kept",
     "Checkpoints that several processes put into one thread at once can all be had by their ids, with their parents.",
     incident="A row for each step of a thread: of two checkpoints of one step, the later takes the place of the other.",
@@ -63,8 +63,8 @@ def checkpoints_are_all_kept(kit: Kit) -> None:
         session = kit.session()
         for store in stores:
             steps = (Step("append_knowing", session, (kit.turn(),)) for _ in range(4))
-            store.worker.send(store.order(*steps))
-        made = [one.value for store in stores for one in kit.report(store.worker, Done).lanes[0] if one.ok]
+            store.worker.send(store.job(*steps))
+        made = [one.value for store in stores for one in kit.report(store.worker, Done).outcomes[0] if one.ok]
         if len(made) < 4:
             raise Untested(f"only {len(made)} of 16 puts were acknowledged")
         for checkpoint_id, parent in made:

@@ -1,24 +1,24 @@
-"""Many callers at once: processes, threads and tasks in random rounds, and what they must agree on.
+"""Clauses of concurrency: processes, threads and tasks at once, in random rounds.
 
-Two operations that meet by construction are in races.py.
+Races of every two operations, at every point, are in races.py.
 """
 
 from __future__ import annotations
 
-from everturn.testing.kit.clause import Book
+from everturn.testing.kit.clause import ClauseRegistry
 from everturn.testing.kit.kit import ENOUGH, NO_LOSS, Kit
-from everturn.testing.races.random_rounds import play, shared_rounds
+from everturn.testing.races.random_rounds import run_rounds, shared_rounds
 from everturn.testing.races.sweep import FARTHEST, LEAST_POINTS, modes, spread
 from everturn.testing.workers.messages import Done, Opened, Paused, Step, Stop
 
-book = Book("concurrency")
+registry = ClauseRegistry("concurrency")
 CONCURRENT = ("appends", "processes|threads|tasks")
 
 
 # --- random rounds ---------------------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "processes-lose-nothing",
     "Turns that several processes store in one session at once are all kept, each of them once.",
     incident="LangChain FileChatMessageHistory: of 6 x 40 turns most fail, acknowledged ones are lost.",
@@ -29,7 +29,7 @@ def processes_lose_nothing(kit: Kit) -> None:
     kit.judge(*NO_LOSS, events=shared_rounds(kit, "processes"))
 
 
-@book.clause(
+@registry.clause(
     "threads-lose-nothing",
     "Turns that several threads store in one session at once are all kept, each of them once.",
     incident="Strands 1.62.0: an index from an in-memory counter, and two workers write the same file.",
@@ -40,7 +40,7 @@ def threads_lose_nothing(kit: Kit) -> None:
     kit.judge(*NO_LOSS, events=shared_rounds(kit, "threads"))
 
 
-@book.clause(
+@registry.clause(
     "tasks-lose-nothing",
     "Turns that several tasks of an event loop store in one session at once are all kept, each of them once.",
     incident="await between the read and the write of a list: two requests of one worker are enough to lose a turn.",
@@ -51,7 +51,7 @@ def tasks_lose_nothing(kit: Kit) -> None:
     kit.judge(*NO_LOSS, events=shared_rounds(kit, "tasks"))
 
 
-@book.clause(
+@registry.clause(
     "whole-turns",
     "Turns of concurrent writers never interleave, and no reader sees part of one.",
     incident="LangChain Redis and Postgres histories: 195 and 21 of 240 turns of concurrent writers interleaved.",
@@ -62,7 +62,7 @@ def whole_turns(kit: Kit) -> None:
         kit.judge("torn", events=shared_rounds(kit, mode))
 
 
-@book.clause(
+@registry.clause(
     "writers-keep-their-order",
     "The turns of one writer come in the order in which it stored them, and no turn changes its place later.",
     incident="Google ADK 2.13.0: order by timestamp, and clocks of two machines differ.",
@@ -73,7 +73,7 @@ def writers_keep_their_order(kit: Kit) -> None:
         kit.judge("misordered", "non_prefix", events=shared_rounds(kit, mode))
 
 
-@book.clause(
+@registry.clause(
     "reads-are-fresh",
     "Whoever reads after a turn was acknowledged sees it: the writer itself and everybody else, without waiting.",
     incident="A read replica, a cache of five seconds: the agent answers without what the user has just said.",
@@ -84,7 +84,7 @@ def reads_are_fresh(kit: Kit) -> None:
         kit.judge("stale", events=shared_rounds(kit, mode))
 
 
-@book.clause(
+@registry.clause(
     "random-mix",
     "Whatever several callers do to one session at once, everyone sees what some order of it explains.",
     incident="Two operators and an agent work on one session: one trims, one rolls back, the agent writes.",
@@ -103,11 +103,11 @@ def random_mix(kit: Kit) -> None:
         return tuple(steps)
 
     for mode in modes(kit):
-        play(kit, mode, plan, rounds=8 if kit.quick else 20)
+        run_rounds(kit, mode, plan, rounds=8 if kit.quick else 20)
     kit.judge()
 
 
-@book.clause(
+@registry.clause(
     "many-sessions",
     "Callers that work on many sessions at once lose nothing, and nothing strays into another session.",
     incident="A connection's current session kept in a global: under load, turns land in whoever was served last.",
@@ -128,7 +128,7 @@ def many_sessions(kit: Kit) -> None:
     for mode in modes(kit):
         names[:] = [kit.session() for _ in range(12)]
         written.clear()
-        last = play(kit, mode, plan, rounds=5)
+        last = run_rounds(kit, mode, plan, rounds=5)
         last.values(*(Step("read", name) for name in sorted(written)))
     kit.judge(*NO_LOSS)
 
@@ -136,7 +136,7 @@ def many_sessions(kit: Kit) -> None:
 # --- who comes first -------------------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "keyed-at-once",
     "Of several calls with one key at the same time, one is stored.",
     incident="An impatient client and its proxy both retry: check-then-insert lets both through.",
@@ -147,14 +147,14 @@ def keyed_at_once(kit: Kit) -> None:
     for number in range(10):
         session, turn = kit.session(), kit.turn()
         for store in stores:
-            store.worker.send(store.order(Step("append", session, (turn,), {"key": f"k{number}"})))
+            store.worker.send(store.job(Step("append", session, (turn,), {"key": f"k{number}"})))
         for store in stores:
             kit.report(store.worker, Done)
         stores[0].read(session)
     kit.judge()
 
 
-@book.clause(
+@registry.clause(
     "one-version-one-winner",
     "Of several changes that name the same version at the same time, at most one is made.",
     incident="The version is compared before the write and not in it: both pass, and one is lost.",
@@ -166,14 +166,14 @@ def one_version_one_winner(kit: Kit) -> None:
         session = kit.session()
         version = stores[0].append(session, kit.turn())
         for store in stores:
-            store.worker.send(store.order(Step("append", session, (kit.turn(),), {"expected_version": version})))
-        won = [kit.report(store.worker, Done).lanes[0][0].ok for store in stores]
+            store.worker.send(store.job(Step("append", session, (kit.turn(),), {"expected_version": version})))
+        won = [kit.report(store.worker, Done).outcomes[0][0].ok for store in stores]
         stores[0].read(session)
         kit.check(sum(won) <= 1, f"{sum(won)} of 4 changes that expected version {version} were made", session=session)
     kit.judge()
 
 
-@book.clause(
+@registry.clause(
     "sees-later-writes",
     "An instance that has read a session before sees what another process does to it later.",
     incident="A list cached at the first read: a worker that was up before the others never sees their turns.",
@@ -195,7 +195,7 @@ def sees_later_writes(kit: Kit) -> None:
         kit.same(early.read(session), turns[3:], "another process stored a turn after the clear", session=session)
 
 
-@book.clause(
+@registry.clause(
     "open-together",
     "Processes that open a new store at the same time all get one, and lose nothing.",
     incident="Four workers of a fresh deployment create the same table: three crash, or write to one that is replaced.",
@@ -232,7 +232,7 @@ def _opened_meanwhile(kit: Kit, session: str, n: int) -> bool:
     late.send(kit.opening("late", place, stop=Stop(n)))
     report = kit.any_report(late)
     early.send(kit.opening("early", place))
-    blocked = not early.poll(min(max(0.05, 4 * kit.target.open_seconds), 1.0))
+    blocked = not early.poll(min(max(0.05, 4 * kit.environment.open_seconds), 1.0))
     if blocked and isinstance(report, Paused):
         late.resume()  # it holds what the other waits for
     first = kit.adopt(early, "early", place, "early", kit.report(early, Opened))
@@ -261,8 +261,8 @@ def _four_at_once(kit: Kit) -> int:
         kit.adopt(worker, "together", place, "together", one) for worker, one in zip(workers, opened, strict=True)
     ]
     for store in stores:
-        store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(2))))
-    stored = sum(one.ok for store in stores for one in kit.report(store.worker, Done).lanes[0])
+        store.worker.send(store.job(*(Step("append", session, (kit.turn(),)) for _ in range(2))))
+    stored = sum(one.ok for store in stores for one in kit.report(store.worker, Done).outcomes[0])
     stores[0].read(session)
     for store in stores:
         store.close()
@@ -270,7 +270,7 @@ def _four_at_once(kit: Kit) -> int:
     return stored
 
 
-@book.clause(
+@registry.clause(
     "snapshot-is-a-cut",
     "A snapshot taken while others write is a state the session was in: whole turns, in order, with nothing left out.",
     incident="A snapshot reads page by page while turns come in: it has a turn that follows one which it has not.",
@@ -279,17 +279,17 @@ def _four_at_once(kit: Kit) -> int:
 )
 def snapshot_is_a_cut(kit: Kit) -> None:
     writers = [kit.borrow(f"writer {number}") for number in range(1, 4)]
-    keeper = kit.borrow("keeper")
+    reader = kit.borrow("reader")
     for _ in range(4 if kit.quick else 8):
         session = kit.session()
         for store in writers:
-            store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(4))))
-        taken = [keeper.take(Step("save_snapshot", session)) for _ in range(3)]
+            store.worker.send(store.job(*(Step("append", session, (kit.turn(),)) for _ in range(4))))
+        taken = [reader.take(Step("save_snapshot", session)) for _ in range(3)]
         for store in writers:
             kit.report(store.worker, Done)
-        keeper.read(session)
+        reader.read(session)
         for outcome in taken:
             if outcome.ok:
-                keeper.rollback(session, outcome.value)
-                keeper.read(session)
+                reader.rollback(session, outcome.value)
+                reader.read(session)
     kit.judge()

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from everturn.testing.kit.clause import Book, Untested
-from everturn.testing.kit.kit import Instance, Kit
+from everturn.testing.kit.clause import ClauseRegistry, Untested
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.races.sweep import FARTHEST, LEAST_POINTS, spread
 from everturn.testing.workers.controller import WorkerDied
-from everturn.testing.workers.messages import Cancel, Cut, Done, Lane, Power, Step, Stop
+from everturn.testing.workers.messages import CallerSteps, Cancel, Done, LosePower, PowerOutcome, Step, Stop
 
-book = Book("crash")
+registry = ClauseRegistry("crash")
 
 
 def killed_at_every_call(kit: Kit, prepare: Callable[[Instance, str], Step], *, snapshots: bool = False) -> None:
@@ -32,7 +33,7 @@ def killed_at_every_call(kit: Kit, prepare: Callable[[Instance, str], Step], *, 
         kept = reader.save_snapshot(session) if snapshots else None
         store = kit.open("killed", watched=True)
         step = prepare(store, session)
-        store.worker.send(store.order(step, stop=Stop(n, "kill")))
+        store.worker.send(store.job(step, stop=Stop(n, "kill")))
         died = _died(kit, store)
         reader.values(Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
         if snapshots:
@@ -66,13 +67,13 @@ def _random_kills(kit: Kit, reader: Instance, prepare: Callable[[Instance, str],
             reader.append(session, kit.turn())
         store = kit.open("killed")
         step = prepare(store, session)
-        store.worker.send(store.order(step))
+        store.worker.send(store.job(step))
         time.sleep(kit.dice.uniform(0, 0.003))  # some part of the call; which one is left to chance
         store.kill()
         reader.read(session)
 
 
-@book.clause(
+@registry.clause(
     "killed-in-append",
     "A process killed at any driver call of an append leaves the turn whole or absent, and all others as they were.",
     incident="Two inserts without a transaction: after a crash the question is there and the answer is not.",
@@ -83,7 +84,7 @@ def killed_in_append(kit: Kit) -> None:
     killed_at_every_call(kit, lambda _, session: Step("append", session, (kit.turn(),)))
 
 
-@book.clause(
+@registry.clause(
     "cancelled-in-append",
     "A task cancelled at any await of an append leaves the turn whole or absent, and a store that works.",
     incident="A user closes the tab: the request is cancelled between two awaits, and half of the turn is stored.",
@@ -96,8 +97,8 @@ def cancelled_in_append(kit: Kit) -> None:
         session = kit.session()
         kit.replays[session] = f"{kit.clause.id}@{n}"
         store.values(*(Step("append", session, (kit.turn(),)) for _ in range(2)))
-        lane = Lane(store.name, (Step("append", session, (kit.turn(),)),))
-        done = kit.ask(store.worker, Cancel(store.slot, lane, n, kit.record(store.worker)), Done)
+        caller = CallerSteps(store.name, (Step("append", session, (kit.turn(),)),))
+        done = kit.ask(store.worker, Cancel(store.slot, caller, n, kit.record(store.worker)), Done)
         store.values(Step("append", session, (kit.turn(),)), Step("read", session))
         if done.stops < n:
             break
@@ -110,7 +111,7 @@ def cancelled_in_append(kit: Kit) -> None:
     kit.judge(least=3)
 
 
-@book.clause(
+@registry.clause(
     "killed-in-clear",
     "A process killed at any driver call of a clear leaves the session cleared, or as it was.",
     incident="Rows deleted one by one: after a crash the conversation begins in the middle.",
@@ -121,7 +122,7 @@ def killed_in_clear(kit: Kit) -> None:
     killed_at_every_call(kit, lambda _, session: Step("clear", session))
 
 
-@book.clause(
+@registry.clause(
     "killed-in-trim",
     "A process killed at any driver call of a trim leaves the session trimmed, or as it was.",
     incident="A trim that deletes all and inserts the rest: a crash in between, and everything is gone.",
@@ -132,7 +133,7 @@ def killed_in_trim(kit: Kit) -> None:
     killed_at_every_call(kit, lambda _, session: Step("trim", session, (2 * len(kit.turn()),)))
 
 
-@book.clause(
+@registry.clause(
     "killed-in-snapshot",
     "A process killed at any driver call of taking a snapshot leaves the session as it was.",
     incident="A snapshot that moves the table out of the way first: after a crash there is no conversation.",
@@ -143,7 +144,7 @@ def killed_in_snapshot(kit: Kit) -> None:
     killed_at_every_call(kit, lambda _, session: Step("save_snapshot", session), snapshots=True)
 
 
-@book.clause(
+@registry.clause(
     "killed-in-rollback",
     "A process killed at any driver call of a rollback leaves the session as it was or rolled back, and its snapshots.",
     incident="A rollback that drops the table and fills it again: a crash in between loses the past and the present.",
@@ -159,7 +160,7 @@ def killed_in_rollback(kit: Kit) -> None:
     killed_at_every_call(kit, prepare, snapshots=True)
 
 
-@book.clause(
+@registry.clause(
     "killed-in-replace",
     "A process killed at any driver call of setting a session's messages leaves the old ones or the new ones.",
     incident="LlamaIndex SQLAlchemyChatStore.set_messages commits its delete first: a crash, and nothing is left.",
@@ -170,7 +171,7 @@ def killed_in_replace(kit: Kit) -> None:
     killed_at_every_call(kit, lambda _, session: Step("replace", session, (kit.turn(),)))
 
 
-@book.clause(
+@registry.clause(
     "killed-after-append",
     "A turn that was acknowledged is there though its process was killed in the same moment.",
     incident="A write-behind buffer of one second: what it held when the pod was evicted is gone, though acknowledged.",
@@ -183,14 +184,14 @@ def killed_after_append(kit: Kit) -> None:
         session = kit.session()
         store = kit.open("killed")
         steps = tuple(Step("append", session, (kit.turn(),)) for _ in range(1 + number % 3))
-        store.worker.send(store.order(*steps, die=True))
+        store.worker.send(store.job(*steps, die=True))
         if not _died(kit, store):
             raise Untested("the process could not be killed")
         reader.read(session)
     kit.judge(least=8)
 
 
-@book.clause(
+@registry.clause(
     "random-kills",
     "However often processes are killed, what was acknowledged is there, and what was not is whole or absent.",
     incident="An out-of-memory killer on a busy night: the store opens again, and three conversations do not.",
@@ -204,7 +205,7 @@ def random_kills(kit: Kit) -> None:
     for number in range(rounds):
         stores = [kit.open("killed"), kit.open("killed")]
         for store in stores:
-            store.worker.send(store.order(*(Step("append", session, (kit.turn(),)) for _ in range(200))))
+            store.worker.send(store.job(*(Step("append", session, (kit.turn(),)) for _ in range(200))))
         for store in stores:
             kit.wait_for_events(store, kit.dice.randrange(2, 20))
         time.sleep(kit.dice.uniform(0, 0.002))  # some part of a call; which one is left to chance
@@ -217,7 +218,7 @@ def random_kills(kit: Kit) -> None:
     kit.judge()
 
 
-@book.clause(
+@registry.clause(
     "killed-while-opening",
     "A process killed at any driver call of opening the store leaves one that the next process can open.",
     incident="A migration applied in one transaction and recorded in another: after a crash it is applied again.",
@@ -253,7 +254,7 @@ def killed_while_opening(kit: Kit) -> None:
     kit.judge(least=0)
 
 
-@book.clause(
+@registry.clause(
     "power-loss",
     "What was acknowledged is there after a power cut, at any sync of the disk; what was not is whole or absent.",
     incident="synchronous=NORMAL: a write-ahead log that is not synced loses acknowledged rows in 38 of 39 power cuts.",
@@ -270,9 +271,11 @@ def power_loss(kit: Kit) -> None:
             place, session = kit.place(), kit.session()
             kit.replays[session] = f"{kit.clause.id}@{n}"
             worker = kit.worker()
-            lane = Lane(kit.unique_name("cut off"), tuple(Step("append", session, (kit.turn(),)) for _ in range(6)))
-            order = Power(kit.opening("power", place), lane, n, moment, kit.record(worker))
-            lost = kit.ask(worker, order, Cut).lost
+            caller = CallerSteps(
+                kit.unique_name("cut off"), tuple(Step("append", session, (kit.turn(),)) for _ in range(6))
+            )
+            job = LosePower(kit.opening("power", place), caller, n, moment, kit.record(worker))
+            lost = kit.ask(worker, job, PowerOutcome).lost
             worker.end()
             store = kit.open("later", at=place)
             store.values(Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
@@ -290,7 +293,7 @@ def power_loss(kit: Kit) -> None:
     kit.judge(least=0)
 
 
-@book.clause(
+@registry.clause(
     "nothing-immortal",
     "A process killed at any driver call of an append leaves nothing that never expires.",
     incident="RPUSH and EXPIRE as two calls: a crash between them leaves a key that stays for ever.",
@@ -306,7 +309,7 @@ def nothing_immortal(kit: Kit) -> None:
         session = kit.session()
         kit.replays[session] = f"{kit.clause.id}@{n}"
         store = kit.open("killed", watched=True, ttl=1.0)
-        store.worker.send(store.order(Step("append", session, (kit.turn(),)), stop=Stop(n, "kill")))
+        store.worker.send(store.job(Step("append", session, (kit.turn(),)), stop=Stop(n, "kill")))
         if not _died(kit, store):
             end = n - 1
             continue
@@ -335,7 +338,7 @@ def _killed_at_random(kit: Kit) -> dict[str, int]:
     for _ in range(8):
         session = kit.session()
         store = kit.open("killed", ttl=1.0)
-        store.worker.send(store.order(Step("append", session, (kit.turn(),))))
+        store.worker.send(store.job(Step("append", session, (kit.turn(),))))
         time.sleep(kit.dice.uniform(0, 0.003))  # some part of the call; which one is left to chance
         store.kill()
         sessions[session] = 0

@@ -7,21 +7,22 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from everturn.testing.kit.clause import Book, NotOffered, Untested
-from everturn.testing.kit.kit import Instance, Kit
-from everturn.testing.shapes import Said
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
-book = Book("edge")
+registry = ClauseRegistry("edge")
 SLOWEST = 30.0  # seconds that 1,001 messages may take
 
 
-def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[Said, ...]]:
+def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[SentMessage, ...]]:
     """The contents as turns of the shape: each in a call of its own, with company where a call takes more than one."""
-    unit = kit.target.opened.unit
+    unit = kit.environment.opened.unit
     if unit == "pair":
-        return [(Said("user", content), Said("assistant", content)) for content in contents]
-    return [(Said("user", content),) for content in contents]
+        return [(SentMessage("user", content), SentMessage("assistant", content)) for content in contents]
+    return [(SentMessage("user", content),) for content in contents]
 
 
 def round_trip(kit: Kit, contents: Sequence[Any], story: str, *, may_refuse: bool = False, large: bool = False) -> None:
@@ -29,7 +30,7 @@ def round_trip(kit: Kit, contents: Sequence[Any], story: str, *, may_refuse: boo
     so loudly, and then nothing of it is stored. What is `large` is not left for the clauses that follow."""
     store, session = (kit.open if large else kit.borrow)(), kit.session()
     accepted = 0
-    kept: list[tuple[Said, ...]] = []
+    kept: list[tuple[SentMessage, ...]] = []
     for content, turn in zip(contents, turn_of(kit, contents), strict=True):
         outcome = store.take_unrecorded(Step("append", session, (turn,)))
         if outcome.ok:
@@ -52,7 +53,7 @@ def shown(content: Any) -> str:
 # --- text ------------------------------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "white-space",
     "White space comes back as it went in: in front, behind, and where there is nothing else.",
     incident="strip() on the way in: code that a model had indented comes back broken.",
@@ -62,7 +63,7 @@ def white_space(kit: Kit) -> None:
     round_trip(kit, contents, "content with white space")
 
 
-@book.clause(
+@registry.clause(
     "line-ends",
     "Line ends come back as they went in: LF, CR LF, CR and all others.",
     incident="A file opened in text mode turns CR LF into LF: a signature over the message no longer matches.",
@@ -72,7 +73,7 @@ def line_ends(kit: Kit) -> None:
     round_trip(kit, contents, "content with line ends")
 
 
-@book.clause(
+@registry.clause(
     "empty-content",
     "A message without words is a message: it is stored, and comes back.",
     incident="An assistant message that is only a tool call has no text; it is dropped, and the pair is broken.",
@@ -81,7 +82,7 @@ def empty_content(kit: Kit) -> None:
     round_trip(kit, ["before", "", "after"], "an empty content between two others", may_refuse=True)
 
 
-@book.clause(
+@registry.clause(
     "unicode-forms",
     "Unicode comes back code point for code point, normalised or not.",
     incident="NFC on the way in: the user's file name, quoted by the model, is not the file's name any more.",
@@ -101,7 +102,7 @@ def unicode_forms(kit: Kit) -> None:
     round_trip(kit, contents, "content in several Unicode forms")
 
 
-@book.clause(
+@registry.clause(
     "emoji-and-direction",
     "Emoji and right-to-left text come back whole, with their joiners and marks.",
     incident="utf8mb3: everything from the first emoji on is cut off, with a warning that nobody reads.",
@@ -119,7 +120,7 @@ def emoji_and_direction(kit: Kit) -> None:
     round_trip(kit, contents, "content with emoji and right-to-left text")
 
 
-@book.clause(
+@registry.clause(
     "nul",
     "Text with NUL comes back whole, or is refused.",
     incident="A C string somewhere on the way: the message ends at the NUL, and so does the tool's output.",
@@ -128,7 +129,7 @@ def nul(kit: Kit) -> None:
     round_trip(kit, ["a\0b", "\0", "a\0", "\0a", "\x01\x02\x1b[0m\x7f"], "content with NUL", may_refuse=True)
 
 
-@book.clause(
+@registry.clause(
     "surrogates",
     "Half a surrogate pair comes back as it went in, or is refused: never as something else.",
     incident="LangGraph serde: a lone surrogate becomes '?' (langgraph#6970, #7498).",
@@ -137,7 +138,7 @@ def surrogates(kit: Kit) -> None:
     round_trip(kit, ["\ud800", "a\udc00b", "\udfff\ud800", "fine"], "content with lone surrogates", may_refuse=True)
 
 
-@book.clause(
+@registry.clause(
     "looks-like-data",
     "Text that looks like JSON, a number or a template comes back as text.",
     incident="json.loads on whatever begins with a brace: the user's example config comes back as a dict.",
@@ -148,7 +149,7 @@ def looks_like_data(kit: Kit) -> None:
     round_trip(kit, contents, "text that looks like data")
 
 
-@book.clause(
+@registry.clause(
     "equal-messages",
     "Equal messages in a row are all kept.",
     incident="INSERT OR IGNORE with a key made of the content: of three times yes, one is left.",
@@ -186,7 +187,7 @@ ODD_VALUES: dict[str, Any] = {
 }
 
 
-@book.clause(
+@registry.clause(
     "odd-json",
     "NaN, large integers, deep nesting and other odd JSON come back equal, or are refused.",
     incident="NaN becomes null, 2**63 becomes a float: a score and an id change on their way through the store.",
@@ -197,7 +198,7 @@ def odd_json(kit: Kit) -> None:
     judged = refused = 0
     for name, value in ODD_VALUES.items():
         session = kit.session()
-        turn = (Said("user", name, {"metadata": {"value": value}}),)
+        turn = (SentMessage("user", name, {"metadata": {"value": value}}),)
         if not store.take_unrecorded(Step("append", session, (turn,))).ok:
             refused += 1
             after = store.take_unrecorded(Step("read", session))
@@ -240,7 +241,7 @@ def exactly(one: Any, other: Any) -> bool:
 # --- sizes -----------------------------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "sizes",
     "Messages of any size to 1 MiB come back whole: one more than each power of two.",
     incident="VARCHAR(65535): a long tool result is cut in the middle of its JSON.",
@@ -263,7 +264,7 @@ def filler(length: int, start: str) -> str:
     return "".join(parts)[:length]
 
 
-@book.clause(
+@registry.clause(
     "large-turn",
     "A turn of 1,000 messages is stored as a whole.",
     incident="mem0 2.2.1: a batch of 30 keeps the oldest 10.",
@@ -281,7 +282,7 @@ def gives_up(kit: Kit) -> float:
     return now + max(4 * (kit.until - now), SLOWEST)
 
 
-@book.clause(
+@registry.clause(
     "long-history",
     "A history past 1,000 messages comes back whole, with both its ends.",
     incident="A scan with a default page of 1,000 (or of 100): the oldest, or the newest, are left out in silence.",
@@ -292,7 +293,7 @@ def long_history(kit: Kit) -> None:
     # A checkpointer writes the whole state each time: larger turns, so that it is not the kit that is quadratic.
     checkpoints = kit.offers("checkpoints")
     goal = 1_001 if kit.quick or checkpoints else 10_001
-    turns: list[tuple[Said, ...]] = []
+    turns: list[tuple[SentMessage, ...]] = []
     messages = 0
     given_up = gives_up(kit)
     while messages < goal and (messages < 1_001 or kit.time_left()):
@@ -336,14 +337,14 @@ STRANGE_IDS = (
 )
 
 
-@book.clause(
+@registry.clause(
     "strange-session-ids",
     "Whatever a session id is, it is refused, or it is a session like any other.",
     incident="An id from a URL, longer than the column: cut to 64 characters, it is somebody else's.",
 )
 def strange_session_ids(kit: Kit) -> None:
     store = kit.open()
-    kept: dict[str, list[tuple[Said, ...]]] = {}
+    kept: dict[str, list[tuple[SentMessage, ...]]] = {}
     for name in STRANGE_IDS:
         turn = kit.turn()
         if store.take_unrecorded(Step("append", name, (turn,))).ok:
@@ -354,14 +355,14 @@ def strange_session_ids(kit: Kit) -> None:
     kit.notes.append(f"{len(kept)} of {len(STRANGE_IDS)} ids were accepted")
 
 
-def _read_back(kit: Kit, store: Instance, kept: dict[str, list[tuple[Said, ...]]]) -> None:
+def _read_back(kit: Kit, store: Instance, kept: dict[str, list[tuple[SentMessage, ...]]]) -> None:
     for name, turns in kept.items():
         outcome = store.take_unrecorded(Step("read", name))
         kit.check(outcome.ok, f"session {shown(name)} took a turn, and reading it raised {outcome.fault}")
         kit.same(outcome.value, turns, f"session {shown(name)} took a turn", session=shown(name))
 
 
-@book.clause(
+@registry.clause(
     "ids-stay-inside",
     "No session id makes a store write outside of the place it was given.",
     incident="A history per file, named after the session: '../../etc/cron.d/x' is a session id, too.",

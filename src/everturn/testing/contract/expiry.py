@@ -9,12 +9,12 @@ import time
 
 import msgspec
 
-from everturn.testing.kit.clause import Book, Untested
+from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.kit import Kit
-from everturn.testing.shapes import Said
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Outcome, Step
 
-book = Book("edge")
+registry = ClauseRegistry("edge")
 TTL = 1.0  # seconds; whole, because some backends count in those
 ATTEMPTS = 3  # at a scene that a busy machine plays too slowly
 GRACE = 3.0  # what a backend may take longer to let go
@@ -25,7 +25,7 @@ class Scene(msgspec.Struct):
 
     first: Outcome  # the append that everything is counted from
     refreshed: Outcome  # a second append to `busy`, half a life later
-    turns: dict[str, list[tuple[Said, ...]]]
+    turns: dict[str, list[tuple[SentMessage, ...]]]
     early: dict[str, Outcome]  # reads before anything may have expired
     late: dict[str, Outcome]  # reads of `busy` after the first life and within the second
     last: dict[str, Outcome]  # reads after everything must have expired
@@ -45,12 +45,12 @@ class Scene(msgspec.Struct):
 
 
 def scene(kit: Kit) -> Scene:
-    if "expiry" not in kit.target.shared:
+    if "expiry" not in kit.environment.shared_results:
         for _ in range(ATTEMPTS):
-            played = kit.target.shared["expiry"] = _played(kit)
+            played = kit.environment.shared_results["expiry"] = _played(kit)
             if played.in_time:
                 break
-    found: Scene = kit.target.shared["expiry"]
+    found: Scene = kit.environment.shared_results["expiry"]
     if not found.in_time:
         raise Untested(f"the machine was too slow, {ATTEMPTS} times: what should have come in time did not")
     return found
@@ -89,7 +89,7 @@ def _sleep_until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.monotonic()))
 
 
-@book.clause(
+@registry.clause(
     "not-too-early",
     "Nothing expires before its time.",
     incident="Milliseconds given where seconds were meant: conversations vanish after four seconds.",
@@ -102,7 +102,7 @@ def not_too_early(kit: Kit) -> None:
     kit.same(read.value, seen.turns["quiet"], f"within its {TTL:g} s", session="quiet")
 
 
-@book.clause(
+@registry.clause(
     "not-never",
     "What has a time to live is gone after it.",
     incident="RPUSH, then EXPIRE: a store that forgets the second keeps personal data for ever.",
@@ -119,7 +119,7 @@ def not_never(kit: Kit) -> None:
         )
 
 
-@book.clause(
+@registry.clause(
     "refreshed-by-a-turn",
     "A turn stored in time keeps the session alive for another ttl.",
     incident="EXPIRE only when the key is new: a conversation ends in the middle of a sentence.",
@@ -130,13 +130,13 @@ def refreshed_by_a_turn(kit: Kit) -> None:
     read, turn = seen.late["busy"], seen.turns["busy"][1]
     kit.check(read.ok, f"reading a session that lives raised {read.fault}")
     kit.check(
-        [message.content for message in read.value[-len(turn) :]] == [said.content for said in turn],
+        [message.content for message in read.value[-len(turn) :]] == [sent.content for sent in turn],
         f"a turn stored {read.ended - seen.refreshed.began:.1f} s ago, with a ttl of {TTL:g} s, is not there",
         session="busy",
     )
 
 
-@book.clause(
+@registry.clause(
     "no-ttl-no-expiry",
     "Where no time to live was given, nothing expires.",
     incident="A default of an hour that nobody had asked for.",
@@ -148,7 +148,7 @@ def no_ttl_no_expiry(kit: Kit) -> None:
     kit.same(seen.endless.value, seen.turns["endless"], "it has no ttl", session="endless")
 
 
-@book.clause(
+@registry.clause(
     "a-new-life",
     "A turn stored after expiry begins anew: nothing of what expired comes back with it.",
     incident="Expiry that hides and does not remove: the next hello brings back last year's conversation.",

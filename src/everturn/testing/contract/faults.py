@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from everturn.testing.faults import files
-from everturn.testing.kit.clause import Book, NotOffered, Untested
-from everturn.testing.kit.kit import NO_LOSS, Instance, Kit
-from everturn.testing.shapes import Said, Seen
-from everturn.testing.workers.controller import OrderFailed
-from everturn.testing.workers.messages import Do, Done, Lane, Outcome, Ready, SideBySide, Step, Tell
+from everturn.testing.kit.clause import ClauseRegistry, NotOffered, Untested
+from everturn.testing.kit.kit import NO_LOSS, Kit
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.shapes import ReadMessage, SentMessage
+from everturn.testing.workers.controller import JobFailed
+from everturn.testing.workers.messages import CallerSteps, Do, Done, FactoryHook, Outcome, Ready, SideBySide, Step
 
-book = Book("faults")
+registry = ClauseRegistry("faults")
 TIMEOUT = 0.5  # seconds that are given to a factory that takes `timeout`
 OPENINGS = 3  # tries, each of which took as long as it was given
 IN_TIME = TIMEOUT + 4.5  # a busy machine is late, too
@@ -36,7 +37,7 @@ def hasty(kit: Kit, name: str = "A") -> Instance:
         began = time.monotonic()
         try:
             return kit.open(name, timeout=TIMEOUT)
-        except OrderFailed:
+        except JobFailed:
             if time.monotonic() - began < TIMEOUT / 2:
                 raise  # it was not the time
     return kit.open(name, timeout=TIMEOUT)
@@ -52,11 +53,11 @@ def begun(kit: Kit, turns: int = 3) -> tuple[Instance, str]:
 def tried(kit: Kit, store: Instance, *steps: Step, relieve: Callable[[], None] | None = None) -> tuple[Outcome, ...]:
     """Take steps while something is wrong. `relieve` ends the fault when they should long have failed, or, where no
     time-out is offered, after a while."""
-    store.worker.send(store.order(*steps))
+    store.worker.send(store.job(*steps))
     long_enough = IN_TIME + 0.5 if kit.offers("timeout") else HUNG
     if relieve is not None and not store.worker.poll(long_enough):
         relieve()
-    return kit.report(store.worker, Done).lanes[0]
+    return kit.report(store.worker, Done).outcomes[0]
 
 
 def in_time(kit: Kit, outcomes: tuple[Outcome, ...], what: str) -> None:
@@ -78,16 +79,16 @@ def judged_later(kit: Kit, session: str) -> None:
 @contextmanager
 def mended(kit: Kit) -> Iterator[Any]:
     """The proxy before the server; faithful again afterwards, whatever happens."""
-    (option, proxy), *_ = kit.target.proxies.items()
-    kit.target.common.retire()  # what waits for another clause is connected through it, too
+    (option, proxy), *_ = kit.environment.proxies.items()
+    kit.environment.shared_place.close()  # what waits for another clause is connected through it, too
     try:
         yield proxy
     finally:
-        kit.target.servers[option].resume()
+        kit.environment.servers[option].resume()
         proxy.restore()
 
 
-@book.clause(
+@registry.clause(
     "backend-down",
     "While the backend is down, reading and storing are errors; nothing is empty, and nothing is acknowledged.",
     incident="except ConnectionError: return []. The bot greets a customer of three years as a new one.",
@@ -114,7 +115,7 @@ def backend_down(kit: Kit) -> None:
     judged_later(kit, session)
 
 
-@book.clause(
+@registry.clause(
     "backend-hung",
     "A backend that takes requests and does not answer makes calls fail, in time, and not succeed.",
     incident="A frozen Redis and no socket time-out: every worker waits, and the whole service is down.",
@@ -123,7 +124,7 @@ def backend_down(kit: Kit) -> None:
 def backend_hung(kit: Kit) -> None:
     store, session = begun(kit)
     with mended(kit) as proxy:
-        server = next(iter(kit.target.servers.values()))
+        server = next(iter(kit.environment.servers.values()))
         server.pause()
         outcomes = tried(
             kit, store, Step("append", session, (kit.turn(),)), Step("read", session), relieve=server.resume
@@ -133,7 +134,7 @@ def backend_hung(kit: Kit) -> None:
     judged_later(kit, session)
 
 
-@book.clause(
+@registry.clause(
     "backend-slow",
     "A backend that answers late changes nothing about what is stored: each turn once, or an error.",
     incident="A client that gives up and tries again while the first request is still under way: two copies.",
@@ -147,7 +148,7 @@ def backend_slow(kit: Kit) -> None:
     judged_later(kit, session)
 
 
-@book.clause(
+@registry.clause(
     "reply-swallowed",
     "A turn whose acknowledgement was lost on the way is stored once, or not at all, and never twice.",
     incident="redis-py 8.1.0 retries ten times by default: one rpush with a late reply stores the item twice (#3554).",
@@ -171,7 +172,7 @@ def reply_swallowed(kit: Kit) -> None:
     kit.judge(least=3)
 
 
-@book.clause(
+@registry.clause(
     "connections-cut",
     "Connections that are cut while several write lose nothing that was acknowledged, and double nothing.",
     incident="A load balancer that closes idle connections, a pool that hands them out.",
@@ -187,7 +188,7 @@ def connections_cut(kit: Kit) -> None:
                 turns = [kit.turn() for _ in range(4)]
                 # One cut of each writer falls between the server's work and its answer, where a blind retry doubles.
                 proxy.swallow_next_reply(matching=str(turns[2][0].content).encode(), then="close")
-                store.worker.send(store.order(*(Step("append", session, (turn,)) for turn in turns)))
+                store.worker.send(store.job(*(Step("append", session, (turn,)) for turn in turns)))
             for _ in range(2):
                 stores[0].worker.poll(kit.dice.uniform(0, 0.01))
                 proxy.cut()
@@ -197,7 +198,7 @@ def connections_cut(kit: Kit) -> None:
     kit.judge(*NO_LOSS, least=3)
 
 
-@book.clause(
+@registry.clause(
     "server-full",
     "A server without memory left refuses turns loudly, and keeps those it had acknowledged.",
     incident="maxmemory reached at night: RPUSH fails, the except clause logs at debug level, turns are gone.",
@@ -205,11 +206,13 @@ def connections_cut(kit: Kit) -> None:
 )
 def server_full(kit: Kit) -> None:
     store, session = begun(kit)
-    server = kit.target.servers["redis_url"]
+    server = kit.environment.servers["redis_url"]
     used = int(server.info("memory")["used_memory"])
     server.command("CONFIG", "SET", "maxmemory", used + 200_000)
     try:
-        large = [tuple(Said(said.role, f"{said.content} {'x' * 30_000}") for said in kit.turn()) for _ in range(12)]
+        large = [
+            tuple(SentMessage(sent.role, f"{sent.content} {'x' * 30_000}") for sent in kit.turn()) for _ in range(12)
+        ]
         outcomes = tried(kit, store, *(Step("append", session, (turn,)) for turn in large), Step("read", session))
     finally:
         server.command("CONFIG", "SET", "maxmemory", 0)
@@ -217,7 +220,7 @@ def server_full(kit: Kit) -> None:
     judged_later(kit, session)
 
 
-@book.clause(
+@registry.clause(
     "crowd",
     "More callers than there are connections: each is served or told, and no turn is dropped in silence.",
     incident="A pool that runs dry: the write is skipped, with a warning in a log that nobody reads.",
@@ -227,13 +230,13 @@ def server_full(kit: Kit) -> None:
 def crowd(kit: Kit) -> None:
     store, session = begun(kit)
     mode: SideBySide = "tasks" if kit.offers("tasks") else "threads"
-    lanes = tuple(
-        Lane(kit.unique_name("caller"), tuple(Step("append", session, (kit.turn(),)) for _ in range(2)))
+    callers = tuple(
+        CallerSteps(kit.unique_name("caller"), tuple(Step("append", session, (kit.turn(),)) for _ in range(2)))
         for _ in range(40)
     )
     with mended(kit) as proxy:
         proxy.delay(0.03)
-        store.worker.send(Do(store.slot, lanes, mode, record=kit.record(store.worker)))
+        store.worker.send(Do(store.slot, callers, mode, record=kit.record(store.worker)))
         kit.report(store.worker, Done)
     judged_later(kit, session)
 
@@ -241,7 +244,7 @@ def crowd(kit: Kit) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "disk-full",
     "On a full disk storing is an error, and what was acknowledged before is there.",
     incident="A JSON file rewritten in place on a full disk: the old history is cut off, and the new one not written.",
@@ -251,7 +254,7 @@ def disk_full(kit: Kit) -> None:
     store, session = begun(kit, turns=5)
     largest = max((path.stat().st_size for path in _files(store.place)), default=0)
     store.limit("fsize", largest + 64 * 1024)
-    padded = [tuple(Said(said.role, f"{said.content} {'x' * 4000}") for said in kit.turn()) for _ in range(30)]
+    padded = [tuple(SentMessage(sent.role, f"{sent.content} {'x' * 4000}") for sent in kit.turn()) for _ in range(30)]
     outcomes = store.run(*(Step("append", session, (turn,)) for turn in padded), Step("read", session))
     store.limit("fsize", None)
     refused = sum(not outcome.ok for outcome in outcomes)
@@ -262,7 +265,7 @@ def disk_full(kit: Kit) -> None:
     judged_later(kit, session)
 
 
-@book.clause(
+@registry.clause(
     "no-file-handles",
     "Without file handles left, reading and storing work or are errors; nothing is empty, and nothing is lost.",
     incident="except OSError: return []. Too many open files, and every conversation begins anew.",
@@ -280,7 +283,7 @@ def no_file_handles(kit: Kit) -> None:
     beside = None
     try:
         beside = kit.open("B", beside=store)
-    except OrderFailed:
+    except JobFailed:
         pass  # it said so
     if beside is not None:
         read = beside.take_unrecorded(Step("read", session))  # there is no handle for a record either
@@ -291,7 +294,7 @@ def no_file_handles(kit: Kit) -> None:
     judged_later(kit, session)
 
 
-@book.clause(
+@registry.clause(
     "file-locked",
     "While somebody else holds the write lock, a turn waits or fails; it is not acknowledged and forgotten.",
     incident="database is locked, caught and ignored: under load every tenth turn is missing.",
@@ -314,7 +317,7 @@ def file_locked(kit: Kit) -> None:
 # --- garbage ---------------------------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "garbage",
     "Stored bytes that were overwritten are an error to whoever reads them: no shorter history, no other words.",
     incident="OpenAI Agents 0.24.0 skips corrupt rows in silence; pickle that fails to load comes back as [].",
@@ -329,7 +332,7 @@ def garbage(kit: Kit) -> None:
         _overwritten(kit, byte)
 
 
-def readable(kit: Kit, place: Path, session: str) -> list[Seen]:
+def readable(kit: Kit, place: Path, session: str) -> list[ReadMessage]:
     """What another process reads while all is well. If it cannot, its error later says nothing about the damage."""
     before = kit.open("before", at=place)
     found = before.read(session)
@@ -343,12 +346,12 @@ def _overwritten(kit: Kit, byte: bytes) -> None:
     store = kit.open(at=place)
     store.append(session, kit.turn())
     turn = kit.turn()
-    store.append(session, (Said(turn[0].role, marker), *turn[1:]))
+    store.append(session, (SentMessage(turn[0].role, marker), *turn[1:]))
     store.append(session, kit.turn())
     before = len(readable(kit, place, session))
     store.close()
     if kit.offers("corrupt"):
-        kit.ask(kit.worker(), Tell("corrupt", str(place), session, kit.target.urls), Ready)
+        kit.ask(kit.worker(), FactoryHook("corrupt", str(place), session, kit.environment.urls), Ready)
     elif not files.overwrite(_files(place), marker.encode(), byte):
         raise Untested("the words are not found in the store's files as they are; give the factory a `corrupt`")
     later = kit.open_or_none("later", at=place)
@@ -362,7 +365,7 @@ def _overwritten(kit: Kit, byte: bytes) -> None:
     )
 
 
-@book.clause(
+@registry.clause(
     "half-a-file",
     "A file of which the end is missing is an error, never a shorter or an empty history.",
     incident="A copy that was interrupted, a restore from it: the store opens, and half of the users are new.",
@@ -375,7 +378,7 @@ def half_a_file(kit: Kit) -> None:
     for _ in range(40):
         store.append(session, kit.turn())
     turn = kit.turn()
-    store.append(session, (Said(turn[0].role, marker), *turn[1:]))
+    store.append(session, (SentMessage(turn[0].role, marker), *turn[1:]))
     whole = readable(kit, place, session)
     store.close()
     if not files.cut(_files(place), marker.encode()):

@@ -6,12 +6,13 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from everturn.testing.kit.clause import Book, Untested
-from everturn.testing.kit.kit import Instance, Kit
-from everturn.testing.shapes import Said
+from everturn.testing.kit.clause import ClauseRegistry, Untested
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
-book = Book("sequential")
+registry = ClauseRegistry("sequential")
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "case": ("session", "Session", "SESSION", "sessioN"),
@@ -33,9 +34,9 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 
 
-def filled(kit: Kit, store: Instance, names: Sequence[str], turns: int = 2) -> dict[str, list[tuple[Said, ...]]]:
+def filled(kit: Kit, store: Instance, names: Sequence[str], turns: int = 2) -> dict[str, list[tuple[SentMessage, ...]]]:
     """Write to each session, taking them in turns. A name may be refused; a store that refuses all is untested."""
-    written: dict[str, list[tuple[Said, ...]]] = {name: [] for name in names}
+    written: dict[str, list[tuple[SentMessage, ...]]] = {name: [] for name in names}
     for _ in range(turns):
         fresh = {name: kit.turn() for name in written}
         outcomes = store.run(*(Step("append", name, (turn,)) for name, turn in fresh.items()))
@@ -49,14 +50,16 @@ def filled(kit: Kit, store: Instance, names: Sequence[str], turns: int = 2) -> d
     return written
 
 
-def unharmed(kit: Kit, store: Instance, written: dict[str, list[tuple[Said, ...]]], story: str) -> None:
+def unharmed(kit: Kit, store: Instance, written: dict[str, list[tuple[SentMessage, ...]]], story: str) -> None:
     outcomes = store.run(*(Step("read", name) for name in written))
     for (name, turns), outcome in zip(written.items(), outcomes, strict=True):
         kit.check(outcome.ok, f"{story}; then reading {name!r} raised {outcome.fault}", session=name)
         kit.same(outcome.value, turns, f"session {name!r}: {story}", session=name)
 
 
-def isolated(kit: Kit, act: Callable[[Instance, str, Any], list[tuple[Said, ...]] | None], *, snapshots: bool) -> None:
+def isolated(
+    kit: Kit, act: Callable[[Instance, str, Any], list[tuple[SentMessage, ...]] | None], *, snapshots: bool
+) -> None:
     """For each family, let `act` change one session after the other; all others stay as they are.
 
     `act` gets a snapshot of the session where `snapshots` are taken, and returns what the session holds then (None: do
@@ -83,7 +86,7 @@ def isolated(kit: Kit, act: Callable[[Instance, str, Any], list[tuple[Said, ...]
             unharmed(kit, store, written, f"ids differ by {family}, and {name!r} was changed")
 
 
-@book.clause(
+@registry.clause(
     "isolation",
     "Sessions whose ids differ by case, prefix, wildcard, Unicode form, white space or separator share nothing.",
     incident="LIKE 'user_1%': one customer reads another's conversation.",
@@ -94,21 +97,21 @@ def isolation(kit: Kit) -> None:
         unharmed(kit, store, filled(kit, store, names), f"ids differ by {family}")
 
 
-@book.clause(
+@registry.clause(
     "isolation-of-clear",
     "Clearing a session touches no other, however alike their ids.",
     incident="KEYS user:1* and DEL: clearing user 1 clears users 10 to 19.",
     needs=["clear"],
 )
 def isolation_of_clear(kit: Kit) -> None:
-    def act(store: Instance, name: str, _: Any) -> list[tuple[Said, ...]]:
+    def act(store: Instance, name: str, _: Any) -> list[tuple[SentMessage, ...]]:
         store.clear(name)
         return []
 
     isolated(kit, act, snapshots=False)
 
 
-@book.clause(
+@registry.clause(
     "isolation-of-trim",
     "Trimming a session touches no other, however alike their ids.",
     incident="DELETE ... WHERE id NOT IN (the latest n), without the session: everybody's history is trimmed.",
@@ -121,21 +124,21 @@ def isolation_of_trim(kit: Kit) -> None:
     isolated(kit, act, snapshots=False)
 
 
-@book.clause(
+@registry.clause(
     "isolation-of-rollback",
     "Rolling a session back touches no other, however alike their ids.",
     incident="A rollback that restores the whole table: one customer's rewind is everybody's.",
     needs=["save_snapshot", "rollback"],
 )
 def isolation_of_rollback(kit: Kit) -> None:
-    def act(store: Instance, name: str, snapshot: Any) -> list[tuple[Said, ...]] | None:
+    def act(store: Instance, name: str, snapshot: Any) -> list[tuple[SentMessage, ...]] | None:
         store.rollback(name, snapshot)
         return None
 
     isolated(kit, act, snapshots=True)
 
 
-@book.clause(
+@registry.clause(
     "isolation-of-replace",
     "Replacing or taking back messages of a session touches no other, however alike their ids.",
     incident="LlamaIndex SQLAlchemyChatStore commits the delete of set_messages on its own, for whatever key matches.",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from everturn.testing.kit.clause import Book
-from everturn.testing.kit.kit import Kit, succeeded
-from everturn.testing.workers.messages import Done, Fork, Lane, Step
+from everturn.testing.kit.clause import ClauseRegistry
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import succeeded
+from everturn.testing.workers.messages import CallerSteps, Done, ForkProcess, Step
 
-book = Book("persistence")
+registry = ClauseRegistry("persistence")
 
 
-@book.clause(
+@registry.clause(
     "another-process",
     "What one process has stored, another reads at once.",
     incident="A store that keeps what it wrote in memory until it is closed: the next worker finds nothing.",
@@ -22,7 +23,7 @@ def another_process(kit: Kit) -> None:
     kit.same(kit.open("B").read(session), turns, "another process stored three turns", session=session)
 
 
-@book.clause(
+@registry.clause(
     "handover",
     "A stores and leaves, B goes on and leaves, C reads it all: three processes, one after the other.",
     incident="A conversation that wanders from worker to worker begins anew at each of them.",
@@ -38,7 +39,7 @@ def handover(kit: Kit) -> None:
     kit.same(kit.open("C").read(session), turns, "two processes stored three turns each, and left", session=session)
 
 
-@book.clause(
+@registry.clause(
     "plain-process",
     "A plain `python -c` that knows nothing of the writer reads what it stored.",
     incident="It works among workers forked from one parent, and in no cron job: the data was in the parent's memory.",
@@ -48,12 +49,12 @@ def plain_process(kit: Kit) -> None:
     writer, session, turns = kit.open("A"), kit.session(), kit.turns(3)
     for turn in turns:
         writer.append(session, turn)
-    (outcome,) = kit.plainly(writer.place, Step("read", session))
+    (outcome,) = kit.take_in_fresh_process(writer.place, Step("read", session))
     kit.check(outcome.ok, f"reading from a plain process raised {outcome.fault}", session=session)
     kit.same(outcome.value, turns, "another process stored three turns", session=session)
 
 
-@book.clause(
+@registry.clause(
     "reopen",
     "A store that was closed and opened again holds what it held.",
     incident="CREATE TABLE without IF NOT EXISTS behind a DROP: every deployment begins with an empty memory.",
@@ -69,7 +70,7 @@ def reopen(kit: Kit) -> None:
         kit.same(store.read(session), turns[: number + 1], f"it was reopened {number + 1} times", session=session)
 
 
-@book.clause(
+@registry.clause(
     "second-instance",
     "Two instances in one process see each other's turns, and closing one leaves the other open.",
     incident="One connection for the whole module: the first to close it closes it for all.",
@@ -87,7 +88,7 @@ def second_instance(kit: Kit) -> None:
     kit.same(other.read(session), turns[:3], "the other instance was closed", session=session)
 
 
-@book.clause(
+@registry.clause(
     "left-by-a-kill",
     "What a process has stored is there after it was killed with -9, and the store can be written to again.",
     incident="A lock file that nobody removes: after one crash, no worker starts any more.",
@@ -105,7 +106,7 @@ def left_by_a_kill(kit: Kit) -> None:
         )
 
 
-@book.clause(
+@registry.clause(
     "changes-persist",
     "What was cleared or trimmed stays so for every process that comes later.",
     incident="A clear that empties the cache and not the disk: after the next deployment the conversation is back.",
@@ -137,7 +138,7 @@ def changes_persist(kit: Kit) -> None:
             )
 
 
-@book.clause(
+@registry.clause(
     "snapshots-persist",
     "A saves a snapshot, B rolls back to it, C rolls back to it again: three processes, and the snapshot is there.",
     incident="The rollback of a refactored MemoryManager wipes the snapshots; the unit test, in one process, is green.",
@@ -160,7 +161,7 @@ def snapshots_persist(kit: Kit) -> None:
     kit.same(kit.open("D").read(session), [*turns, more[2]], "C rolled back and stored a turn", session=session)
 
 
-@book.clause(
+@registry.clause(
     "keys-persist",
     "A retry with the same key stores nothing again, also from another process.",
     incident="Keys remembered in memory: the worker that timed out is replaced, and its successor appends again.",
@@ -177,7 +178,7 @@ def keys_persist(kit: Kit) -> None:
         kit.same(other.read(session), [turn], f"{name} retried what A had stored", session=session)
 
 
-@book.clause(
+@registry.clause(
     "undo-persists",
     "What one process has rolled back or cleared, another can undo.",
     incident="An undo list in memory: the operator who could take it back is on another machine.",
@@ -195,7 +196,7 @@ def undo_persists(kit: Kit) -> None:
     kit.same(kit.open("C").read(session), turns, "A cleared, B took it back", session=session)
 
 
-@book.clause(
+@registry.clause(
     "fork",
     "A process that has the store open may fork: the child opens its own, both go on, and nothing is lost.",
     incident="Gunicorn --preload over SQLite: the parent closes, the WAL goes, and the child's turns go with it.",
@@ -208,15 +209,15 @@ def fork(kit: Kit) -> None:
         parent.append(session, kit.turn())
         child = kit.unique_name("child")
         alone = (*_appends(kit, session, 2), Step("read", session))
-        order = Fork(
+        job = ForkProcess(
             parent.slot,
             kit.opening("child", parent.place),
-            Lane(parent.name, _appends(kit, session, 3)),
-            Lane(child, _appends(kit, session, 3)),
-            Lane(child, alone),
+            CallerSteps(parent.name, _appends(kit, session, 3)),
+            CallerSteps(child, _appends(kit, session, 3)),
+            CallerSteps(child, alone),
             kit.record(parent.worker),
         )
-        *_, after = kit.ask(parent.worker, order, Done).lanes
+        *_, after = kit.ask(parent.worker, job, Done).outcomes
         kit.check(after, "the child could not open the store, or has died", session=session)
         succeeded(alone, after)
         kit.open("reader").read(session)

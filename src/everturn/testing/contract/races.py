@@ -9,12 +9,13 @@ from functools import partial
 
 import msgspec
 
-from everturn.testing.kit.clause import Book
-from everturn.testing.kit.kit import Instance, Kit
-from everturn.testing.races.sweep import Ended, Meeting, Sweep, modes
+from everturn.testing.kit.clause import ClauseRegistry
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.races.sweep import Ended, Race, Sweep, modes
 from everturn.testing.workers.messages import Step
 
-book = Book("concurrency")
+registry = ClauseRegistry("concurrency")
 
 NEEDS = {
     "append": (),
@@ -164,7 +165,7 @@ PAIRS = (
 
 
 class Scene:
-    """A session for one meeting, and the steps of the two that meet in it."""
+    """A session for one race, and the steps of the two that meet in it."""
 
     def __init__(self, kit: Kit, reader: Instance, *, rollbacks: int) -> None:
         """Two turns, two more, one more; with a snapshot after each two, where there will be a rollback."""
@@ -181,8 +182,8 @@ class Scene:
         values = reader.values(*steps)
         self._snapshots = [value for step, value in zip(steps, values, strict=True) if step.op == "save_snapshot"]
 
-    def meeting(self, stopped: str, passing: str) -> Meeting:
-        return Meeting(self._session, (self._step(stopped),), (self._step(passing),))
+    def race(self, stopped: str, passing: str) -> Race:
+        return Race(self._session, (self._step(stopped),), (self._step(passing),))
 
     def _step(self, operation: str) -> Step:
         match operation:
@@ -211,7 +212,7 @@ def _afterwards(kit: Kit, reader: Instance, session: str, ended: list[Ended]) ->
 def _enter(pair: Pair) -> None:
     needs = dict.fromkeys(("appends", "processes|threads|tasks", *NEEDS[pair.one], *NEEDS[pair.other]))
 
-    @book.clause(pair.name, pair.promise, incident=pair.incident, needs=needs, weight=3)
+    @registry.clause(pair.name, pair.promise, incident=pair.incident, needs=needs, weight=3)
     def test(kit: Kit) -> None:
         both = list(dict.fromkeys([(pair.one, pair.other), (pair.other, pair.one)]))
         for mode in modes(kit):
@@ -219,12 +220,12 @@ def _enter(pair: Pair) -> None:
             # A quick run takes one direction or the other, as the seed has it; a replay takes both.
             for stopped, passing in [kit.dice.choice(both)] if kit.quick and kit.only is None else both:
                 sweep.run(partial(_prepare, kit, stopped, passing), partial(_afterwards, kit))
-            kit.notes.append(sweep.say())
+            kit.notes.append(sweep.describe())
         kit.judge(least=10)
 
 
-def _prepare(kit: Kit, stopped: str, passing: str, reader: Instance) -> Meeting:
-    return Scene(kit, reader, rollbacks=[stopped, passing].count("rollback")).meeting(stopped, passing)
+def _prepare(kit: Kit, stopped: str, passing: str, reader: Instance) -> Race:
+    return Scene(kit, reader, rollbacks=[stopped, passing].count("rollback")).race(stopped, passing)
 
 
 for _pair in PAIRS:

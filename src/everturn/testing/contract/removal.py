@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from everturn.testing.contract.sequential import TOOL_CALL, begun
-from everturn.testing.kit.clause import Book
-from everturn.testing.kit.kit import Instance, Kit
-from everturn.testing.shapes import Said
+from everturn.testing.kit.clause import ClauseRegistry
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
-book = Book("sequential")
+registry = ClauseRegistry("sequential")
 
 
-@book.clause(
+@registry.clause(
     "clear",
     "Clearing a session leaves it empty, and ready for the next turn.",
     incident="A clear that removes the rows and keeps a cached list: the next prompt has the old conversation in it.",
@@ -26,7 +27,7 @@ def clear(kit: Kit) -> None:
     kit.same(store.read(session), [turn], "one turn was stored after clearing", session=session)
 
 
-@book.clause(
+@registry.clause(
     "clear-absent",
     "Clearing a session that is empty, or never was, makes nothing and breaks nothing.",
     incident="A reset button pressed twice takes the store down.",
@@ -43,7 +44,7 @@ def clear_absent(kit: Kit) -> None:
     kit.same(store.read(nobody), [turn], "one turn was stored after that", session=nobody)
 
 
-@book.clause(
+@registry.clause(
     "clear-all",
     "clear_all leaves no session with anything in it.",
     incident="A privacy request: everything was cleared, and the sessions past the first page were not.",
@@ -58,7 +59,7 @@ def clear_all(kit: Kit) -> None:
         kit.check(outcome.ok and outcome.value == [], f"after clear_all, {session} has {outcome}", session=session)
 
 
-@book.clause(
+@registry.clause(
     "replace",
     "Setting a session's messages replaces what was there.",
     incident="LlamaIndex 0.14.25: SQLiteChatStore.set_messages appends instead of replacing.",
@@ -73,7 +74,7 @@ def replace(kit: Kit) -> None:
     kit.same(store.read(session), [turn, later], "one turn was stored after replacing", session=session)
 
 
-@book.clause(
+@registry.clause(
     "pop",
     "Taking back the last message takes exactly the last one, and returns it.",
     incident="A runner rewinds a failed step and takes the user's question along.",
@@ -81,7 +82,7 @@ def replace(kit: Kit) -> None:
 )
 def pop(kit: Kit) -> None:
     store, session, turns = begun(kit, 3)
-    messages = [said for turn in turns for said in turn]
+    messages = [sent for turn in turns for sent in turn]
     while messages:
         last = messages.pop()
         taken = store.call("pop", session)
@@ -97,11 +98,11 @@ def pop(kit: Kit) -> None:
     kit.same(store.read(session), [turn], "all were taken back, then one turn was stored", session=session)
 
 
-def trimmed(kit: Kit, store: Instance, session: str, messages: list[Said], most: int) -> list[Said]:
+def trimmed(kit: Kit, store: Instance, session: str, messages: list[SentMessage], most: int) -> list[SentMessage]:
     """Trim, and see that what is left is a suffix of at most so many. Returns it."""
     store.trim(session, most)
     found = [(seen.role, seen.content) for seen in store.read(session)]
-    wanted = [(said.role, said.content) for said in messages]
+    wanted = [(sent.role, sent.content) for sent in messages]
     fits = len(found) <= most or (kit.offers("trim_keeps_prompts") and len(found) <= len(messages))
     kit.check(
         fits and found == wanted[len(wanted) - len(found) :],
@@ -112,7 +113,7 @@ def trimmed(kit: Kit, store: Instance, session: str, messages: list[Said], most:
     return messages[len(messages) - len(found) :]
 
 
-@book.clause(
+@registry.clause(
     "trim",
     "Trimming keeps the latest messages, at most as many as were asked for, in order.",
     incident="mem0 2.2.1 keeps the oldest 10 of a batch of 30: the agent remembers the greeting and forgets the order.",
@@ -120,7 +121,7 @@ def trimmed(kit: Kit, store: Instance, session: str, messages: list[Said], most:
 )
 def trim(kit: Kit) -> None:
     store, session, turns = begun(kit, 8)
-    messages = [said for turn in turns for said in turn]
+    messages = [sent for turn in turns for sent in turn]
     size = len(turns[0])
     left = trimmed(kit, store, session, messages, 5 * size)
     kit.check(left, "nothing at all was kept", session=session)
@@ -128,7 +129,7 @@ def trim(kit: Kit) -> None:
     kit.check(left, "nothing at all was kept", session=session)
 
 
-@book.clause(
+@registry.clause(
     "trim-to-more",
     "Trimming to more than there is keeps everything.",
     incident="A negative slice: a short conversation is trimmed to nothing.",
@@ -144,7 +145,7 @@ def trim_to_more(kit: Kit) -> None:
     kit.same(store.read(nobody), [], "a session that never was was trimmed", session=nobody)
 
 
-@book.clause(
+@registry.clause(
     "trim-then-append",
     "A turn that is stored after a trim comes last, and nothing that was trimmed comes back with it.",
     incident="Positions counted from the rows that are left: the next turn gets the number of an old one.",
@@ -152,14 +153,14 @@ def trim_to_more(kit: Kit) -> None:
 )
 def trim_then_append(kit: Kit) -> None:
     store, session, turns = begun(kit, 6)
-    left = trimmed(kit, store, session, [said for turn in turns for said in turn], 2 * len(turns[0]))
+    left = trimmed(kit, store, session, [sent for turn in turns for sent in turn], 2 * len(turns[0]))
     later = kit.turns(3)
     for turn in later:
         store.append(session, turn)
     kit.same(store.read(session), [left, *later], "three turns were stored after a trim", session=session)
 
 
-@book.clause(
+@registry.clause(
     "trim-keeps-prompts",
     "Trimming keeps system messages, and never parts a tool call from its result.",
     incident="letta#3250, agno#9372: a prompt that begins with a tool result is refused, and the session is bricked.",
@@ -167,8 +168,8 @@ def trim_then_append(kit: Kit) -> None:
 )
 def trim_keeps_prompts(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
-    system, call = Said("system", "be brief"), Said("assistant", "looking", {"tool_calls": [TOOL_CALL]})
-    result, answer = Said("tool", "found it", {"tool_call_id": "call-1"}), Said("assistant", "here it is")
+    system, call = SentMessage("system", "be brief"), SentMessage("assistant", "looking", {"tool_calls": [TOOL_CALL]})
+    result, answer = SentMessage("tool", "found it", {"tool_call_id": "call-1"}), SentMessage("assistant", "here it is")
     for turn in ((system,), *kit.turns(4), (call,), (result,), (answer,)):
         store.append(session, turn)
     store.trim(session, 3)

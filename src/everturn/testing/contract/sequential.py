@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from everturn.testing.kit.clause import Book, StoreRaised
-from everturn.testing.kit.kit import Instance, Kit
-from everturn.testing.shapes import Said
+from everturn.testing.kit.clause import ClauseRegistry, StoreRaised
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
-book = Book("sequential")
+registry = ClauseRegistry("sequential")
 
 
-def begun(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[Said, ...]]]:
+def begun(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[SentMessage, ...]]]:
     """An instance, a session, and the turns that were stored in it."""
     store, session, stored = kit.borrow(), kit.session(), kit.turns(turns)
     for turn in stored:
@@ -21,7 +22,7 @@ def begun(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[Said, ...
 # --- store and retrieve ----------------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "store-and-retrieve",
     "What was stored comes back: the same roles, the same words.",
     incident="The bot asks for the order number right after it was given.",
@@ -31,19 +32,19 @@ def store_and_retrieve(kit: Kit) -> None:
     kit.same(store.read(session), turns, "one turn was stored", session=session)
 
 
-@book.clause(
+@registry.clause(
     "order",
     "Messages come back in the order in which they were stored, however quickly they came.",
     incident="Google ADK 2.13.0: events with equal timestamps sort by a random id.",
 )
-def order(kit: Kit) -> None:
+def job(kit: Kit) -> None:
     store, session, turns = kit.borrow(), kit.session(), kit.turns(30)
     for outcome in store.run(*(Step("append", session, (turn,)) for turn in turns)):
         kit.check(outcome.ok, f"a turn was refused: {outcome.fault}", session=session)
     kit.same(store.read(session), turns, "30 turns were stored one after the other", session=session)
 
 
-@book.clause(
+@registry.clause(
     "roles",
     "A message keeps its role: user, assistant, system.",
     incident="A summary stored as a system message comes back as the user's words, and the model obeys it.",
@@ -51,7 +52,7 @@ def order(kit: Kit) -> None:
 )
 def roles(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
-    turns = [(Said(role, f"said by {role}"),) for role in ("system", "user", "assistant", "user")]
+    turns = [(SentMessage(role, f"said by {role}"),) for role in ("system", "user", "assistant", "user")]
     for turn in turns:
         store.append(session, turn)
     kit.same(store.read(session), turns, "a message of each role was stored", session=session)
@@ -60,7 +61,7 @@ def roles(kit: Kit) -> None:
 TOOL_CALL = {"name": "look_up", "args": {"order": 1234, "exact": True}, "id": "call-1", "type": "tool_call"}
 
 
-@book.clause(
+@registry.clause(
     "fields",
     "A field that returned messages carry (name, id, tool calls, metadata) comes back as it was stored.",
     incident="langchain-redis 0.2.6 drops tool_calls, id and name: the model sees a tool result that nobody asked for.",
@@ -69,25 +70,27 @@ TOOL_CALL = {"name": "look_up", "args": {"order": 1234, "exact": True}, "id": "c
 def fields(kit: Kit) -> None:
     store, session = kit.borrow(), kit.session()
     stored = (
-        Said("user", "where is it?", {"name": "ada", "id": "m-1", "metadata": {"score": 0.5, "tags": ["a", None]}}),
-        Said("assistant", "let me look", {"id": "m-2", "tool_calls": [TOOL_CALL]}),
-        Said("tool", "on its way", {"id": "m-3", "tool_call_id": "call-1"}),
+        SentMessage(
+            "user", "where is it?", {"name": "ada", "id": "m-1", "metadata": {"score": 0.5, "tags": ["a", None]}}
+        ),
+        SentMessage("assistant", "let me look", {"id": "m-2", "tool_calls": [TOOL_CALL]}),
+        SentMessage("tool", "on its way", {"id": "m-3", "tool_call_id": "call-1"}),
     )
-    for turn in [stored] if kit.offers("lists") else [(said,) for said in stored]:
+    for turn in [stored] if kit.offers("lists") else [(sent,) for sent in stored]:
         store.append(session, turn)
     found = store.read(session)
     kit.same(found, [stored], "three messages with fields were stored", session=session)
-    for said, seen in zip(stored, found, strict=True):
-        for name, value in said.fields.items():
+    for sent, seen in zip(stored, found, strict=True):
+        for name, value in sent.fields.items():
             if name in seen.fields:
                 kit.check(
                     seen.fields[name] == value,
-                    f"{name} of {said.content!r} was {value!r} and came back as {seen.fields[name]!r}",
+                    f"{name} of {sent.content!r} was {value!r} and came back as {seen.fields[name]!r}",
                     session=session,
                 )
 
 
-@book.clause(
+@registry.clause(
     "empty-session",
     "A session that nothing was stored in reads as empty, and reading it makes nothing.",
     incident="A reader that creates what it looks for: every health check leaves an empty conversation behind.",
@@ -101,7 +104,7 @@ def empty_session(kit: Kit) -> None:
     kit.same(store.read(session), [turn], "it was read when it was empty, then one turn was stored", session=session)
 
 
-@book.clause(
+@registry.clause(
     "reading-changes-nothing",
     "Reading a session changes nothing in it, however often.",
     incident="A store that pops what it reads: the second prompt has no history.",
@@ -112,7 +115,7 @@ def reading_changes_nothing(kit: Kit) -> None:
         kit.same(store.read(session), turns, "5 turns were stored, and it was read again", session=session)
 
 
-@book.clause(
+@registry.clause(
     "returned-is-a-copy",
     "A list that a caller gave or got is the caller's: what happens to it later does not happen to the store.",
     incident="A prompt builder shortens the list it was given, and the conversation is shorter for everybody.",
@@ -126,7 +129,7 @@ def returned_is_a_copy(kit: Kit) -> None:
     kit.same(store.read(session), [*turns, turn], "the list that was returned was emptied", session=session)
 
 
-@book.clause(
+@registry.clause(
     "repeated-call",
     "Without a key, a call that is repeated stores twice: nobody guesses what a caller meant.",
     incident="A store that drops what equals the last message: the user says yes twice, and it counts once.",
@@ -137,7 +140,7 @@ def repeated_call(kit: Kit) -> None:
     kit.same(store.read(session), [turns[0], turns[0]], "the same turn was stored twice", session=session)
 
 
-@book.clause(
+@registry.clause(
     "empty-turn",
     "A turn without messages changes nothing, or is refused.",
     incident="An empty list from a model that said nothing becomes a row that no reader can decode.",
@@ -152,7 +155,7 @@ def empty_turn(kit: Kit) -> None:
     kit.same(store.read(other), [], "only an empty turn was stored", session=other)
 
 
-@book.clause(
+@registry.clause(
     "twins",
     "What the awaited methods store, the blocking ones read, and the other way round.",
     incident="asave_context that writes to another table: half of the conversation is missing in each face.",
@@ -172,7 +175,7 @@ def twins(kit: Kit) -> None:
     kit.same(store.read(session), turns, "a turn was given to each face", session=session)
 
 
-@book.clause(
+@registry.clause(
     "latest",
     "A read with a limit gives the latest messages, oldest of them first.",
     incident="A limit that takes from the wrong end: the prompt holds how the conversation began, and not where it is.",
@@ -180,7 +183,7 @@ def twins(kit: Kit) -> None:
 )
 def latest(kit: Kit) -> None:
     store, session, turns = begun(kit, 5)
-    messages = [said for turn in turns for said in turn]
+    messages = [sent for turn in turns for sent in turn]
     for most in (1, 2, len(messages) - 1, len(messages), len(messages) + 5):
         kit.same(
             store.call("latest", session, most),
@@ -193,7 +196,7 @@ def latest(kit: Kit) -> None:
 # --- keys and versions -----------------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "keyed-retry",
     "A retry with the same key stores nothing again.",
     incident="openai-agents-python#1699, adk-python#4506: a retry after a time-out appends the turn twice.",
@@ -210,7 +213,7 @@ def keyed_retry(kit: Kit) -> None:
     kit.same(store.read(session), [*turns, turn, later], "the same, after another turn", session=session)
 
 
-@book.clause(
+@registry.clause(
     "keys-belong-to-sessions",
     "A key used in one session means nothing in another.",
     incident="Two users' clients number their requests from 1: the second user's first turn is taken for a retry.",
@@ -224,7 +227,7 @@ def keys_belong_to_sessions(kit: Kit) -> None:
     kit.same(store.read(other), [second], "the key was used in another session before", session=other)
 
 
-@book.clause(
+@registry.clause(
     "key-with-other-content",
     "A key that is used again with other content is refused, and changes nothing.",
     incident="A counter that starts anew after a deploy: new turns are taken for retries, and dropped in silence.",
@@ -238,7 +241,7 @@ def key_with_other_content(kit: Kit) -> None:
     kit.same(store.read(session), [turn], "a turn was refused", session=session)
 
 
-@book.clause(
+@registry.clause(
     "expected-version",
     "A change that names a version which is no longer the current one is refused, and changes nothing.",
     incident="langgraph#8796: no compare-and-set, so whoever writes last decides what was said.",

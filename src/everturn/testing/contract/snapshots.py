@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from everturn.testing.kit.clause import Book
-from everturn.testing.kit.kit import Instance, Kit
-from everturn.testing.shapes import Said
+from everturn.testing.kit.clause import ClauseRegistry
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.shapes import SentMessage
 from everturn.testing.workers.messages import Step
 
-book = Book("sequential")
+registry = ClauseRegistry("sequential")
 SNAPSHOTS = ("save_snapshot", "rollback")
 
 
-def kept(kit: Kit) -> tuple[Instance, str, list[tuple[Said, ...]], Any]:
+def kept(kit: Kit) -> tuple[Instance, str, list[tuple[SentMessage, ...]], Any]:
     """An instance, a session with two turns, and a snapshot of it. One more turn follows."""
     store, session, turns = kit.borrow(), kit.session(), kit.turns(2)
     for turn in turns:
@@ -23,7 +24,7 @@ def kept(kit: Kit) -> tuple[Instance, str, list[tuple[Said, ...]], Any]:
     return store, session, turns, snapshot
 
 
-@book.clause(
+@registry.clause(
     "rollback",
     "Rolling back to a snapshot brings back what the session held when it was taken.",
     incident="adk-python#4839: a rewind that leaves the state of the turns it took back.",
@@ -35,7 +36,7 @@ def rollback(kit: Kit) -> None:
     kit.same(store.read(session), turns, "it was rolled back to two turns", session=session)
 
 
-@book.clause(
+@registry.clause(
     "rollback-twice",
     "A snapshot can be rolled back to again: a rollback removes no snapshot.",
     incident="A rollback that rebuilds the table wipes the snapshots with it: the second rollback finds nothing.",
@@ -49,7 +50,7 @@ def rollback_twice(kit: Kit) -> None:
         store.append(session, kit.turn())
 
 
-@book.clause(
+@registry.clause(
     "roll-forward",
     "After rolling back, a later snapshot can still be rolled to.",
     incident="A rollback deletes all that is later, snapshots too: a wrong click cannot be taken back.",
@@ -67,7 +68,7 @@ def roll_forward(kit: Kit) -> None:
     kit.same(store.read(session), [*turns, last], "it was rolled forward to the later snapshot", session=session)
 
 
-@book.clause(
+@registry.clause(
     "rollback-then-append",
     "Turns stored after a rollback follow what it brought back, and what was rolled back stays away.",
     incident="Numbers given out before the rollback are given out again, and the new turn is written over.",
@@ -82,7 +83,7 @@ def rollback_then_append(kit: Kit) -> None:
     kit.same(store.read(session), [*turns, *later], "three turns were stored after a rollback", session=session)
 
 
-@book.clause(
+@registry.clause(
     "snapshot-of-nothing",
     "A snapshot of an empty session is refused, or brings back an empty session.",
     incident="A snapshot taken at the start of a conversation rolls back to the end of the one before.",
@@ -99,7 +100,7 @@ def snapshot_of_nothing(kit: Kit) -> None:
         kit.same(store.read(session), [turn], "a snapshot of nothing was refused", session=session)
 
 
-@book.clause(
+@registry.clause(
     "snapshots-are-many",
     "Each snapshot brings back its own state, in any order.",
     incident="One slot for the latest snapshot: all handles lead to the same state.",
@@ -118,7 +119,7 @@ def snapshots_are_many(kit: Kit) -> None:
         kit.same(store.read(session), turns[: number + 1], f"it was rolled back to {number + 1} turns", session=session)
 
 
-@book.clause(
+@registry.clause(
     "snapshots-are-listed",
     "Every snapshot is listed until it is deleted, whatever was rolled back, cleared or stored since.",
     incident="A rollback rebuilds the table and wipes `snapshots`; a test that looks at the messages only is green.",
@@ -134,7 +135,7 @@ def snapshots_are_listed(kit: Kit) -> None:
         kit.check(snapshot in listed, f"snapshot {snapshot!r} is not among {listed!r}", session=session)
 
 
-@book.clause(
+@registry.clause(
     "clear-keeps-snapshots",
     "A snapshot brings back what was cleared or trimmed since.",
     incident="A clear that removes rows which a snapshot still points to: rolling back gives an empty conversation.",
@@ -154,7 +155,7 @@ def clear_keeps_snapshots(kit: Kit) -> None:
 # --- wrong handles ---------------------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "unknown-snapshot",
     "Rolling back to a snapshot that never was is an error, and changes nothing.",
     incident="A typo in a snapshot's id: the rollback deletes everything after nothing, and calls it done.",
@@ -177,7 +178,7 @@ def _never_were(snapshot: Any) -> list[Any]:
     return [f"{snapshot}x", "no-such-snapshot", ""]
 
 
-@book.clause(
+@registry.clause(
     "deleted-snapshot",
     "Rolling back to a snapshot that was deleted is an error, and changes nothing.",
     incident="A handle whose id was given out again leads to somebody else's state.",
@@ -195,7 +196,7 @@ def deleted_snapshot(kit: Kit) -> None:
     kit.check(store.read(session) == now, "deleting one snapshot took another along", session=session)
 
 
-@book.clause(
+@registry.clause(
     "snapshot-of-another-session",
     "Rolling back to another session's snapshot is an error, and changes neither session.",
     incident="A snapshot looked up by id alone: one customer's conversation is rolled back to another's.",
@@ -216,7 +217,7 @@ def snapshot_of_another_session(kit: Kit) -> None:
 # --- more than messages, and undo ------------------------------------------------------------------------------------
 
 
-@book.clause(
+@registry.clause(
     "rollback-takes-everything",
     "Messages, tool calls and summaries return to the snapshot together.",
     incident="The messages are rolled back, the summary of them is not: the agent recalls what was never said.",
@@ -242,7 +243,7 @@ def rollback_takes_everything(kit: Kit) -> None:
 PARTS = (("add_tool_call", "tool_calls"), ("add_summary", "summaries"))
 
 
-@book.clause(
+@registry.clause(
     "undo",
     "Undo takes back the latest rollback, clear or trim.",
     incident="The wrong session was cleared, in production, by hand.",
@@ -265,7 +266,7 @@ def undo(kit: Kit) -> None:
         kit.same(store.read(session), turns, f"{step.op} was undone", session=session)
 
 
-@book.clause(
+@registry.clause(
     "undo-of-nothing",
     "Where there is nothing to undo, undo is an error, and changes nothing.",
     incident="An undo key that is pressed too often takes back turns that nobody wanted back.",

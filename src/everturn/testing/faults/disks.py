@@ -1,6 +1,6 @@
-"""Owns the disks that fail on purpose: SQLite VFSes that lose power or are slow to sync.
+"""Disks that fail on purpose: SQLite VFSes that lose power or are slow to sync.
 
-Does not own a workload or a verdict: open a connection on the disk, then judge the file.
+Open a connection on the disk, then check the file.
 """
 
 # SQLite chose the names and arguments of a VFS's methods.
@@ -111,7 +111,7 @@ class PowerLossVFS(_Disk):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._platter = _Platter()
+        self._platter = _SyncedState()
 
     @property
     def syncs(self) -> int:
@@ -131,7 +131,7 @@ class PowerLossVFS(_Disk):
         """
         if sync <= self.syncs:
             raise ValueError(f"sync {sync} has passed; the next one is {self.syncs + 1}")
-        self._platter.cut = _Cut(sync, moment, torn)
+        self._platter.cut = _PlannedCut(sync, moment, torn)
 
     def cut(self, *, torn: int | None = None) -> None:
         """Cut the power now. All IO raises `apsw.IOError` until `power_on`.
@@ -170,7 +170,7 @@ class PowerLossVFS(_Disk):
 class _PowerLossFile(apsw.VFSFile):
     """The real file, its locks and shared memory; the platter is told of every change."""
 
-    def __init__(self, platter: _Platter, path: str, name: _Filename, flags: list[int]) -> None:
+    def __init__(self, platter: _SyncedState, path: str, name: _Filename, flags: list[int]) -> None:
         existed = Path(path).exists()
         super().__init__(_DEFAULT_VFS, name, flags)
         if path not in platter.names:
@@ -218,7 +218,7 @@ class _PowerLossFile(apsw.VFSFile):
 
 
 @dataclass(frozen=True)
-class _Cut:
+class _PlannedCut:
     sync: int
     moment: Literal["before", "after"]
     torn: int | None
@@ -226,7 +226,7 @@ class _Cut:
 
 @dataclass(eq=False)
 class _Inode:
-    """What the platter holds of a file, and the writes (offset, bytes) and truncates (size, None) since."""
+    """One file: its synced bytes, and the writes (offset, bytes) and truncates (size, None) since."""
 
     synced: bytearray
     unsynced: list[tuple[int, bytes | None]] = field(default_factory=list)
@@ -248,15 +248,15 @@ class _Inode:
         return bytes(image)
 
 
-class _Platter:
-    """What would be left of the files if the power went now, and whether it has."""
+class _SyncedState:
+    """The content that files would have after a power cut, and whether the power is on."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.is_on = True
         self.boot = 0
         self.syncs = 0
-        self.cut: _Cut | None = None
+        self.cut: _PlannedCut | None = None
         self.names: dict[str, _Inode] = {}  # the directory that running connections see
         self.synced_names: dict[str, _Inode] = {}  # the directory that a cut would leave
 

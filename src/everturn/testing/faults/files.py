@@ -1,7 +1,6 @@
-"""What the kit does to a target's files behind its back: locks, garbage, cuts.
+"""Faults in a target's files: locks, garbage, cuts.
 
-SQLite files are touched by SQLite in a helper process only: two SQLite libraries in one process break each other's
-locks, and target code may run in any process but this one and its helpers.
+SQLite opens them only in a helper process: two SQLite libraries in one process break each other's locks.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from typing import Self
 _MAGIC = b"SQLite format 3\0"
 _HOLD = """
 import sys
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import page_checksums
 held = []
 for path in sys.argv[1:]:
-    db = pages.connect(path)
+    db = page_checksums.connect(path)
     db.set_busy_timeout(10_000)
     db.execute("BEGIN IMMEDIATE")
     held.append(db)
@@ -32,9 +31,9 @@ print("released", flush=True)
 """
 _EMPTY_WAL = """
 import sys
-from everturn.backends.sqlite import pages
+from everturn.backends.sqlite import page_checksums
 for path in sys.argv[1:]:
-    db = pages.connect(path)
+    db = page_checksums.connect(path)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
 """
@@ -46,7 +45,7 @@ def is_sqlite(path: Path) -> bool:
 
 
 class Locks:
-    """The write locks of SQLite files, in the hands of another process until `release` or the end of the block."""
+    """The write locks of SQLite files, held by another process until `release` or the end of the block."""
 
     def __init__(self, databases: Sequence[Path]) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own script
@@ -68,20 +67,20 @@ class Locks:
         self.release()
 
     def release(self) -> None:
-        """Give the locks back. Does nothing the second time."""
+        """Release the locks. Does nothing the second time."""
         if self._process.poll() is None:
             self._process.communicate("\n", timeout=30)
 
 
 def settle(files: Iterable[Path]) -> None:
-    """Move what is in write-ahead logs into their databases: garbage in a log would be taken for its end."""
+    """Move write-ahead logs into their databases, because garbage in a log would count as its end."""
     databases = [str(path) for path in files if is_sqlite(path) and Path(f"{path}-wal").exists()]
     if databases:
         subprocess.run([sys.executable, "-c", _EMPTY_WAL, *databases], check=True, timeout=60)  # noqa: S603 - our own script
 
 
 def overwrite(files: Sequence[Path], words: bytes, byte: bytes) -> bool:
-    """Put so many of a byte in place of the words, wherever they are. False if they are nowhere."""
+    """Overwrite these words with a byte, wherever they are. Returns False if no file has them."""
     settle(files)
     found = False
     for path in files:
@@ -92,7 +91,7 @@ def overwrite(files: Sequence[Path], words: bytes, byte: bytes) -> bool:
 
 
 def cut(files: Sequence[Path], words: bytes) -> bool:
-    """Cut the files that hold the words in half. False if they are nowhere."""
+    """Cut the files that hold these words in half. Returns False if no file has them."""
     settle(files)
     found = False
     for path in files:

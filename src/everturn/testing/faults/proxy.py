@@ -1,6 +1,6 @@
-"""Owns a loopback proxy that breaks the network on purpose, between any client and any server, at the level of bytes.
+"""A loopback proxy that breaks the network on purpose, between any client and any server, at the level of bytes.
 
-Does not own the server (servers/ does) or know its protocol: Redis and PostgreSQL both answer only what was asked.
+It knows no protocol: Redis and PostgreSQL both send only replies to requests.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _CHUNK = 65_536
 
 @dataclass(frozen=True)
 class _Swallow:
-    """An order to swallow the reply to one request that holds these bytes."""
+    """A rule: swallow the reply to one request that holds these bytes."""
 
     matching: bytes
     then: Afterwards
 
 
 @dataclass(frozen=True)
-class _Keep:
-    """An order to keep one request that holds these bytes, until it is `released`."""
+class _HoldRequest:
+    """A rule: hold one request that holds these bytes, until it is `released`."""
 
     matching: bytes
     released: asyncio.Event
@@ -65,7 +65,7 @@ class _Link:
 
 
 class FaultProxy:
-    """A proxy in front of a server on this machine, in a thread of its own; forwards faithfully until told otherwise.
+    """A proxy in front of a server on this machine, in a thread of its own. Forwards everything until a fault is set.
 
         with valkey_server() as server, FaultProxy(server.url) as proxy:
             client = redis.Redis.from_url(proxy.url)
@@ -92,9 +92,9 @@ class FaultProxy:
         self._target_address = parts.hostname or LOOPBACK, parts.port
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._orders: deque[_Swallow] = deque()
-        self._to_keep: deque[_Keep] = deque()
-        self._kept: list[_Keep] = []
+        self._to_swallow: deque[_Swallow] = deque()
+        self._to_keep: deque[_HoldRequest] = deque()
+        self._kept: list[_HoldRequest] = []
         self._delay = 0.0
         self._listener: asyncio.Server | None = None
         self._loop = asyncio.SelectorEventLoop()  # asyncio's own, whatever the tests run in: others hide their sockets
@@ -123,15 +123,15 @@ class FaultProxy:
 
     @property
     def open_connections(self) -> int:
-        """How many clients are connected now."""
+        """The number of clients that are connected now."""
         return len(self._links)
 
     def cut(self) -> None:
-        """Drop every connection, now. New ones are welcome; see `refuse`."""
+        """Drop every connection now. New ones are accepted; see `refuse`."""
         self._do(self._cut)
 
     def refuse(self) -> None:
-        """Refuse new connections, as a machine does where nobody listens. Those there are go on; see `cut`."""
+        """Refuse new connections, like a port on which nobody listens. Open ones go on; see `cut`."""
         self._do(self._refuse)
 
     def delay(self, seconds: float) -> None:
@@ -144,7 +144,7 @@ class FaultProxy:
         The connection is then silent until the client gives up (later requests still reach the server), or is closed as
         soon as the server has answered. Each call swallows one reply, so two calls swallow two, on two connections.
         """
-        self._do(self._orders.append, _Swallow(matching, then))
+        self._do(self._to_swallow.append, _Swallow(matching, then))
 
     def keep_next_request(self, *, matching: bytes = b"") -> None:
         """Keep the next request that holds the bytes `matching`, and all behind it on its connection, until
@@ -159,7 +159,7 @@ class FaultProxy:
         """Forward faithfully again: accept, release what was held back, forget replies not swallowed yet. Requests that
         are kept stay so.
 
-        A connection that lost a reply stays silent: what is gone is gone.
+        A connection that lost a reply stays silent.
         """
         self._do(self._restore)
 
@@ -201,12 +201,12 @@ class FaultProxy:
             link.drop()
 
     def _keep(self, matching: bytes) -> None:
-        self._to_keep.append(_Keep(matching, asyncio.Event()))
+        self._to_keep.append(_HoldRequest(matching, asyncio.Event()))
 
     def _release(self) -> None:
         self._to_keep.clear()
-        for order in self._kept:
-            order.released.set()
+        for rule in self._kept:
+            rule.released.set()
         self._kept.clear()
 
     def _set_delay(self, seconds: float) -> None:
@@ -214,7 +214,7 @@ class FaultProxy:
 
     async def _restore(self) -> None:
         self._delay = 0.0
-        self._orders.clear()
+        self._to_swallow.clear()
         self._released.set()
         self._released = asyncio.Event()
         await self._listen()
@@ -253,7 +253,7 @@ class FaultProxy:
         try:
             while request := await from_client.read(_CHUNK):
                 self._mark(link, request)
-                keep = next((order for order in self._to_keep if order.matching in request), None)
+                keep = next((rule for rule in self._to_keep if rule.matching in request), None)
                 if keep is not None:
                     self._to_keep.remove(keep)
                     self._kept.append(keep)
@@ -263,19 +263,19 @@ class FaultProxy:
                 link.server.write(request)
                 await link.server.drain()
         finally:
-            # The client is gone. Not so the server: what was sent before is still to be carried out.
+            # The client is gone, but the server still has to process what was sent before.
             self._links.discard(link)
             with contextlib.suppress(OSError):
                 link.server.write_eof()
 
     def _mark(self, link: _Link, request: bytes) -> None:
-        """Give the link the first order that its request matches, also one cut in two by the network."""
+        """Give the link the first rule that its request matches, also if the network cut the request in two."""
         window = link.tail + request
         if link.swallow is None:
-            link.swallow = next((order for order in self._orders if order.matching in window), None)
+            link.swallow = next((rule for rule in self._to_swallow if rule.matching in window), None)
             if link.swallow is not None:
-                self._orders.remove(link.swallow)
-        longest = max((len(order.matching) for order in self._orders), default=0)
+                self._to_swallow.remove(link.swallow)
+        longest = max((len(rule.matching) for rule in self._to_swallow), default=0)
         link.tail = window[-longest:] if longest else b""
 
     async def _replies(self, link: _Link, from_server: asyncio.StreamReader) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _BOOT = """
 import sys
 sys.path += [entry for entry in sys.argv[1:] if entry not in sys.path]
-from everturn.testing.golden.inspection import serve
+from everturn.testing.golden.inspector_main import serve
 serve()
 """
 

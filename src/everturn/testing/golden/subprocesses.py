@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 _BOOT = """
 import sys
 sys.path += [entry for entry in sys.argv[2:] if entry not in sys.path]
-from everturn.testing.golden.child import main
+from everturn.testing.golden.child_main import main
 main(sys.argv[1], sys.argv[2:])
 """
 

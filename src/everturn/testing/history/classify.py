@@ -1,62 +1,64 @@
-"""Owns what it is called when no order of the calls explains one of them, around trims, clears and rollbacks."""
+"""Names the violation when no linearization explains a call, in sessions with trims, clears or rollbacks."""
 
 from __future__ import annotations
 
 from functools import partial
 
-from everturn.testing.history.findings import TOLD, Finding, Findings
-from everturn.testing.history.linearize import Search
+from everturn.testing.history.findings import EXPLAINED, Findings, FoundViolation
+from everturn.testing.history.linearize import LinearizationSearch
 from everturn.testing.history.order import Before
-from everturn.testing.history.parse import Call, Session, Unit
-from everturn.testing.history.read_anomalies import Sight
-from everturn.testing.history.read_rules import Blame, last_seen, missing_kind, tell_missing
-from everturn.testing.history.session_model import WILD, Model, State
+from everturn.testing.history.parse import RecordedCall, SessionCalls, Unit
+from everturn.testing.history.read_anomalies import ReadView
+from everturn.testing.history.read_rules import Blame, last_seen, missing_kind, missing_violation
+from everturn.testing.history.session_model import UNKNOWN, ModelState, SessionModel
 
-_STATES = 200  # of the presents that were tried, how many are compared with what a read saw
+_STATES = 200  # at most so many of the tried states are compared with what a read saw
 
 
-def judge_around(
-    session: Session, sights: list[Sight], past: list[Sight], before: Before, findings: Findings, blame: Blame
+def find_unexplained(
+    session: SessionCalls, views: list[ReadView], past: list[ReadView], before: Before, findings: Findings, blame: Blame
 ) -> bool:
-    """Note what no order of the calls explains. False if the search gave up somewhere: then more may be wrong."""
-    naming = _Naming(session, sights, before, findings)
+    """Add a violation for each call that no order explains. Returns False if the search gave up: more may be wrong."""
+    classifier = _Classifier(session, views, before, findings)
     for exact in (True, False):
-        search = Search(session, sights, past, before, blame, exact=exact)
+        search = LinearizationSearch(session, views, past, before, blame, exact=exact)
         for count, call in enumerate(search.stuck(), 1):
-            if naming.name(search, call):
+            if classifier.classify(search, call):
                 search.accept(call)
             else:
                 search.skip(call)
-            if count == TOLD:  # what follows is likely an echo
+            if count == EXPLAINED:  # the rest likely follows from these
                 break
         if not search.gave_up:
             return True
     return False
 
 
-class _Naming:
-    def __init__(self, session: Session, sights: list[Sight], before: Before, findings: Findings) -> None:
+class _Classifier:
+    def __init__(self, session: SessionCalls, views: list[ReadView], before: Before, findings: Findings) -> None:
         self._session = session
-        self._sights = sights
+        self._sights = views
         self._before = before
         self._findings = findings
-        self._last_seen = last_seen(sights)
+        self._last_seen = last_seen(views)
 
-    def name(self, search: Search, call: Call) -> bool:
-        """Note what is wrong with the call; whether to go on from what it says (or as if it had not been made)."""
+    def classify(self, search: LinearizationSearch, call: RecordedCall) -> bool:
+        """Add the violation. Returns whether to go on from what the call shows, or else as if it had not been made."""
         if call.f == "append":
-            self._too_early(search, call)
+            self._append_too_early(search, call)
             return True
         if call.f == "rollback":
-            took = self._around(call.begin, call)
-            self._findings.add("resurrected", call, lambda: Finding("resurrected", (), took=took, cause="erased"))
+            took = self._changes_between(call.begin, call)
+            self._findings.add(
+                "resurrected", call, lambda: FoundViolation("resurrected", (), took=took, cause="erased")
+            )
             return True
         if call.invoke.snapshot is not None:
-            self._not_as_kept(search, call)
+            self._snapshot_differs(search, call)
             return False
-        return self._not_as_left(search, call)
+        return self._read_differs(search, call)
 
-    def _too_early(self, search: Search, call: Call) -> None:
+    def _append_too_early(self, search: LinearizationSearch, call: RecordedCall) -> None:
         unit = search.model.unit_of[call]
         earlier = search.blocked_by(call)
         if earlier is None:
@@ -65,12 +67,12 @@ class _Naming:
         self._findings.add(
             "misordered",
             unit,
-            lambda: Finding(
+            lambda: FoundViolation(
                 "misordered", (*earlier.values, *unit.values), read=read, wrote=(*unit.calls, *earlier.calls)
             ),
         )
 
-    def _not_as_kept(self, search: Search, read: Call) -> None:
+    def _snapshot_differs(self, search: LinearizationSearch, read: RecordedCall) -> None:
         name = read.snapshot or ""
         taken = tuple(change for change in self._session.changes if change.f == "snapshot" and change.snapshot == name)
         kept = [state for config in search.tried for state, _ in search.model.kept(config.snapshots, name)]
@@ -79,7 +81,7 @@ class _Naming:
         self._findings.add(
             "non_prefix",
             read,
-            lambda: Finding(
+            lambda: FoundViolation(
                 "non_prefix",
                 tuple(value for unit in units for value in unit.values),
                 read=read,
@@ -89,50 +91,50 @@ class _Naming:
             ),
         )
 
-    def _not_as_left(self, search: Search, read: Call) -> bool:
+    def _read_differs(self, search: LinearizationSearch, read: RecordedCall) -> bool:
         units = search.units(read)
         missing, extra = _difference(search.model, [config.state for config in search.tried], units)
         for unit in missing:
             kind = missing_kind(unit, read, self._last_seen)
-            took = self._around(unit.begin, read)
-            self._findings.add(kind, unit, partial(tell_missing, kind, unit, read, self._sights, took))
+            took = self._changes_between(unit.begin, read)
+            self._findings.add(kind, unit, partial(missing_violation, kind, unit, read, self._sights, took))
         for unit in extra:
-            self._findings.add("resurrected", unit, partial(self._tell_extra, unit, read))
+            self._findings.add("resurrected", unit, partial(self._extra_violation, unit, read))
         if not missing and not extra:
-            self._findings.add("non_prefix", read, lambda: self._tell_unexplained(units, read))
-        # What only this read saw, or did not see, is no place to go on from.
+            self._findings.add("non_prefix", read, lambda: self._unexplained_violation(units, read))
+        # Do not go on from a state that only this read shows.
         differs = any(self._last_seen.get(unit, -1) > read.end for unit in missing)
         stays = not extra or any(self._last_seen.get(unit, -1) > read.end for unit in extra)
         return stays and not differs
 
-    def _tell_extra(self, unit: Unit, read: Call) -> Finding:
+    def _extra_violation(self, unit: Unit, read: RecordedCall) -> FoundViolation:
         without = [
-            sight.read
-            for sight in self._sights
-            if unit.end < sight.read.begin and sight.read.end < read.begin and unit not in sight.units
+            view.read
+            for view in self._sights
+            if unit.end < view.read.begin and view.read.end < read.begin and unit not in view.units
         ]
-        return Finding(
+        return FoundViolation(
             "resurrected",
             unit.values,
             read=read,
             wrote=unit.calls,
-            took=self._around(unit.begin, read),
+            took=self._changes_between(unit.begin, read),
             before=tuple(without[-1:]),
         )
 
-    def _tell_unexplained(self, units: tuple[Unit, ...], read: Call) -> Finding:
+    def _unexplained_violation(self, units: tuple[Unit, ...], read: RecordedCall) -> FoundViolation:
         last = units[-1:]
-        return Finding(
+        return FoundViolation(
             "non_prefix",
             tuple(value for unit in last for value in unit.values),
             read=read,
             wrote=tuple(call for unit in last for call in unit.calls),
-            took=self._around(max((unit.begin for unit in last), default=0), read),
+            took=self._changes_between(max((unit.begin for unit in last), default=0), read),
             cause="unexplained",
         )
 
-    def _around(self, begin: int, read: Call) -> tuple[Call, ...]:
-        """What was taken away or brought back between a moment and a read, and the snapshots that were used."""
+    def _changes_between(self, begin: int, read: RecordedCall) -> tuple[RecordedCall, ...]:
+        """List the destructive calls between a moment and a read, and the snapshots that they used."""
         changes = self._session.changes
         took = [change for change in changes if change.destructive and change.end > begin and change.begin < read.end]
         names = {change.snapshot for change in took if change.f == "rollback"}
@@ -140,8 +142,10 @@ class _Naming:
         return (*taken, *took)
 
 
-def _difference(model: Model, states: list[State], units: tuple[Unit, ...]) -> tuple[list[Unit], list[Unit]]:
-    """What these units lack, and what they have too much, compared with the state that is most like them."""
+def _difference(
+    model: SessionModel, states: list[ModelState], units: tuple[Unit, ...]
+) -> tuple[list[Unit], list[Unit]]:
+    """Compare units with the most similar state. Returns the units that are missing, and those that are too many."""
     seen = set(units)
     nearest: tuple[list[Unit], list[Unit]] | None = None
     for state in states[:_STATES]:
@@ -149,9 +153,9 @@ def _difference(model: Model, states: list[State], units: tuple[Unit, ...]) -> t
         if (unseen := model.unseen_in(state)) is not None:
             must.append(unseen)
         may = set(state.node.above(state.lo))
-        missing = [unit for unit in must if unit not in seen and unit is not WILD]
-        extra = [unit for unit in units if unit not in may] if WILD not in may else []
-        # Of two that are as near, the one that lacks something: a loss is the simpler story.
+        missing = [unit for unit in must if unit not in seen and unit is not UNKNOWN]
+        extra = [unit for unit in units if unit not in may] if UNKNOWN not in may else []
+        # Of two that are equally near, take the one with a missing unit: a loss is easier to understand.
         if nearest is None or (len(missing + extra), len(extra)) < (len(nearest[0] + nearest[1]), len(nearest[1])):
             nearest = missing, extra
     return nearest or ([], [])

@@ -1,24 +1,24 @@
-"""Owns the story of a violation in plain words: what is wrong, then who did what when and what readers saw."""
+"""Explains a violation in plain words: a headline, then one line for each call."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from everturn.testing.history.findings import Finding
-from everturn.testing.history.parse import Call
+from everturn.testing.history.findings import FoundViolation
+from everturn.testing.history.parse import RecordedCall
 
 _FEW = 6  # messages that are listed in full
 
 
-def tell(finding: Finding, calls: list[Call]) -> str:
-    """The story: one or two sentences, then one line for each of these calls, with times from the first of them."""
+def explain(finding: FoundViolation, calls: list[RecordedCall]) -> str:
+    """Write the story: one or two sentences, then a line for each of these calls, with times since the first."""
     start = calls[0].begin if calls else 0
     width = max((len(call.invoke.worker) for call in calls), default=0)
     lines = [f"  {_ms(call.begin - start):>12} {call.invoke.worker:<{width}}  {_did(call, finding)}" for call in calls]
     return "\n".join([_headline(finding), *lines])
 
 
-def _headline(finding: Finding) -> str:
+def _headline(finding: FoundViolation) -> str:
     it = _list(finding.values)
     match finding.kind, finding.cause:
         case "lost", _:
@@ -67,19 +67,19 @@ def _headline(finding: Finding) -> str:
             return f"{it}: two reads go on differently. Nothing was taken away, so one must continue the other."
 
 
-def _acknowledged_before(finding: Finding) -> bool:
-    """Whether it was acknowledged when the read began; otherwise what other reads saw says that it was there."""
+def _acknowledged_before(finding: FoundViolation) -> bool:
+    """Whether it was acknowledged when the read began. If not, other reads show that it was there."""
     return finding.read is not None and any(
         call.outcome == "ok" and call.end < finding.read.begin for call in finding.wrote
     )
 
 
-def _no_excuse(finding: Finding) -> str:
+def _no_excuse(finding: FoundViolation) -> str:
     names = sorted({call.f for call in finding.took if call.destructive})
     return f" No order of the {' or '.join(names)} beside it explains that." if names else ""
 
 
-def _did(call: Call, finding: Finding) -> str:
+def _did(call: RecordedCall, finding: FoundViolation) -> str:
     what: list[str] = [call.f]
     if call.f in {"append", "replace"}:
         what.append(_list(call.values))
@@ -92,7 +92,7 @@ def _did(call: Call, finding: Finding) -> str:
     return f"{' '.join(what)}: {_saw(call, finding.values) if call.f == 'read' else _ended(call)}"
 
 
-def _ended(call: Call) -> str:
+def _ended(call: RecordedCall) -> str:
     if call.completion is None:
         return "never heard of again"
     took = _ms(call.completion.at - call.begin)
@@ -106,8 +106,8 @@ def _ended(call: Call) -> str:
             return f"raised after {took}{error}, may have happened or not"
 
 
-def _saw(read: Call, values: tuple[str, ...]) -> str:
-    """What a read saw of these ids: all of it if it is short, otherwise the places."""
+def _saw(read: RecordedCall, values: tuple[str, ...]) -> str:
+    """Say what a read saw: everything if it is short, otherwise the places of these ids."""
     seen = read.values
     if len(seen) <= _FEW:
         return f"saw {', '.join(map(_short, seen)) or 'nothing'}"

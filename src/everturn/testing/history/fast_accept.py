@@ -1,16 +1,16 @@
-"""Owns the quick look: whether a session of appends and reads only is certainly in order. Exact, and says no more.
+"""Fast path: accepts a session of appends and reads only that is in order, in one pass.
 
-With unique ids and reads of whole histories there is only one order to try, so the answer costs one pass. When it is
-"no", or when something was taken away, the rules and the search look closer.
+Ids are unique and reads return whole histories, so there is only one order to try. If the answer is no, or if something
+was taken away, the rules and the search find out what is wrong.
 """
 
 from __future__ import annotations
 
-from everturn.testing.history.parse import Call, Session, Unit
+from everturn.testing.history.parse import RecordedCall, SessionCalls, Unit
 
 
-def certainly_in_order(session: Session) -> bool:
-    """True if and only if one order of all calls explains every read. Sessions with destructive calls: never True."""
+def certainly_in_order(session: SessionCalls) -> bool:
+    """Whether one order of all calls explains every read: exact for appends and reads, False with destructive calls."""
     if session.past_reads or any(change.destructive for change in session.changes):
         return False
     reads = sorted(session.reads, key=_length)
@@ -21,12 +21,12 @@ def certainly_in_order(session: Session) -> bool:
     return _reads_continue_each_other(reads, longest) and _time_agrees(session, reads, units)
 
 
-def _length(read: Call) -> int:
+def _length(read: RecordedCall) -> int:
     return len(read.values)
 
 
-def whole_units(session: Session, values: tuple[str, ...]) -> list[Unit] | None:
-    """What a read saw, as whole units, each once; None if it is anything else."""
+def whole_units(session: SessionCalls, values: tuple[str, ...]) -> list[Unit] | None:
+    """Split what a read saw into whole units, each once; None if that is not possible."""
     units: list[Unit] = []
     find, place, end = session.written.get, 0, len(values)
     while place < end:
@@ -41,7 +41,7 @@ def whole_units(session: Session, values: tuple[str, ...]) -> list[Unit] | None:
     return units if len(set(units)) == len(units) else None
 
 
-def _reads_continue_each_other(reads: list[Call], longest: tuple[str, ...]) -> bool:
+def _reads_continue_each_other(reads: list[RecordedCall], longest: tuple[str, ...]) -> bool:
     prefix: tuple[str, ...] = ()
     for read in reads:
         if len(read.values) != len(prefix):
@@ -51,8 +51,9 @@ def _reads_continue_each_other(reads: list[Call], longest: tuple[str, ...]) -> b
     return True
 
 
-def _time_agrees(session: Session, reads: list[Call], units: list[Unit]) -> bool:
-    """Whether none ended before one began that comes earlier in the order: unit, the reads that end with it, unit."""
+def _time_agrees(session: SessionCalls, reads: list[RecordedCall], units: list[Unit]) -> bool:
+    """Whether real time allows this order: unit, the reads that end with it, next unit. None may end before an earlier
+    one began."""
     latest = -1  # when the latest began of all that come earlier
     reads_from = 0
     length = 0

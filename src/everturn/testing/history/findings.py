@@ -1,6 +1,6 @@
-"""Owns what the rules hand over: findings, each with the few calls that show it, and the count of all of them.
+"""Violations that the rules found, each with the calls that show it, and the count of all of them.
 
-It does not decide (the rules do) and does not tell (explain.py does).
+The rules decide what is a violation; explain.py puts it into words.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from everturn.testing.history.parse import Call
+from everturn.testing.history.parse import RecordedCall
 from everturn.testing.results import ViolationKind
 
-TOLD = 10  # findings of a kind that are told in full, in one session; the others are counted
+EXPLAINED = 10  # violations of a kind that are explained in full, per session; the others are only counted
 
-# Which of the ways to be of its kind it is; a story is told differently for each.
+# Variants of a kind; each has a headline of its own.
 Cause: TypeAlias = Literal[
     "",
     "unknown",  # phantom: nobody wrote it
@@ -33,40 +33,40 @@ Cause: TypeAlias = Literal[
 ]
 
 
-class Finding(msgspec.Struct, frozen=True, eq=False):
-    """A violation, and the part each call plays in it."""
+class FoundViolation(msgspec.Struct, frozen=True, eq=False):
+    """A violation, with the calls that have a part in it."""
 
     kind: ViolationKind
     values: tuple[str, ...]  # the ids it is about
-    read: Call | None = None  # the read that shows it
-    wrote: tuple[Call, ...] = ()  # the appends it is about
-    took: tuple[Call, ...] = ()  # what was taken away or brought back meanwhile
-    before: tuple[Call, ...] = ()  # reads that saw the right thing, or the other order, before
-    after: tuple[Call, ...] = ()  # reads that saw it afterwards
+    read: RecordedCall | None = None  # the read that shows it
+    wrote: tuple[RecordedCall, ...] = ()  # the appends it is about
+    took: tuple[RecordedCall, ...] = ()  # what was taken away or brought back meanwhile
+    before: tuple[RecordedCall, ...] = ()  # reads that saw the right thing, or the other order, before
+    after: tuple[RecordedCall, ...] = ()  # reads that saw it afterwards
     cause: Cause = ""
     foreign: tuple[str, ...] = ()  # ids in it that nobody wrote
 
     @property
-    def calls(self) -> list[Call]:
-        """Every call of the story, once, in the order in which they began."""
+    def calls(self) -> list[RecordedCall]:
+        """Every call of the violation, once, in the order in which they began."""
         read = () if self.read is None else (self.read,)
         unique = dict.fromkeys((*self.wrote, *self.took, *self.before, *read, *self.after))
         return sorted(unique, key=lambda call: (call.begin, call.end))
 
 
 class Findings:
-    """Counts each violation once, and keeps the first few of each kind to be told."""
+    """Counts each violation once, and keeps the first few of each kind for an explanation."""
 
     def __init__(self) -> None:
         self.counts: dict[ViolationKind, int] = {}
-        self.told: list[Finding] = []
+        self.explained: list[FoundViolation] = []
         self._known: set[tuple[ViolationKind, object]] = set()
 
-    def add(self, kind: ViolationKind, about: object, tell: Callable[[], Finding]) -> None:
-        """A violation of `kind` about one unit or id; the same again is not counted again."""
+    def add(self, kind: ViolationKind, about: object, make: Callable[[], FoundViolation]) -> None:
+        """Add a violation of `kind` about one unit or id. Adding the same again does nothing."""
         if (kind, about) in self._known:
             return
         self._known.add((kind, about))
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        if self.counts[kind] <= TOLD:
-            self.told.append(tell())
+        if self.counts[kind] <= EXPLAINED:
+            self.explained.append(make())

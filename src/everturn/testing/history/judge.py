@@ -1,6 +1,7 @@
-"""Owns the verdict over a history. Pure: events in, violations out; no clock, no disk, no chance.
+"""Judges a history. Pure: events in, violations out; no clock, no disk, no randomness.
 
-Which rule looks at what is said in the modules it calls, from the quick look to the search.
+For each session: fast_accept.py says whether it is in order, in one pass. If not, read_anomalies.py looks inside each
+read, read_rules.py and order.py between reads, and linearize.py, with classify.py, where something was taken away.
 """
 
 from __future__ import annotations
@@ -9,24 +10,23 @@ from collections.abc import Iterable
 
 import msgspec
 
-from everturn.testing.history.classify import judge_around
-from everturn.testing.history.explain import tell
+from everturn.testing.history.classify import find_unexplained
+from everturn.testing.history.explain import explain
 from everturn.testing.history.fast_accept import certainly_in_order
-from everturn.testing.history.findings import TOLD, Finding, Findings
+from everturn.testing.history.findings import EXPLAINED, Findings, FoundViolation
 from everturn.testing.history.order import find_misordered
-from everturn.testing.history.parse import Call, Session, Unit, pair, sessions
-from everturn.testing.history.read_anomalies import look
-from everturn.testing.history.read_rules import Blame, find_forks, find_missing
+from everturn.testing.history.parse import RecordedCall, SessionCalls, Unit, pair, sessions
+from everturn.testing.history.read_anomalies import read_views
+from everturn.testing.history.read_rules import Blame, find_diverging_reads, find_missing
 from everturn.testing.history.shrink import project, shrink
-from everturn.testing.history.walk import certainly_explained
 from everturn.testing.results import Event, Violation, ViolationKind
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a history shows. `counts` has every violation, `violations` the first few of each kind, told in full.
+    """The result of judging a history. `counts` has every violation, `violations` the first few of each kind.
 
-    `undecided` names the sessions in which too many calls overlapped to try every order: what was found there
-    stands, and more may be wrong.
+    `undecided` names the sessions in which too many calls overlapped to try every order. Violations found there are
+    real, and there may be more.
     """
 
     violations: tuple[Violation, ...]
@@ -41,13 +41,13 @@ class Verdict(msgspec.Struct, frozen=True):
 def judge(events: Iterable[Event]) -> Verdict:
     """Judge a history, in time linear in its calls and in what its reads saw. Raises BadHistory.
 
-    Every violation is one: no order in which the calls could have taken effect explains it. For appends and reads
-    the reverse holds, too: without a violation there is such an order.
+    Every violation is real: no order in which the calls could have taken effect explains it. For appends and reads
+    the reverse holds too: without a violation there is such an order.
     """
     calls = pair(events)
     found = sessions(calls)
     counts: dict[ViolationKind, int] = {}
-    told: list[tuple[Session, Finding]] = []
+    explained: list[tuple[SessionCalls, FoundViolation]] = []
     undecided: list[str] = []
     for session in found.values():
         findings, decided = _find(found, session)
@@ -55,9 +55,9 @@ def judge(events: Iterable[Event]) -> Verdict:
             undecided.append(session.name)
         for kind, count in findings.counts.items():
             counts[kind] = counts.get(kind, 0) + count
-        told += ((session, finding) for finding in findings.told)
+        explained += ((session, finding) for finding in findings.explained)
     return Verdict(
-        tuple(_violation(session, finding, calls) for session, finding in _first_of_each(told)),
+        tuple(_violation(session, finding, calls) for session, finding in _first_of_each(explained)),
         counts,
         calls=len(calls),
         acknowledged=sum(call.outcome == "ok" and call.f != "read" for call in calls),
@@ -67,27 +67,27 @@ def judge(events: Iterable[Event]) -> Verdict:
     )
 
 
-def _find(found: dict[str, Session], session: Session) -> tuple[Findings, bool]:
-    """What is wrong in one session of a history, and whether all of it could be decided."""
+def _find(found: dict[str, SessionCalls], session: SessionCalls) -> tuple[Findings, bool]:
+    """Find the violations of one session, and whether all of it could be decided."""
     findings = Findings()
-    if certainly_in_order(session) or certainly_explained(session):
+    if certainly_in_order(session):
         return findings, True
 
     def elsewhere(value: str) -> Unit | None:
         return next((other.written[value] for other in found.values() if value in other.written), None)
 
     blame = Blame()
-    sights = look(session, session.reads, elsewhere, findings)
-    past = look(session, session.past_reads, elsewhere, findings)
-    find_missing(session, sights, findings, blame)
-    before = find_misordered(session, [*sights, *past], findings, blame)
-    sights, past = blame.cleared(sights), blame.cleared(past)
+    views = read_views(session, session.reads, elsewhere, findings)
+    past = read_views(session, session.past_reads, elsewhere, findings)
+    find_missing(session, views, findings, blame)
+    before = find_misordered(session, [*views, *past], findings, blame)
+    views, past = blame.cleared(views), blame.cleared(past)
     decided = True
     if past or any(change.destructive for change in session.changes):
-        decided = judge_around(session, sights, past, before, findings, blame)
+        decided = find_unexplained(session, views, past, before, findings, blame)
         if decided:
             return findings, True
-    find_forks(session, sights, findings)
+    find_diverging_reads(session, views, findings)
     return findings, decided
 
 
@@ -96,30 +96,30 @@ def _kinds(events: list[Event]) -> set[ViolationKind]:
     return {kind for session in found.values() for kind in _find(found, session)[0].counts}
 
 
-def _first_of_each(told: list[tuple[Session, Finding]]) -> list[tuple[Session, Finding]]:
-    """The first few of each kind in the whole history, in the order of time."""
+def _first_of_each(explained: list[tuple[SessionCalls, FoundViolation]]) -> list[tuple[SessionCalls, FoundViolation]]:
+    """Pick the first few of each kind in the whole history, in the order of time."""
     left: dict[ViolationKind, int] = {}
     kept = []
-    for session, finding in sorted(told, key=lambda pair: _shown(pair[1])):
-        left[finding.kind] = left.get(finding.kind, TOLD) - 1
+    for session, finding in sorted(explained, key=lambda pair: _shown(pair[1])):
+        left[finding.kind] = left.get(finding.kind, EXPLAINED) - 1
         if left[finding.kind] >= 0:
             kept.append((session, finding))
     return kept
 
 
-def _shown(finding: Finding) -> int:
+def _shown(finding: FoundViolation) -> int:
     return finding.read.end if finding.read else max((call.begin for call in finding.calls), default=0)
 
 
-def _violation(session: Session, finding: Finding, calls: list[Call]) -> Violation:
+def _violation(session: SessionCalls, finding: FoundViolation, calls: list[RecordedCall]) -> Violation:
     end = _shown(finding)
-    around = [call for call in calls if call.invoke.session == session.name and call.begin <= end]
-    shown = shrink(finding, around, _kinds)
+    nearby = [call for call in calls if call.invoke.session == session.name and call.begin <= end]
+    shown = shrink(finding, nearby, _kinds)
     events = tuple(project(shown, finding))
     ends = [place for place, event in enumerate(events) if finding.read and _ends(finding.read, event)]
     return Violation(
         finding.kind,
-        tell(finding, shown),
+        explain(finding, shown),
         events,
         session.name,
         finding.values,
@@ -127,5 +127,5 @@ def _violation(session: Session, finding: Finding, calls: list[Call]) -> Violati
     )
 
 
-def _ends(call: Call, event: Event) -> bool:
+def _ends(call: RecordedCall, event: Event) -> bool:
     return event.type != "invoke" and (event.worker, event.op) == (call.invoke.worker, call.invoke.op)

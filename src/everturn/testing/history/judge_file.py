@@ -1,4 +1,4 @@
-"""Owns the judgement of a saved history as a report: one clause for each kind of violation. It reads a clock."""
+"""Judges a saved history and makes a report: one clause for each kind of violation. It reads a clock."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from everturn.testing.history.judge import Verdict, judge
 from everturn.testing.history.record import load
 from everturn.testing.results import CONTRACT_VERSION, ClauseResult, RunReport, Status, ViolationKind, count_statuses
 
-# Fewer calls that returned than this put nothing to the test.
+# With fewer calls that returned, a history says nothing.
 _ENOUGH = 20
 
-# What each kind breaks, and what it looks like at night.
+# The promise that each kind breaks, and the incident it looks like in production.
 _PROMISES: dict[ViolationKind, tuple[str, str]] = {
     "lost": (
         "What was acknowledged is there in every later read.",

@@ -1,9 +1,9 @@
-"""Owns the search: whether some order of the calls explains every read, where things were taken away.
+"""Searches for a linearization: an order of the calls that explains every read, in sessions with destructive calls.
 
-It walks through time and keeps every present that is possible, each a `Config`. A call takes effect at the latest when
-it ends: then the calls under way are tried before it, in every order that the reads allow. Reads of whole histories
-leave few presents, so it costs about one pass. Where they leave too many it loses track, says so, and goes on from a
-state of which nothing is known.
+It walks through time and keeps every possible configuration (`Config`). A call takes effect at the latest when it ends:
+then the calls under way are tried before it, in every order that the reads allow. Reads of whole histories leave few
+configurations, so the search costs about one pass. Where too many are left it gives up there, says so, and goes on from
+an unknown state.
 """
 
 from __future__ import annotations
@@ -14,48 +14,55 @@ from itertools import chain, combinations
 from typing import TypeAlias
 
 from everturn.testing.history.order import Before
-from everturn.testing.history.parse import NEVER, Call, Session, Unit
-from everturn.testing.history.read_anomalies import Sight
+from everturn.testing.history.parse import NEVER, RecordedCall, SessionCalls, Unit
+from everturn.testing.history.read_anomalies import ReadView
 from everturn.testing.history.read_rules import Blame
-from everturn.testing.history.session_model import Config, Model, Snapshots, State
+from everturn.testing.history.session_model import Config, ModelState, SessionModel, Snapshots
 
-# Before giving up: presents tried at one moment, and in all, so that the whole stays linear in the calls.
+# Limits on configurations: at one moment, and in all, so that the cost stays linear in the calls.
 _AT_ONCE = 1_000
 _IN_ALL = 50_000
 _PER_CALL = 5
-_UNDER_WAY = 8  # calls of which each may have happened or not, after losing track
+_UNDER_WAY = 8  # after giving up: calls under way, each of which may have happened or not
 
-Presents: TypeAlias = dict[Config, None]
+Configs: TypeAlias = dict[Config, None]
 
-_USES = frozenset({"rollback", "read"})  # what uses a snapshot
+_USES = frozenset({"rollback", "read"})  # calls that use a snapshot
 
 
 class _TooMany(Exception):
-    """More presents are possible than are worth trying."""
+    """More configurations are possible than are worth trying."""
 
 
-class Search:
-    """One walk through the calls of a session. `stuck` yields each call that no order explains.
+class LinearizationSearch:
+    """One search through the calls of a session. `stuck` yields each call that no order explains.
 
-    `gave_up` says whether it lost track on the way: what it finds still stands, and something may have passed.
+    `gave_up` says whether it gave up somewhere: violations that it found are real, and others may be missed.
     """
 
     def __init__(
-        self, session: Session, sights: list[Sight], past: list[Sight], before: Before, blame: Blame, *, exact: bool
+        self,
+        session: SessionCalls,
+        views: list[ReadView],
+        past: list[ReadView],
+        before: Before,
+        blame: Blame,
+        *,
+        exact: bool,
     ) -> None:
         self._before = before
         self._exact = exact
         named = {change.snapshot for change in session.changes if change.f == "snapshot" and change.snapshot}
         # Of a snapshot taken before the recording began nothing is known.
-        past = [sight for sight in past if sight.read.snapshot in named]
-        self._units_of = {sight.read: sight.units for sight in (*sights, *past)}
+        past = [view for view in past if view.read.snapshot in named]
+        self._units_of = {view.read: view.units for view in (*views, *past)}
         seen = {unit for units in self._units_of.values() for unit in units}
         units = [
             unit
             for unit in session.units
             if unit not in blame.units
             and not unit.failed
-            # An append that nobody saw, not even its caller, need not have happened. A replace wipes all the same.
+            # An append that was neither acknowledged nor read need not have happened. A replace still removes.
             and (unit.acknowledged or unit in seen or unit.call.f == "replace")
         ]
         unseen = {unit for unit in units if unit not in seen and not unit.retries}
@@ -63,22 +70,22 @@ class Search:
         trims = any(change.f == "trim" for change in session.changes)
         self._choices = trims or session.unordered
         doubtful = [unit for unit in session.units if not unit.failed and not unit.acknowledged and unit not in seen]
-        self.model = Model(unit_of, unseen, named, doubtful=doubtful, trims=trims, exact=exact)
+        self.model = SessionModel(unit_of, unseen, named, doubtful=doubtful, trims=trims, exact=exact)
         # How often each snapshot is still to be used; one that never is need not be taken.
         self._uses = Counter(call.snapshot for call in (*session.changes, *self._units_of) if call.f in _USES)
         changes = [change for change in session.changes if change.f != "snapshot" or self._uses[change.snapshot]]
-        self._calls: list[Call] = list(dict.fromkeys((*unit_of, *changes, *self._units_of)))
+        self._calls: list[RecordedCall] = list(dict.fromkeys((*unit_of, *changes, *self._units_of)))
         self._left = _IN_ALL + _PER_CALL * len(self._calls)
         self._finished: set[Unit] = set()  # units whose call is over
-        self._pending: dict[Call, None] = {}  # changes under way
-        self._reading: dict[Call, tuple[Unit, ...]] = {}  # reads under way
-        # Dicts, for sets have no order of their own: the same history must get the same verdict.
-        self.configs: Presents = {self.model.start(): None}  # none: the track is lost
-        self.tried: Presents = {}
+        self._pending: dict[RecordedCall, None] = {}  # changes under way
+        self._reading: dict[RecordedCall, tuple[Unit, ...]] = {}  # reads under way
+        # Dicts, because sets have no order: the same history must get the same verdict.
+        self.configs: Configs = {self.model.start(): None}  # empty after giving up
+        self.tried: Configs = {}
         self.gave_up = False
 
-    def stuck(self) -> Iterator[Call]:
-        """Each call that cannot have happened. Before going on, call `skip` or `accept` for it."""
+    def stuck(self) -> Iterator[RecordedCall]:
+        """Yield each call that cannot have happened. Before going on, call `skip` or `accept` for it."""
         for call, ends in _moments(self._calls):
             if not ends:
                 self._begin(call)
@@ -88,8 +95,8 @@ class Search:
             except _TooMany:
                 self.gave_up = True
                 if self._exact:
-                    return  # the other way makes fewer presents
-                self._lose_track()
+                    return  # the search that is not exact makes fewer configurations
+                self._give_up()
                 possible = self._end(call)
             if not possible:
                 yield call
@@ -97,20 +104,20 @@ class Search:
                 self.gave_up = True
                 return
 
-    def units(self, read: Call) -> tuple[Unit, ...]:
+    def units(self, read: RecordedCall) -> tuple[Unit, ...]:
         return self._units_of[read]
 
-    def blocked_by(self, call: Call) -> Unit | None:
-        """A unit that reads show before this append's, and that has not been written."""
-        done: frozenset[Call] = frozenset().union(*(config.done for config in self.configs))
+    def blocked_by(self, call: RecordedCall) -> Unit | None:
+        """Find a unit that reads show before this append's, and that has not been written."""
+        done: frozenset[RecordedCall] = frozenset().union(*(config.done for config in self.configs))
         return self._blocker(self.model.unit_of[call], done)
 
-    def skip(self, call: Call) -> None:
+    def skip(self, call: RecordedCall) -> None:
         """Go on as if the call had not been made."""
         self._drop(call)
 
-    def accept(self, call: Call) -> None:
-        """Go on from what a read saw, or a change was to do, however it came about."""
+    def accept(self, call: RecordedCall) -> None:
+        """Go on from the state that a read saw, or that a change asked for."""
         config = next(iter(self.configs))
         if call.f == "read":
             units = self._units_of[call]
@@ -123,7 +130,7 @@ class Search:
 
     # --- calls begin and end -----------------------------------------------------------------------------------
 
-    def _begin(self, call: Call) -> None:
+    def _begin(self, call: RecordedCall) -> None:
         if call.f != "read":
             self._pending[call] = None
             self.configs = {self.model.begin(config, call): None for config in self.configs}
@@ -131,12 +138,12 @@ class Search:
             self._reading[call] = self._units_of[call]
             self.configs = {settled: None for config in self.configs for settled in self._settle(config)}
 
-    def _end(self, call: Call) -> bool:
+    def _end(self, call: RecordedCall) -> bool:
         if not self.configs or (call.f == "read" and call not in self._reading):
             self._drop(call)
-            self._find_track()
+            self._go_on_from_unknown()
             return True
-        reached: Presents = {config: None for config in self.configs if call in config.done}
+        reached: Configs = {config: None for config in self.configs if call in config.done}
         if len(reached) < len(self.configs):
             ahead = [config for config in self.configs if call not in config.done]
             straight = self._straight(ahead[0], call) if len(ahead) == 1 else None
@@ -147,8 +154,8 @@ class Search:
         self._drop(call)
         return True
 
-    def _drop(self, call: Call) -> None:
-        """The call is over: forget it, and those that may never end once it is known that they took effect."""
+    def _drop(self, call: RecordedCall) -> None:
+        """Forget a call that is over, and calls without an end that are known to have taken effect."""
         over = {call}
         if len(self.configs) == 1:
             (config,) = self.configs
@@ -165,8 +172,8 @@ class Search:
                     unused.add(gone.snapshot)
         self.configs = {_forget(config, over, unused): None for config in self.configs}
 
-    def _lose_track(self) -> None:
-        """Forget all that is known of the present."""
+    def _give_up(self) -> None:
+        """Forget every configuration, after giving up."""
         self.configs = {}
         self._reading.clear()
         self.model.forget_snapshots()
@@ -175,8 +182,8 @@ class Search:
             self.model.unit_of[call] for call in self._pending if call.end == NEVER and call in self.model.unit_of
         )
 
-    def _find_track(self) -> None:
-        """Go on from a state of which nothing is known, once few calls are under way: each may have happened."""
+    def _go_on_from_unknown(self) -> None:
+        """Go on from an unknown state, once few calls are under way: each may have happened or not."""
         pending = [call for call in self._pending if call.end != NEVER]
         if not self.configs and len(pending) <= _UNDER_WAY:
             happened = chain.from_iterable(combinations(pending, count) for count in range(len(pending) + 1))
@@ -184,11 +191,11 @@ class Search:
 
     # --- the calls under way take effect -----------------------------------------------------------------------
 
-    def _straight(self, config: Config, goal: Call) -> Config | None:
-        """The one present in which `goal` has taken effect, where there is no choice; None where there may be one.
+    def _straight(self, config: Config, goal: RecordedCall) -> Config | None:
+        """Find the one configuration in which `goal` has taken effect; None if there may be several.
 
-        With only appends under way, to let an append wait rules nothing out: two units that share a read have an
-        order, and nothing can be read or kept between two that do not. (Only a trim could cut between them, later.)
+        With only appends under way, delaying an append rules nothing out. Two units that share a read have an order;
+        nothing can be read or kept between two that do not. (Only a later trim could cut between them.)
         """
         if any(call.f != "append" and call not in config.done for call in self._pending):
             return None
@@ -217,9 +224,9 @@ class Search:
             (config,) = settled
         return config if goal in config.done else None
 
-    def _explore(self, configs: list[Config], goal: Call) -> Presents:
-        """Every present in which `goal` has just taken effect, from calls under way in any order."""
-        reached: Presents = {}
+    def _explore(self, configs: list[Config], goal: RecordedCall) -> Configs:
+        """Find every configuration in which `goal` has just taken effect, with calls under way in any order."""
+        reached: Configs = {}
         tried = self.tried = dict.fromkeys(configs)
         while configs:
             config = configs.pop()
@@ -235,8 +242,8 @@ class Search:
                 raise _TooMany
         return reached
 
-    def _possible(self, config: Config, goal: Call) -> Iterator[Call]:
-        """The calls under way that may take effect next."""
+    def _possible(self, config: Config, goal: RecordedCall) -> Iterator[RecordedCall]:
+        """Yield the calls under way that may take effect next."""
         alike: set[tuple[object, ...]] = set()
         for call in self._pending:
             if call in config.done:
@@ -253,13 +260,13 @@ class Search:
                 alike.add(kind)
             yield call
 
-    def _blocker(self, unit: Unit, done: Iterable[Call]) -> Unit | None:
+    def _blocker(self, unit: Unit, done: Iterable[RecordedCall]) -> Unit | None:
         for earlier in self._before.get(unit, ()):
             if earlier not in self._finished and not any(call in done for call in earlier.calls):
                 return earlier
         return None
 
-    def _apply(self, config: Config, call: Call) -> list[Config]:
+    def _apply(self, config: Config, call: RecordedCall) -> list[Config]:
         after = self.model.apply(config, call)
         if call.end == NEVER:  # it need not have happened, so not if that changes nothing
             after = [other for other in after if other[:2] != config[:2] or other.waiting != config.waiting]
@@ -268,7 +275,7 @@ class Search:
         return [settled for other in after for settled in self._settle(other)]
 
     def _settle(self, config: Config) -> list[Config]:
-        """The present, with the reads under way that it explains. A read that would decide something may also wait."""
+        """Complete the reads under way that this configuration explains. A read that decides a state may also wait."""
         settled = [config]
         for read, units in self._reading.items():
             for present in list(settled):
@@ -280,8 +287,10 @@ class Search:
                     settled.append(self.model.read(present, read, state, snapshots))
         return settled
 
-    def _explains(self, config: Config, read: Call, units: tuple[Unit, ...]) -> list[tuple[State, Snapshots]]:
-        """What a present is once a read has seen these units in it; empty if it cannot."""
+    def _explains(
+        self, config: Config, read: RecordedCall, units: tuple[Unit, ...]
+    ) -> list[tuple[ModelState, Snapshots]]:
+        """List the (state, snapshots) in which a read can see these units; empty if it cannot."""
         state, snapshots = config[:2]
         if read.snapshot is None:
             matched = self.model.match(state, units)
@@ -290,15 +299,15 @@ class Search:
         return [(state, after) for past, after in kept if self.model.match(past, units) is not None]
 
 
-def _forget(config: Config, over: set[Call], unused: set[str]) -> Config:
+def _forget(config: Config, over: set[RecordedCall], unused: set[str]) -> Config:
     state, snapshots, done, waiting = config
     if unused:
         snapshots = frozenset(pair for pair in snapshots if pair[0] not in unused)
     return Config(state, snapshots, done - over, waiting)
 
 
-def _moments(calls: list[Call]) -> list[tuple[Call, bool]]:
-    """Begins and ends in the order of time; at one moment begins come first, for then the calls overlap."""
+def _moments(calls: list[RecordedCall]) -> list[tuple[RecordedCall, bool]]:
+    """Sort begins and ends by time. At one moment begins come first, because such calls overlap."""
     moments = [(call.begin, False, call) for call in calls]
     moments += [(call.end, True, call) for call in calls if call.end != NEVER]
     moments.sort(key=lambda moment: moment[:2])

@@ -1,6 +1,6 @@
-"""Owns the calls of a history: events paired, sorted by session, and grouped into the units that appends write.
+"""Parses a history: events are paired into calls, sorted by session, and grouped into the units that appends write.
 
-It refuses what is no history and judges nothing else.
+It refuses what is not a history, and judges nothing else.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import msgspec
 from everturn.testing.history.record import BadHistory
 from everturn.testing.results import FUNCTIONS, Event, Function
 
-NEVER = 1 << 63  # later than any clock: when a call ended that nobody saw end
+NEVER = 1 << 63  # later than any clock: the end of a call whose end was not seen
 
 _FUNCTIONS = frozenset(FUNCTIONS)
-# What may take away, or bring back, what an append has put there.
+# Calls that may remove, or bring back, appended messages.
 _DESTRUCTIVE = frozenset({"replace", "trim", "clear", "rollback", "undo", "erase"})
 
 
-class Call(msgspec.Struct, eq=False, gc=False):
-    """One call: it took effect, if it did, at one moment between `begin` and `end`.
+class RecordedCall(msgspec.Struct, eq=False, gc=False):
+    """One call. It took effect, if at all, at one moment between `begin` and `end`.
 
     `end` is NEVER for a call that may still take effect: one that raised, or whose worker was killed.
     """
@@ -41,7 +41,7 @@ class Call(msgspec.Struct, eq=False, gc=False):
 
     @property
     def snapshot(self) -> str | None:
-        """The snapshot a call is about, whether it made it or was given it."""
+        """The snapshot that the call made, or was given."""
         made = self.completion.snapshot if self.completion else None
         return made if self.f == "snapshot" else self.invoke.snapshot
 
@@ -53,18 +53,18 @@ class Call(msgspec.Struct, eq=False, gc=False):
 class Unit(msgspec.Struct, eq=False, gc=False):
     """The ids of one append: all or nothing, side by side. Retries with one key are calls of one unit.
 
-    It was written, if it was, between `begin` and `end`: `end` is when it was first acknowledged, or NEVER.
+    It was written, if at all, between `begin` and `end`: `end` is the first acknowledgement, or NEVER.
     """
 
     values: tuple[str, ...]
-    call: Call
+    call: RecordedCall
     begin: int
     end: int
     failed: bool
-    retries: tuple[Call, ...] = ()
+    retries: tuple[RecordedCall, ...] = ()
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[RecordedCall, ...]:
         return (self.call, *self.retries)
 
     @property
@@ -72,27 +72,27 @@ class Unit(msgspec.Struct, eq=False, gc=False):
         return self.end != NEVER
 
 
-class Session(msgspec.Struct, eq=False):
-    """All calls on one session, by kind, each list in the order in which the calls began."""
+class SessionCalls(msgspec.Struct, eq=False):
+    """Calls on one session, by kind, each list in the order in which the calls began."""
 
     name: str
     units: list[Unit]
-    reads: list[Call]  # those that returned, of the present state
-    past_reads: list[Call]  # those that returned, of a snapshot
-    changes: list[Call]  # all but appends and reads, without those that failed for sure
+    reads: list[RecordedCall]  # those that returned, of the present state
+    past_reads: list[RecordedCall]  # those that returned, of a snapshot
+    changes: list[RecordedCall]  # all but appends and reads, without those that failed for sure
     written: dict[str, Unit]  # by each of its ids
 
     @property
     def unordered(self) -> bool:
-        """Whether a key may write its unit a second time, so that it has no one place in the order."""
+        """Whether a key may write its unit a second time; such a unit has no single place in the order."""
         forgets = {"rollback", "replace", "undo", "erase"}
         return any(change.f in forgets for change in self.changes) and any(unit.retries for unit in self.units)
 
 
-def pair(events: Iterable[Event]) -> list[Call]:
-    """Each invoke with its end, in the order given. Raises BadHistory when they do not fit together."""
-    calls: list[Call] = []
-    pending: dict[tuple[str, int], Call] = {}
+def pair(events: Iterable[Event]) -> list[RecordedCall]:
+    """Pair each invoke with its end, in the order given. Raises BadHistory if they do not fit together."""
+    calls: list[RecordedCall] = []
+    pending: dict[tuple[str, int], RecordedCall] = {}
     for event in events:
         name = (event.worker, event.op)
         if event.type == "invoke":
@@ -101,7 +101,7 @@ def pair(events: Iterable[Event]) -> list[Call]:
                 raise BadHistory(f"{_name(event)}: f is {f!r}, not one of {', '.join(FUNCTIONS)}")
             if name in pending:
                 raise BadHistory(f"{_name(event)}: begins twice; number the calls of a worker 1, 2, 3, ...")
-            call = pending[name] = Call(f, event.at, NEVER, "info", event.values or (), event)
+            call = pending[name] = RecordedCall(f, event.at, NEVER, "info", event.values or (), event)
             calls.append(call)
         else:
             begun = pending.get(name)
@@ -111,14 +111,14 @@ def pair(events: Iterable[Event]) -> list[Call]:
     return calls
 
 
-def sessions(calls: Iterable[Call]) -> dict[str, Session]:
-    """The calls of each session. Raises BadHistory when an id was written by two calls that share no key."""
-    found: dict[str, Session] = {}
+def sessions(calls: Iterable[RecordedCall]) -> dict[str, SessionCalls]:
+    """Group calls by session. Raises BadHistory if an id was written by two calls that share no key."""
+    found: dict[str, SessionCalls] = {}
     for call in sorted(calls, key=attrgetter("begin")):
         name = call.invoke.session
         session = found.get(name)
         if session is None:
-            session = found[name] = Session(name, [], [], [], [], {})
+            session = found[name] = SessionCalls(name, [], [], [], [], {})
         f = call.f
         if f == "append":
             _write(session, call)
@@ -135,7 +135,7 @@ def sessions(calls: Iterable[Call]) -> dict[str, Session]:
     return found
 
 
-def _end(call: Call, event: Event) -> None:
+def _end(call: RecordedCall, event: Event) -> None:
     if call.completion is not None:
         raise BadHistory(f"{_name(event)}: ends twice")
     if event.at < call.begin:
@@ -151,7 +151,7 @@ def _end(call: Call, event: Event) -> None:
         call.values = event.values
 
 
-def _write(session: Session, call: Call) -> None:
+def _write(session: SessionCalls, call: RecordedCall) -> None:
     values, written = call.values, session.written
     if not values:
         return

@@ -1,7 +1,7 @@
-"""Owns what each read saw, as units, and what is wrong in it by itself: phantom, duplicate, torn, misordered within.
+"""Finds violations inside one read: phantom, duplicate, torn, misordered within a turn. Makes the view of each read.
 
-What is wrong between reads is for the rules. A flaw is mended in the sight (a second copy dropped, a part counted as
-the whole), so that it is found once and nothing else is blamed on it.
+Rules between reads are in read_rules.py and order.py. A flaw is corrected in the view (a second copy is dropped, a part
+counts as the whole), so that it is reported once and causes no other report.
 """
 
 from __future__ import annotations
@@ -11,55 +11,55 @@ from itertools import pairwise
 
 import msgspec
 
-from everturn.testing.history.findings import Cause, Finding, Findings
-from everturn.testing.history.parse import NEVER, Call, Session, Unit
+from everturn.testing.history.findings import Cause, Findings, FoundViolation
+from everturn.testing.history.parse import NEVER, RecordedCall, SessionCalls, Unit
 from everturn.testing.results import ViolationKind
 
 
-class Sight(msgspec.Struct, eq=False, gc=False):
-    """What one read saw: units in order, and when the latest of them began."""
+class ReadView(msgspec.Struct, eq=False, gc=False):
+    """The units that one read saw, in order, and when the latest of them began."""
 
-    read: Call
+    read: RecordedCall
     units: tuple[Unit, ...]
     latest: int
 
     @property
     def point(self) -> int:
-        """The earliest moment at which it can have seen them all: it began, and so had each append."""
+        """The earliest moment at which the read can have seen them all: after it and each of the appends began."""
         return max(self.read.begin, self.latest)
 
 
-def look(
-    session: Session, reads: Iterable[Call], elsewhere: Callable[[str], Unit | None], findings: Findings
-) -> list[Sight]:
-    """The sights of these reads, in the same order. `elsewhere` finds who wrote an id in another session."""
+def read_views(
+    session: SessionCalls, reads: Iterable[RecordedCall], elsewhere: Callable[[str], Unit | None], findings: Findings
+) -> list[ReadView]:
+    """Make the views of these reads, in the same order. `elsewhere` finds an id that another session wrote."""
     trims = (change.begin for change in session.changes if change.f == "trim")
-    looking = _Looking(session, elsewhere, findings, trimmed_from=min(trims, default=NEVER))
-    return [looking.at(read) for read in reads]
+    reader = _ViewReader(session, elsewhere, findings, trimmed_from=min(trims, default=NEVER))
+    return [reader.view(read) for read in reads]
 
 
-class _Looking:
+class _ViewReader:
     def __init__(
-        self, session: Session, elsewhere: Callable[[str], Unit | None], findings: Findings, *, trimmed_from: int
+        self, session: SessionCalls, elsewhere: Callable[[str], Unit | None], findings: Findings, *, trimmed_from: int
     ) -> None:
         self._written = session.written
         self._elsewhere = elsewhere
         self._findings = findings
         self._trimmed_from = trimmed_from
-        # The latest sight without a flaw: most reads go on from where another stopped.
+        # The latest view without a flaw: most reads continue an earlier one.
         self._known: tuple[str, ...] = ()
-        self._sight: Sight | None = None
+        self._sight: ReadView | None = None
 
-    def at(self, read: Call) -> Sight:
-        sight = self._whole(read)
-        if sight is None:
-            units = self._mend(read)
-            return Sight(read, tuple(units), max(map(_begin, units), default=-1))
-        self._known, self._sight = read.values, sight
-        return sight
+    def view(self, read: RecordedCall) -> ReadView:
+        view = self._flawless_view(read)
+        if view is None:
+            units = self._corrected_units(read)
+            return ReadView(read, tuple(units), max(map(_begin, units), default=-1))
+        self._known, self._sight = read.values, view
+        return view
 
-    def _whole(self, read: Call) -> Sight | None:
-        """The quick way: whole units, each once, that were written by then. None if there is any flaw."""
+    def _flawless_view(self, read: RecordedCall) -> ReadView | None:
+        """Make the view of a read without flaws: whole units, each once, written by then. None if there is a flaw."""
         values, units, latest = read.values, list[Unit](), -1
         known: tuple[str, ...] = ()
         if self._sight is not None and values[: len(self._known)] == self._known:
@@ -74,10 +74,10 @@ class _Looking:
             place += len(unit.values)
         if latest > read.end or (len(known) < end and len(set(units)) != len(units)):
             return None
-        return Sight(read, tuple(units), latest)
+        return ReadView(read, tuple(units), latest)
 
-    def _mend(self, read: Call) -> list[Unit]:
-        """The slow way: message by message, noting every flaw."""
+    def _corrected_units(self, read: RecordedCall) -> list[Unit]:
+        """Go through a read message by message, and add every flaw. Returns the units of the corrected view."""
         places: dict[Unit, list[tuple[int, int]]] = {}  # of each of its messages: place in the read, place in the unit
         for place, value in enumerate(read.values):
             unit = self._written.get(value)
@@ -100,7 +100,7 @@ class _Looking:
                 units.append(unit)
         return units
 
-    def _judge(self, read: Call, unit: Unit, found: list[tuple[int, int]]) -> None:
+    def _judge(self, read: RecordedCall, unit: Unit, found: list[tuple[int, int]]) -> None:
         offsets = [offset for _, offset in found]
         first, size = found[0][0], len(unit.values)
         if len(set(offsets)) != len(offsets):
@@ -131,16 +131,16 @@ class _Looking:
         self,
         kind: ViolationKind,
         values: tuple[str, ...],
-        read: Call,
+        read: RecordedCall,
         unit: Unit | None = None,
         *,
         cause: Cause = "",
-        others: tuple[Call, ...] = (),
+        others: tuple[RecordedCall, ...] = (),
         foreign: tuple[str, ...] = (),
     ) -> None:
         wrote = (*unit.calls, *others) if unit else ()
         about = values if cause == "elsewhere" else unit or values
-        found = Finding(kind, values, read=read, wrote=wrote, cause=cause, foreign=foreign)
+        found = FoundViolation(kind, values, read=read, wrote=wrote, cause=cause, foreign=foreign)
         self._findings.add(kind, about, lambda: found)
 
 

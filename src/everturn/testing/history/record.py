@@ -1,4 +1,4 @@
-"""Owns how a history is written and read back: one line per event, one `os.write` per line. Judges nothing."""
+"""Writes a history and reads it back: one line per event, one `os.write` per line. Judges nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 from everturn.errors import InvalidInput, SessionNotFound, SnapshotNotFound, Unsupported, VersionConflict
 from everturn.testing.results import Event, EventType, Function
 
-# Errors of ours whose meaning is "nothing was changed". Of others' errors only an `outcome` is believed.
+# Errors of ours that mean "nothing was changed". Other libraries' errors count only if they have an `outcome`.
 _CHANGED_NOTHING = (InvalidInput, SessionNotFound, SnapshotNotFound, Unsupported, VersionConflict)
 
 _encode = msgspec.json.Encoder().encode
@@ -24,9 +24,9 @@ _decode = msgspec.json.Decoder(Event).decode
 class Recorder:
     """Writes the calls of one worker to a file, each event with one `os.write` before and after the call.
 
-    What was written is in the page cache, so kill -9 of the process loses nothing of it. Recorders of one process may
-    share a file; give each process its own, for a torn line is only tolerated at the end of a file. One recorder is
-    for one thread or task: clocks of one worker never stand still, so the order of its own calls is always known.
+    A written event is in the page cache, so kill -9 of the process does not lose it. Recorders of one process may share
+    a file. Give each process its own file, because a torn line is only tolerated at the end of a file. Use one recorder
+    per thread or task: its times always grow, so the order of its own calls is always known.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Recorder:
         snapshot: str | None = None,
         limit: int | None = None,
     ) -> Recording:
-        """A context manager around one call of the store, sync or awaited. What the store raises passes through."""
+        """Record one call of the store, blocking or awaited, as a context manager. Errors of the store pass through."""
         self._op += 1
         invoke = Event(
             "invoke",
@@ -90,11 +90,11 @@ class Recording:
         self._snapshot: str | None = None
 
     def saw(self, values: Iterable[str]) -> None:
-        """The ids a read returned, in order. An id nobody wrote is welcome: it is what a phantom looks like."""
+        """Note the ids that a read returned, in order. Ids that nobody wrote belong here too: they are phantoms."""
         self._values = tuple(map(_printable, values))
 
     def named(self, snapshot: object) -> None:
-        """The handle the store gave to a snapshot; kept as its text."""
+        """Note the handle that the store gave to a snapshot; kept as text."""
         self._snapshot = _printable(str(snapshot))
 
     def __enter__(self) -> Self:
@@ -123,19 +123,19 @@ def _printable(text: str) -> str:
 
 
 def says_not_written(error: BaseException) -> bool:
-    """Whether an error itself says that nothing was changed; any other error leaves it open."""
+    """Whether an error itself says that nothing was changed. After any other error the call may have happened."""
     return getattr(error, "outcome", None) == "not_written" or isinstance(error, _CHANGED_NOTHING)
 
 
 class BadHistory(ValueError):
-    """A file is no history: a line that is no event, an end without a beginning, an id written twice."""
+    """A file is not a history: a line is not an event, a call ends without beginning, an id is written twice."""
 
 
 def load(path: str | os.PathLike[str]) -> list[Event]:
-    """The events of a file, or of every `*.jsonl` file in a folder, as they were written; no order between files.
+    """Load the events of a file, or of every `*.jsonl` file in a folder, as written; files are in no order.
 
-    A torn last line of a file is left out: its call had not begun, or its end is unknown. Raises BadHistory when
-    another line is no event, OSError when the file cannot be read.
+    A torn last line of a file is left out: its call had not begun, or its end is unknown. Raises BadHistory if another
+    line is not an event, OSError if the file cannot be read.
     """
     path = Path(path)
     files = sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
@@ -145,7 +145,7 @@ def load(path: str | os.PathLike[str]) -> list[Event]:
 
 
 def save(events: Sequence[Event], path: str | os.PathLike[str]) -> None:
-    """Write events to one file, replacing it; `load` gives them back."""
+    """Write events to one file, replacing it. `load` reads them back."""
     Path(path).write_bytes(b"".join(_encode(event) + b"\n" for event in events))
 
 

@@ -1,4 +1,4 @@
-"""Owns the events of a violation: the few that still show it when they are judged alone."""
+"""Shrinks a violation to the few events that still show it when they are judged alone."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from everturn.testing.history.findings import Finding
-from everturn.testing.history.parse import Call
+from everturn.testing.history.findings import FoundViolation
+from everturn.testing.history.parse import RecordedCall
 from everturn.testing.results import Event, ViolationKind
 
-# Judging a few events is quick, judging them again and again is not.
+# Judging a few events is fast; judging them hundreds of times is not.
 _CALLS = 150
 _TRIES = 300
 
 Kinds = Callable[[list[Event]], Iterable[ViolationKind]]
 
 
-def shrink(finding: Finding, around: list[Call], kinds: Kinds) -> list[Call]:
-    """The fewest calls found that show the finding when they are judged alone, in the order in which they began.
+def shrink(finding: FoundViolation, nearby: list[RecordedCall], kinds: Kinds) -> list[RecordedCall]:
+    """Find a few calls that show the violation when they are judged alone, in the order in which they began.
 
-    Tried with the calls the finding names, then also with those `around` it. What readers saw stays in, and so do
-    the calls that could excuse the violation: nobody should have to ask about them.
+    Tries the calls that the violation names, then also `nearby` ones. Reads stay in, and so do calls that could excuse
+    the violation, because a reader would ask about them.
     """
     named = finding.calls
-    for calls in (named, sorted({*named, *around[-_CALLS:]}, key=lambda call: call.begin)):
+    for calls in (named, sorted({*named, *nearby[-_CALLS:]}, key=lambda call: call.begin)):
         if finding.kind in kinds(project(calls, finding)):
             return _fewer(calls, finding, kinds)
     return named
 
 
-def project(calls: list[Call], finding: Finding) -> list[Event]:
-    """The events of these calls alone: reads have only what these calls wrote, or what the finding is about."""
+def project(calls: list[RecordedCall], finding: FoundViolation) -> list[Event]:
+    """Take the events of these calls. Reads keep only ids that these calls wrote, or that the violation is about."""
     wrote = {value for call in calls for value in call.values if call.f in {"append", "replace"}}
     wrote.update(finding.foreign)
     events = [
@@ -44,7 +44,7 @@ def project(calls: list[Call], finding: Finding) -> list[Event]:
     return sorted(events, key=lambda event: (event.at, event.type != "invoke"))
 
 
-def _fewer(calls: list[Call], finding: Finding, kinds: Kinds) -> list[Call]:
+def _fewer(calls: list[RecordedCall], finding: FoundViolation, kinds: Kinds) -> list[RecordedCall]:
     tries = _TRIES
     for call in reversed(calls):
         if not _can_go(call, finding) or not tries:
@@ -56,8 +56,8 @@ def _fewer(calls: list[Call], finding: Finding, kinds: Kinds) -> list[Call]:
     return calls
 
 
-def _can_go(call: Call, finding: Finding) -> bool:
+def _can_go(call: RecordedCall, finding: FoundViolation) -> bool:
     if call not in finding.calls:
         return True
-    # What was taken away by one is not brought back by another of these.
+    # A trim, clear or erase removes; it cannot have brought back what another one removed.
     return finding.kind == "resurrected" and call.f in {"trim", "clear", "erase"}

@@ -1,6 +1,6 @@
-"""What a clause of the contract is: a promise with a name, the incident behind it, and the test that shows it.
+"""A clause of the contract: a promise with a name, the incident behind it, and the test that shows it.
 
-The clauses themselves are in contract/, by layer. How they are run, and what a run makes of them, is runner.py's.
+The clauses themselves are in contract/. runner.py runs them and decides their status.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """One promise. `needs` names what must be offered (`a|b`: one of them); `weight` its part of a run's time."""
+    """One promise. `needs` are operations or options that the target must offer (`a|b`: one of them); `weight` is the
+    clause's part of a run's time."""
 
     id: str
     layer: Layer
@@ -30,12 +31,12 @@ class Clause(msgspec.Struct, frozen=True):
     weight: float = 1.0
 
     def missing(self, offered: frozenset[str]) -> tuple[str, ...]:
-        """What the clause needs and the target does not offer."""
+        """List what the clause needs and the target does not offer."""
         return tuple(need for need in self.needs if offered.isdisjoint(need.split("|")))
 
 
-class Book:
-    """The clauses of one layer, in the order they are written. A module of contract/ holds one."""
+class ClauseRegistry:
+    """Clauses of one layer, in the order they are written. Each module of contract/ has one."""
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
@@ -44,25 +45,25 @@ class Book:
     def clause(
         self, name: str, promise: str, *, incident: str, needs: Iterable[str] = (), weight: float = 1.0
     ) -> Callable[[Callable[[Kit], None]], Callable[[Kit], None]]:
-        """Enter a test into the book."""
+        """Register a test as a clause (a decorator)."""
 
-        def enter(test: Callable[[Kit], None]) -> Callable[[Kit], None]:
+        def register(test: Callable[[Kit], None]) -> Callable[[Kit], None]:
             self.clauses.append(Clause(name, self.layer, promise, incident, test, tuple(needs), weight))
             return test
 
-        return enter
+        return register
 
 
 def collected(modules: Iterable[ModuleType]) -> tuple[Clause, ...]:
-    """The clauses of these modules, in their order. Raises ValueError if two have one id."""
-    clauses = tuple(clause for module in modules for clause in module.book.clauses)
+    """Collect the clauses of these modules, in order. Raises ValueError if two have one id."""
+    clauses = tuple(clause for module in modules for clause in module.registry.clauses)
     names = [clause.id for clause in clauses]
     if len(names) != len(set(names)):
         raise ValueError(f"two clauses have one id: {sorted(name for name in names if names.count(name) > 1)}")
     return clauses
 
 
-# --- how a clause ends when it does not pass -------------------------------------------------------------------------
+# --- ends of a clause that does not pass -----------------------------------------------------------------------------
 
 
 class Broken(Exception):
@@ -79,29 +80,29 @@ class Untested(Exception):
 
 
 class NotOffered(Exception):
-    """What the clause needs is not there, for a reason that no list of needs can name; the text says which."""
+    """The target does not offer the clause, for a reason that no `needs` can name; the text says which."""
 
 
 class StoreRaised(Exception):
-    """The store raised where it should have done its work."""
+    """The store raised an error where it should have worked."""
 
     def __init__(self, step: Step, fault: Fault) -> None:
-        super().__init__(f"{said(step)} raised {fault}")
+        super().__init__(f"{describe_step(step)} raised {fault}")
         self.step = step
         self.fault = fault
 
 
-# An extra that is not installed, or a method that is there to say that it is not: neither breaks a promise.
+# A missing extra, or a method that only raises NotImplementedError, breaks no promise.
 _NOT_OFFERED = frozenset({"Unsupported", "NotImplementedError", "ImportError", "ModuleNotFoundError"})
 
 
 def is_not_offered(fault: Fault) -> bool:
-    """Whether a fault says that the store, or this installation of it, does not do such a thing at all."""
+    """Whether a fault means that the store, or this installation of it, does not offer the operation at all."""
     return fault.kind in _NOT_OFFERED
 
 
-def said(step: Step) -> str:
-    """A step in words: `trim('s1', 3)`."""
+def describe_step(step: Step) -> str:
+    """Describe a step as a call: `trim('s1', 3)`."""
     shown = [] if step.session is None else [repr(step.session)]
     for argument in step.args:
         if isinstance(argument, tuple | list):

@@ -1,6 +1,6 @@
-"""What a clause works with: places, instances of the target in processes of their own, turns to write, a history.
+"""The tools of a clause: places, instances of the target in worker processes, turns to write, a history to judge.
 
-It gives the means; what is promised is in contract/, and what a broken promise looks like in a history, in history/.
+The promises are in contract/; the violations that a history can show are in history/.
 """
 
 from __future__ import annotations
@@ -13,23 +13,19 @@ from random import Random
 from typing import Any, NoReturn, TypeVar
 
 from everturn.testing.history import judge, load
-from everturn.testing.kit.clause import Broken, Clause, StoreRaised, Untested, said
-from everturn.testing.kit.differences import difference
-from everturn.testing.kit.environment import Run
-from everturn.testing.kit.shared_store import Staff
+from everturn.testing.kit.clause import Broken, Clause, Untested, describe_step
+from everturn.testing.kit.environment import Environment
+from everturn.testing.kit.remote_instance import Instance
+from everturn.testing.kit.shared_store import SharedWorker
 from everturn.testing.results import Event, Violation, ViolationKind
-from everturn.testing.shapes import Said, Seen
-from everturn.testing.workers.controller import OrderFailed, StillBusy, WorkerDied, WorkerProcess
-from everturn.testing.workers.fresh_process import take_plainly
+from everturn.testing.shapes import ReadMessage, SentMessage
+from everturn.testing.workers.controller import JobFailed, StillBusy, WorkerDied, WorkerProcess
+from everturn.testing.workers.fresh_process import take_in_fresh_process
 from everturn.testing.workers.messages import (
     Close,
-    Do,
-    Done,
-    Lane,
-    Limit,
+    Job,
     Open,
     Opened,
-    Order,
     Outcome,
     Ready,
     Report,
@@ -39,156 +35,70 @@ from everturn.testing.workers.messages import (
 
 T = TypeVar("T", bound=Report)
 ENOUGH = 20  # acknowledged operations, below which a history shows nothing
-# For promises that nothing is lost: whether turns are whole, fresh and in order is promised by other clauses.
+# For clauses that promise that nothing is lost. Other clauses promise that turns are whole, fresh and in order.
 NO_LOSS: tuple[ViolationKind, ...] = ("lost", "duplicate", "phantom", "resurrected")
 _SHOWN_EVENTS = 40
-
-
-def succeeded(steps: Sequence[Step], outcomes: Sequence[Outcome]) -> list[Any]:
-    """What the steps returned. Raises StoreRaised for the first that the store raised in."""
-    for step, outcome in zip(steps, outcomes, strict=True):
-        if outcome.fault is not None:
-            raise StoreRaised(step, outcome.fault)
-    return [outcome.value for outcome in outcomes]
-
-
-class Instance:
-    """One opened instance of the target, in a worker process. Its calls raise StoreRaised where the store raised.
-
-    `name` is who it is in the history.
-    """
-
-    def __init__(self, kit: Kit, worker: WorkerProcess, slot: str, place: Path, name: str) -> None:
-        self._kit = kit
-        self.worker = worker
-        self.slot = slot
-        self.place = place
-        self.name = name
-        self.opened: Opened
-
-    # --- operations --------------------------------------------------------------------------------------------------
-
-    def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
-        return self.value(Step("append", session, (tuple(messages),), options))
-
-    def read(self, session: str) -> list[Seen]:
-        found: list[Seen] = self.value(Step("read", session))
-        return found
-
-    def trim(self, session: str, most: int) -> None:
-        self.value(Step("trim", session, (most,)))
-
-    def clear(self, session: str) -> None:
-        self.value(Step("clear", session))
-
-    def save_snapshot(self, session: str) -> Any:
-        return self.value(Step("save_snapshot", session))
-
-    def rollback(self, session: str, snapshot: Any) -> None:
-        self.value(Step("rollback", session, (snapshot,)))
-
-    def call(self, op: str, session: str | None = None, *args: Any, **options: Any) -> Any:
-        """Any other operation of the shape."""
-        return self.value(Step(op, session, args, options))
-
-    def value(self, step: Step) -> Any:
-        return self.values(step)[0]
-
-    def take(self, step: Step) -> Outcome:
-        """One step, whatever comes of it. Not for a read that is to show what was kept (`read` is): one that failed
-        has seen nothing, and a history with nothing seen has no fault."""
-        return self.run(step)[0]
-
-    def take_unrecorded(self, step: Step) -> Outcome:
-        """One step that is left out of the history: its content is no id there."""
-        return self._kit.ask(self.worker, Do(self.slot, (Lane(self.name, (step,)),)), Done).lanes[0][0]
-
-    def run(self, *steps: Step) -> tuple[Outcome, ...]:
-        """Several steps in a row, without a word in between."""
-        return self._kit.ask(self.worker, self.order(*steps), Done).lanes[0]
-
-    def values(self, *steps: Step) -> list[Any]:
-        """Several steps in a row, each of which must succeed."""
-        return succeeded(steps, self.run(*steps))
-
-    def order(self, *steps: Step, stop: Stop | None = None, start_at: float = 0.0, die: bool = False) -> Do:
-        """The order to take these steps, for who wants to send it and go on."""
-        lane = Lane(self.name, steps)
-        return Do(self.slot, (lane,), record=self._kit.record(self.worker), stop=stop, start_at=start_at, die=die)
-
-    # --- the process -------------------------------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Close the instance as a program does that ends in good order. Does nothing the second time."""
-        self._kit.close(self)
-
-    def kill(self) -> None:
-        """Kill its process, and all other instances in it, with -9."""
-        self.worker.end()
-
-    def limit(self, what: Any, value: int | None) -> None:
-        self._kit.ask(self.worker, Limit(what, value), Ready)
 
 
 class Kit:
     """Everything a clause needs. One for each clause of a run; closed when the clause ends."""
 
-    def __init__(self, run: Run, clause: Clause, *, until: float, only: int | None = None) -> None:
+    def __init__(self, environment: Environment, clause: Clause, *, until: float, only: int | None = None) -> None:
         """`until` is when the clause should be done (monotonic); `only` the one point of a sweep to replay."""
-        self.target = run
+        self.environment = environment
         self.clause = clause
         self.until = until
         self.only = only
-        self.dice = Random(f"{run.seed}/{clause.id}")  # noqa: S311 - repeatable, not secret
-        self.notes: list[str] = []  # what the report says beside the status
-        self.replays: dict[str, str] = {}  # by session, what replays what happened in it
-        self.folder = run.new_folder(f"history_{clause.id}")
+        self.dice = Random(f"{environment.seed}/{clause.id}")  # noqa: S311 - repeatable, not secret
+        self.notes: list[str] = []  # remarks for the report, beside the status
+        self.replays: dict[str, str] = {}  # by session: the clause and point (`id@n`) that replays it
+        self.folder = environment.new_folder(f"history_{clause.id}")
         self._names: dict[str, int] = {}
         self._slots = count(1)
         self._instances: list[Instance] = []
         self._places: list[Path] = []
         self._workers: list[WorkerProcess] = []
-        self._borrowed: list[Staff] = []
+        self._borrowed: list[SharedWorker] = []
 
     def offers(self, what: str) -> bool:
         """Whether the target offers an operation or option."""
-        return what in self.target.offered
+        return what in self.environment.offered
 
     # --- time --------------------------------------------------------------------------------------------------------
 
     @property
     def quick(self) -> bool:
-        return self.target.quick
+        return self.environment.quick
 
     def time_left(self) -> bool:
         """Whether the clause may go on with what is not essential."""
         return time.monotonic() < self.until
 
-    def ask(self, worker: WorkerProcess, order: Order, kind: type[T]) -> T:
-        """Give an order and wait for its report, of this kind. Raises Untested when it does not come."""
-        worker.send(order)
+    def ask(self, worker: WorkerProcess, job: Job, kind: type[T]) -> T:
+        """Send a job and wait for a report of this kind. Raises Untested if none comes in time."""
+        worker.send(job)
         return self.report(worker, kind)
 
     def report(self, worker: WorkerProcess, kind: type[T]) -> T:
-        """Wait for a report of this kind. Raises Untested when it does not come."""
+        """Wait for a report of this kind. Raises Untested if none comes in time."""
         report = self.any_report(worker)
         if not isinstance(report, kind):
             raise TypeError(f"expected {kind.__name__}, got {report!r}")
         return report
 
     def any_report(self, worker: WorkerProcess) -> Report:
-        patience = self.target.patience()
+        patience = self.environment.patience()
         try:
             return worker.report(patience)
         except StillBusy:
-            self.target.saw_hang()
+            self.environment.saw_hang()
             raise Untested(f"a call had not returned after {patience:.0f} s; it is at {worker.stack()}") from None
 
     # --- places and instances ----------------------------------------------------------------------------------------
 
     def place(self) -> Path:
-        """A fresh directory, with a name that is unique and fit as key prefix or schema."""
-        place = self.target.new_place()
+        """Make a fresh directory. Its name is unique, and can be a key prefix or a schema."""
+        place = self.environment.new_place()
         self._places.append(place)
         return place
 
@@ -201,12 +111,12 @@ class Kit:
         watched: bool = False,
         **options: Any,
     ) -> Instance:
-        """Open the target: at the clause's place or another, in a process of its own or beside another instance.
+        """Open the target: at the clause's place or another, in a new process or in that of another instance.
 
-        `options` are ttl, timeout or vfs. What is in memory by nature is opened once for each place.
+        `options` are ttl, timeout or vfs. A store that lives in one process is opened once for each place.
         """
         place = at or (beside.place if beside else self._places[0] if self._places else self.place())
-        if not self.target.offer.processes:
+        if not self.environment.offer.processes:
             first = next((one for one in self._instances if one.place == place), None)
             if first is not None:
                 return self.adopt(first.worker, first.slot, place, name, first.opened)
@@ -216,121 +126,127 @@ class Kit:
         return self.adopt(worker, slot, place, name, opened)
 
     def borrow(self, name: str = "A", *, beside: Instance | None = None, watched: bool = False) -> Instance:
-        """An instance at the place that clauses share, perhaps one that another clause has used.
+        """Get an instance at the place that clauses share, perhaps one that another clause has used.
 
-        For a clause that only cares what becomes of sessions of its own. Otherwise as `open`.
+        For a clause that only looks at sessions of its own. Otherwise like `open`.
         """
-        if "session_id" in self.target.offer.options:  # an object for each session: those of all clauses would pile up
+        if (
+            "session_id" in self.environment.offer.options
+        ):  # an object for each session: those of all clauses would pile up
             return self.open(name, beside=beside, watched=watched)
-        common = self.target.common
+        shared_place = self.environment.shared_place
         if beside is not None:
-            staff = next(one for one in self._borrowed if one.worker is beside.worker)
-        elif self._borrowed and not self.target.offer.processes:
-            staff = self._borrowed[0]
+            shared = next(one for one in self._borrowed if one.worker is beside.worker)
+        elif self._borrowed and not self.environment.offer.processes:
+            shared = self._borrowed[0]
         else:
-            staff = common.hire(watched=watched)
-            self._borrowed.append(staff)
-        slot = next((slot for slot in staff.slots if not self._uses(staff.worker, slot)), None)
+            shared = shared_place.take_worker(watched=watched)
+            self._borrowed.append(shared)
+        slot = next((slot for slot in shared.slots if not self._uses(shared.worker, slot)), None)
         if slot is None:
-            slot, order = common.opening()
-            staff.slots[slot] = self.ask(staff.worker, order, Opened)
-        return self.adopt(staff.worker, slot, common.place, name, staff.slots[slot])
+            slot, job = shared_place.opening()
+            shared.slots[slot] = self.ask(shared.worker, job, Opened)
+        return self.adopt(shared.worker, slot, shared_place.path, name, shared.slots[slot])
 
     def _uses(self, worker: WorkerProcess, slot: str) -> bool:
-        """Whether this clause has the instance already, and is to get another."""
-        return self.target.offer.processes and any(one.worker is worker and one.slot == slot for one in self._instances)
+        """Whether this clause has the instance already, so that it must get another."""
+        return self.environment.offer.processes and any(
+            one.worker is worker and one.slot == slot for one in self._instances
+        )
 
     def open_or_none(self, name: str, *, at: Path) -> Instance | None:
-        """Open the target where it may rightly refuse: None if it did."""
+        """Open the target where it is allowed to refuse. Returns None if it does."""
         try:
             return self.open(name, at=at)
-        except OrderFailed:
+        except JobFailed:
             return None
 
     def opening(self, slot: str, place: Path, *, stop: Stop | None = None, **options: Any) -> Open:
-        """The order to open an instance there."""
-        return Open(slot, str(place), {**self.target.urls, **options}, stop)
+        """Make the job that opens an instance there."""
+        return Open(slot, str(place), {**self.environment.urls, **options}, stop)
 
     def adopt(self, worker: WorkerProcess, slot: str, place: Path, name: str, opened: Opened) -> Instance:
-        """An instance that was opened by an order of the clause's own."""
+        """Make an Instance of one that a clause opened by its own job."""
         instance = Instance(self, worker, slot, place, self.unique_name(name))
         instance.opened = opened
         self._instances.append(instance)
         return instance
 
     def unique_name(self, name: str) -> str:
-        """A caller has one name for all its life, and shares it with nobody."""
+        """Make a name for a caller in the history that no other caller of this clause has."""
         self._names[name] = self._names.get(name, 0) + 1
         return name if self._names[name] == 1 else f"{name}{self._names[name]}"
 
     def worker(self, *, watched: bool = False) -> WorkerProcess:
-        worker = self.target.nursery.worker(watched=watched)
+        worker = self.environment.fork_server.worker(watched=watched)
         self._workers.append(worker)
         return worker
 
     def release(self, worker: WorkerProcess) -> None:
         """Give back a worker that holds nothing more of this clause."""
         self._workers.remove(worker)
-        self.target.nursery.rest(worker)
+        self.environment.fork_server.rest(worker)
 
     def close(self, instance: Instance) -> None:
         others = [one for one in self._instances if one is not instance]
-        shared = any(one.slot == instance.slot and one.worker is instance.worker for one in others)
-        if instance in self._instances and not shared and instance.worker.usable:
+        has_twin = any(one.slot == instance.slot and one.worker is instance.worker for one in others)
+        if instance in self._instances and not has_twin and instance.worker.usable:
             self.ask(instance.worker, Close(instance.slot), Ready)
-            for staff in self._borrowed:
-                if staff.worker is instance.worker:
-                    staff.slots.pop(instance.slot, None)
+            for shared in self._borrowed:
+                if shared.worker is instance.worker:
+                    shared.slots.pop(instance.slot, None)
         self._instances = others
 
     def _is_borrowed(self, instance: Instance) -> bool:
-        return any(staff.worker is instance.worker and instance.slot in staff.slots for staff in self._borrowed)
+        return any(shared.worker is instance.worker and instance.slot in shared.slots for shared in self._borrowed)
 
     def end(self, *, kept: bool) -> None:
-        """Close everything; what a store does then is not judged. What was borrowed waits for the next clause, if the
-        promise was `kept`."""
-        for staff in self._borrowed:
-            self.target.common.give_back(staff)
+        """Close everything; errors of the store are ignored here. Borrowed instances wait for the next clause if the
+        promise was `kept`, and are closed otherwise."""
+        for shared in self._borrowed:
+            self.environment.shared_place.give_back(shared)
         if self._borrowed and not kept:
-            self.target.common.retire()
+            self.environment.shared_place.close()
         for instance in [one for one in self._instances if not self._is_borrowed(one)]:
             if not instance.worker.idle:
-                # A clause that ended half-way left an order unanswered: the next report would be that order's.
+                # A clause that ended early left a job unanswered: the next report would be that job's.
                 instance.worker.usable = False
                 continue
             try:
                 self.close(instance)
-            except (Untested, OrderFailed, WorkerDied):
+            except (Untested, JobFailed, WorkerDied):
                 instance.worker.usable = False
         for worker in self._workers:
-            self.target.nursery.rest(worker)
+            self.environment.fork_server.rest(worker)
         for place in self._places:
-            self.target.clean(place)
+            self.environment.clean(place)
 
-    def plainly(self, place: Path, *steps: Step) -> tuple[Outcome, ...]:
-        """Take steps in a plain `python -c`, which shares nothing with this run but the place."""
-        return take_plainly(self.target.target, self.opening("plain", place), steps, self.target.patience())
+    def take_in_fresh_process(self, place: Path, *steps: Step) -> tuple[Outcome, ...]:
+        """Take steps in a fresh `python -c`, which shares only the place with this run."""
+        return take_in_fresh_process(
+            self.environment.target, self.opening("plain", place), steps, self.environment.patience()
+        )
 
     # --- what is written ---------------------------------------------------------------------------------------------
 
     def session(self) -> str:
-        """A name that was never used before in this run."""
-        return f"s{next(self.target.sessions)}"
+        """Make a session name that was never used before in this run."""
+        return f"s{next(self.environment.sessions)}"
 
-    def turn(self, messages: int | None = None) -> tuple[Said, ...]:
-        """What one call appends, with contents that were never written before."""
-        number = next(self.target.turns)
-        size = {"turn": messages or 3, "pair": 2, "message": 1}[self.target.opened.unit]
+    def turn(self, messages: int | None = None) -> tuple[SentMessage, ...]:
+        """Make the messages of one append, with contents that were never written before in this run."""
+        number = next(self.environment.turns)
+        size = {"turn": messages or 3, "pair": 2, "message": 1}[self.environment.opened.unit]
         roles = ("user", "assistant")
-        return tuple(Said(roles[index % 2], f"t{number}.{index + 1}") for index in range(size))
+        return tuple(SentMessage(roles[index % 2], f"t{number}.{index + 1}") for index in range(size))
 
-    def turns(self, number: int) -> list[tuple[Said, ...]]:
+    def turns(self, number: int) -> list[tuple[SentMessage, ...]]:
         return [self.turn() for _ in range(number)]
 
     # --- the history -------------------------------------------------------------------------------------------------
 
     def record(self, worker: WorkerProcess) -> str:
-        """The file that a worker's calls are recorded in."""
+        """Name the file in which a worker's calls are recorded."""
         return str(self.folder / f"{worker.pid}.jsonl")
 
     def wait_for_events(self, instance: Instance, number: int, patience: float = 3.0) -> None:
@@ -351,7 +267,7 @@ class Kit:
         events: Sequence[Event] | None = None,
         least: int = ENOUGH,
     ) -> None:
-        """Judge what was recorded. Raises Broken for violations (of these kinds, if any are named), and Untested if
+        """Judge the recorded history. Raises Broken for violations (of these kinds, if any are named), and Untested if
         fewer than `least` operations were acknowledged."""
         verdict = judge(self.events() if events is None else events)
         found = [one for one in verdict.violations if not kinds or one.kind in kinds]
@@ -371,7 +287,7 @@ class Kit:
         raise Broken([self.violation(story, session=session)])
 
     def violation(self, story: str, *, session: str | None = None) -> Violation:
-        """What happened, with the calls on this session that led to it."""
+        """Make a violation of kind `other`, with the latest calls on this session."""
         return Violation("other", story, self._about(session), session=session or "")
 
     def _about(self, session: str | None) -> tuple[Event, ...]:
@@ -380,13 +296,32 @@ class Kit:
         about = [event for event in events if (event.worker, event.op) in calls]
         return tuple(about[-_SHOWN_EVENTS:])
 
-    def same(self, found: Sequence[Seen], expected: Iterable[Sequence[Said]], story: str, *, session: str) -> None:
+    def same(
+        self, found: Sequence[ReadMessage], expected: Iterable[Sequence[SentMessage]], story: str, *, session: str
+    ) -> None:
         """Raise Broken unless these messages, and no others, came back in this order."""
-        wanted = [(said.role, said.content) for turn in expected for said in turn]
+        wanted = [(sent.role, sent.content) for turn in expected for sent in turn]
         got = [(seen.role, seen.content) for seen in found]
         if got != wanted:
-            self.broken(f"{story}: {difference(wanted, got)}", session=session)
+            self.broken(f"{story}: {_difference(wanted, got)}", session=session)
 
     def refused(self, instance: Instance, step: Step, story: str) -> None:
         """Raise Broken unless the store raises."""
-        self.check(not instance.take(step).ok, f"{said(step)} was accepted: {story}", session=step.session)
+        self.check(not instance.take(step).ok, f"{describe_step(step)} was accepted: {story}", session=step.session)
+
+
+def _difference(wanted: Sequence[tuple[str, Any]], got: Sequence[tuple[str, Any]]) -> str:
+    """Say in one line what differs first between two lists of (role, content)."""
+    for index, (one, other) in enumerate(zip(wanted, got, strict=False)):
+        if one != other:
+            counts = f"{len(got)} came back, {len(wanted)} expected"
+            return f"message {index + 1} is {_shown(other)}, not {_shown(one)} ({counts})"
+    if len(got) < len(wanted):
+        return f"{len(got)} of {len(wanted)} came back; the first missing is {_shown(wanted[len(got)])}"
+    return f"{len(got)} came back, {len(wanted)} expected; the first too many is {_shown(got[len(wanted)])}"
+
+
+def _shown(message: tuple[str, Any]) -> str:
+    role, content = message
+    text = ascii(content)
+    return f"{role}: {text if len(text) <= 60 else f'{text[:50]}... ({len(text)} characters)'}"

@@ -1,6 +1,6 @@
-"""Runs clauses on a target within a budget, and says what became of each. One status per clause, decided here.
+"""Runs clauses on a target within a budget, and decides the status of each.
 
-What a clause does is its own business; who shows the report, the report's.
+contract/ has the clauses, report/ shows the result.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import msgspec
 
 from everturn.testing.history import save
 from everturn.testing.kit.clause import Broken, Clause, NotOffered, StoreRaised, Untested, is_not_offered
-from everturn.testing.kit.environment import Run
+from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.kit import Kit
-from everturn.testing.kit.parallel import work_off
+from everturn.testing.kit.parallel import work_through
 from everturn.testing.kit.target import TargetError, needed
 from everturn.testing.results import CONTRACT_VERSION, ClauseResult, RunReport, Status, Violation, count_statuses
-from everturn.testing.workers.controller import OrderFailed, WorkerDied
+from everturn.testing.workers.controller import JobFailed, WorkerDied
 
 QUICK_SECONDS, DEFAULT_SECONDS = 10.0, 60.0
 _LONGEST_QUICK = 600.0  # seconds: a machine so busy that the least takes longer has no time for it
@@ -41,11 +41,11 @@ class Chosen(msgspec.Struct, frozen=True):
 
 
 class Runner:
-    """One run: clauses in their order, each with its part of the time that is left."""
+    """Runs clauses one by one, each with its part of the time that is left."""
 
     def __init__(
         self,
-        run: Run,
+        environment: Environment,
         chosen: Sequence[Chosen],
         *,
         budget: float,
@@ -56,12 +56,12 @@ class Runner:
 
         `known` is the ledger: clause ids and reasons. The history of a broken clause is saved in `histories`.
         """
-        self.run = run
+        self.environment = environment
         self.histories = histories
         self.budget = budget
         self.known = dict(known or {})
-        # One clause is run for its own sake: it tells more than that nothing works.
-        self.smoke = run.smoke if len(chosen) > 1 else None
+        # A single clause runs even so: it says more than that nothing works.
+        self.smoke = environment.smoke if len(chosen) > 1 else None
         self._chosen = tuple(chosen)
         self.results: list[ClauseResult] = []
         self._order = {one.clause.id: number for number, one in enumerate(chosen)}
@@ -69,29 +69,31 @@ class Runner:
         self._started = time.monotonic()
         self._started_at = datetime.now(UTC)
         self._ends = self._started + budget
-        self._hard_end = self._started + max(budget, _LONGEST_QUICK) if run.quick else self._ends
-        run.end_at(self._hard_end + _GRACE)
+        self._hard_end = self._started + max(budget, _LONGEST_QUICK) if environment.quick else self._ends
+        environment.end_at(self._hard_end + _GRACE)
 
-    def result(self, chosen: Chosen, lane: Run | None = None) -> ClauseResult:
-        """Run one clause, in a lane of the run. Returns what became of it, also when there is no time left for it."""
+    def result(self, chosen: Chosen, environment: Environment | None = None) -> ClauseResult:
+        """Run one clause, in this environment or a parallel one. Returns its result, also when no time is left."""
         clause = chosen.clause
         began = time.monotonic()
         part = clause.weight / max(self._waiting, clause.weight)
         self._waiting -= clause.weight
-        # Most need less than their part, so that all may have more; in a quick run they would take it.
-        share = part if self.run.quick else part * 1.5
+        # Most clauses need less than their part, so each may take more; in a quick run they would.
+        share = part if self.environment.quick else part * 1.5
         until = began + max((self._ends - began) * share, _LEAST_SLICE)
         violations: tuple[Violation, ...] = ()
         status: Status = "pass"
         point = clause.id
-        if missing := clause.missing(self.run.offered):
+        if missing := clause.missing(self.environment.offered):
             status, detail = "not_offered", needed(missing)
         elif self.smoke is not None:
             status, detail = "untested", f"not tried, because the store cannot append and read at all: {self.smoke}"
         elif began >= self._hard_end:
             status, detail = "untested", f"the budget of {self.budget:g} s was used up before; give a larger --budget"
         else:
-            status, detail, violations, point = self._tried(chosen, lane or self.run, min(until, self._hard_end))
+            status, detail, violations, point = self._tried(
+                chosen, environment or self.environment, min(until, self._hard_end)
+            )
         if clause.id in self.known and status in {"fail", "untested"}:
             status, detail = "known", f"known: {self.known[clause.id]}" + (f" ({detail})" if detail else "")
         result = ClauseResult(
@@ -108,8 +110,10 @@ class Runner:
         self.results.append(result)
         return result
 
-    def _tried(self, chosen: Chosen, lane: Run, until: float) -> tuple[Status, str, tuple[Violation, ...], str]:
-        kit = Kit(lane, chosen.clause, until=until, only=chosen.only)
+    def _tried(
+        self, chosen: Chosen, environment: Environment, until: float
+    ) -> tuple[Status, str, tuple[Violation, ...], str]:
+        kit = Kit(environment, chosen.clause, until=until, only=chosen.only)
         kept = False
         status: Status = "pass"
         detail: str = ""
@@ -126,7 +130,7 @@ class Runner:
                 status, violations = "fail", (kit.violation(str(exc), session=exc.step.session),)
         except WorkerDied as exc:
             status, violations = "fail", (kit.violation(f"the store took its process along: {exc}"),)
-        except OrderFailed as exc:
+        except JobFailed as exc:
             status, violations = "fail", (kit.violation(f"the store could not be opened or closed: {exc}"),)
         except Untested as exc:
             status, detail = "untested", str(exc)
@@ -146,15 +150,16 @@ class Runner:
         return status, "; ".join(filter(None, [detail, *kit.notes])), violations, point
 
     def _replay(self, point: str) -> str:
-        return f"everturn check {shlex.quote(self.run.target.text)} --clause {point} --seed {self.run.seed}"
+        target, seed = self.environment.target.text, self.environment.seed
+        return f"everturn check {shlex.quote(target)} --clause {point} --seed {seed}"
 
     def report(self) -> RunReport:
-        """What became of all that was run so far, in the order in which it was chosen."""
+        """Report every clause that was run so far, in the order in which they were chosen."""
         results = sorted(self.results, key=lambda result: self._order.get(result.id, 0))
         return RunReport(
             contract_version=CONTRACT_VERSION,
-            target=self.run.target.text,
-            seed=self.run.seed,
+            target=self.environment.target.text,
+            seed=self.environment.seed,
             clauses=tuple(results),
             started=self._started_at.isoformat(timespec="seconds"),
             seconds=time.monotonic() - self._started,
@@ -165,14 +170,16 @@ class Runner:
         )
 
     def _hints(self) -> Iterable[str]:
-        if self.run.offer.processes and any(one.id in _OTHERS_SEE_IT and one.status == "fail" for one in self.results):
+        if self.environment.offer.processes and any(
+            one.id in _OTHERS_SEE_IT and one.status == "fail" for one in self.results
+        ):
             yield (
                 "Another process did not see what was stored. If the store lives in memory by nature, say so with "
                 "`factory.processes = False`: clauses about other processes are then not offered."
             )
 
     def abandon(self, why: str) -> RunReport:
-        """The report of a run that ends here: clauses that have no result yet are untested, and say why."""
+        """Report a run that ends early: clauses without a result are untested, for this reason."""
         done = {result.id for result in self.results}
         for one in self._chosen:
             if one.clause.id not in done:
@@ -184,7 +191,7 @@ class Runner:
         return self.report()
 
     def _complaints(self) -> Iterable[str]:
-        """What is wrong with the list of known failures: an entry must be about a failure there is."""
+        """Yield what is wrong with the ledger: every entry must name a clause that fails."""
         found = {result.id: result.status for result in self.results}
         for name in self.known:
             if name not in found:
@@ -201,23 +208,23 @@ def run_all(
     begin: Callable[[Clause], None] = lambda _: None,
     end: Callable[[ClauseResult], None] = lambda _: None,
 ) -> RunReport:
-    """Run them all (or, with `stop_at_first`, until one is broken), and report.
+    """Run all clauses (with `stop_at_first`, until one is broken), and report.
 
-    `begin` and `end` are told one at a time, but in the order in which clauses begin and end: two run side by side.
+    `begin` and `end` are called one at a time, in the order in which clauses begin and end; several may be under way.
     A run that is interrupted, or whose target is lost, is reported as far as it came.
     """
-    telling = Lock()
+    calling = Lock()
 
-    def work(one: Chosen, lane: Run) -> bool:
-        with telling:
+    def work(one: Chosen, environment: Environment) -> bool:
+        with calling:
             begin(one.clause)
-        result = runner.result(one, lane)
-        with telling:
+        result = runner.result(one, environment)
+        with calling:
             end(result)
         return not (stop_at_first and result.status in {"fail", "untested"})
 
     try:
-        work_off(runner.run, chosen, work)
+        work_through(runner.environment, chosen, work)
     except KeyboardInterrupt:
         return runner.abandon("the run was interrupted before")
     except TargetError as exc:

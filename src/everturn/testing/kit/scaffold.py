@@ -1,4 +1,4 @@
-"""What a project starts from: a factory to fill in, and a job for its CI. Written once, then the project's own."""
+"""Files for a project to start from (`everturn check --init`): a factory to fill in, and a CI job."""
 
 from __future__ import annotations
 

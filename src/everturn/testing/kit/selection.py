@@ -1,4 +1,4 @@
-"""Which clauses a run takes, and which failures of it are known: what a command line or an ini file says, read.
+"""Reads the choice of clauses, and the ledger of known failures, from a command line or an ini file.
 
 It runs nothing.
 """
@@ -20,9 +20,9 @@ class BadChoice(ValueError):
 
 
 def chosen(clauses: Sequence[Clause], names: Iterable[str] = (), layers: Iterable[str] = ()) -> list[Chosen]:
-    """The clauses of these ids (`id`, or `id@n` for one point of a sweep) and layers; all, if none are named.
+    """Choose clauses by id (`id`, or `id@n` for one point of a sweep) or by layer; all, if none are named.
 
-    Raises BadChoice for a name that is none.
+    Raises BadChoice for an unknown name.
     """
     wanted_layers = [part.strip() for layer in layers for part in layer.split(",") if part.strip()]
     known_layers = [layer for layer in LAYERS if any(clause.layer == layer for clause in clauses)]
@@ -42,7 +42,7 @@ def chosen(clauses: Sequence[Clause], names: Iterable[str] = (), layers: Iterabl
 
 
 def find(clauses: Sequence[Clause], clause_id: str) -> Clause:
-    """The clause of this id. Raises BadChoice, with those that come close."""
+    """Find the clause of this id. Raises BadChoice, with ids that are similar."""
     for clause in clauses:
         if clause.id == clause_id:
             return clause
@@ -52,7 +52,7 @@ def find(clauses: Sequence[Clause], clause_id: str) -> Clause:
 
 
 def read_ledger(path: Path) -> dict[str, str]:
-    """The known failures in a TOML file: `clause-id = "reason"` under `[known]`. Raises BadChoice, OSError."""
+    """Read known failures from a TOML file: `clause-id = "reason"` under `[known]`. Raises BadChoice, OSError."""
     try:
         found = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:

@@ -1,6 +1,6 @@
-"""The factories behind store URLs: the same backend and options, in a place of the kit's own.
+"""Factories for store URLs: the backend and options of the URL, at a private place of the kit.
 
-A URL names a backend, never data to touch. What a factory of ours offers is said as anybody else's: by its signature.
+A URL names a backend, never data to touch. These factories say what they offer as all others do: by their signature.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 
 def factory(url: str, *, use_server: bool = False) -> Callable[..., Any]:
-    """The factory of a store URL. With `use_server` the server it names is used, in a namespace for each place."""
+    """Make the factory of a store URL. With `use_server` the server it names is used, in a namespace for each place."""
     scheme = url.partition("://")[0]
     make = PRIVATE[scheme] if scheme in PRIVATE and not use_server else _in_namespace
     made = make(url)
@@ -106,7 +106,7 @@ PRIVATE: dict[str, Callable[[str], Any]] = {
     "postgresql": _postgres,
     "postgres": _postgres,
 }
-"""The schemes of backends that the kit can have a private one of."""
+"""Schemes for which the kit can start a private backend."""
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What the kit is pointed at: a store's URL or a factory, found by name in any process, and what it lets be tested.
+"""The target of a run: a store's URL or a factory, found by name in any process, and what it offers for testing.
 
-It opens nothing, and knows no backend: what a URL becomes is in store_urls.py.
+It opens nothing and knows no backend; store_urls.py makes factories of URLs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class TargetError(Exception):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where to find the factory. `file` is for a module that no import by name would find (a test module).
+    """The location of a factory. `file` is for a module that cannot be imported by name (a test module).
 
-    `url` is what was given, where it was a URL; with `use_server` the server it names is used, in a namespace.
+    `url` is set if a URL was given; with `use_server` the server it names is used, in a namespace.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What a factory's signature and attributes let be tested. Nothing here is inferred from behaviour."""
+    """The features that a factory offers, read from its signature and attributes, never guessed from behaviour."""
 
     options: frozenset[str]  # of OPTIONAL
     processes: bool
@@ -89,7 +89,7 @@ _HOW_TO_OFFER = {
 
 
 def needed(missing: Iterable[str]) -> str:
-    """The sentence that tells what a target would have to offer, so that a clause can be tested."""
+    """Say what a target would have to offer, so that a clause can be tested."""
     return "not offered: needs " + "; and ".join(map(_how_to_offer, missing))
 
 
@@ -119,7 +119,7 @@ def parse(text: str, *, use_server: bool = False) -> Target:
 
 
 def of_factory(factory: Callable[..., Any]) -> Target:
-    """The target that a factory object is: workers find it again by its module and name. Raises TargetError."""
+    """Make the target of a factory object; workers find it by module and name. Raises TargetError."""
     module, name = getattr(factory, "__module__", None), getattr(factory, "__qualname__", "<object>")
     if not module or "<" in name:
         raise TargetError(f"worker processes import the factory by name, so it cannot be a local one: {name}")

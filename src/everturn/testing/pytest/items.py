@@ -1,6 +1,6 @@
-"""The contract in a pytest run: `--memory-target TARGET` adds one item per clause, beside whatever else is collected.
+"""Clauses as pytest items: `--memory-target TARGET` adds one item per clause to the collected tests.
 
-What a clause does is the contract's business; here its result becomes pytest's: passed, failed, skipped or xfailed.
+The status of a clause becomes pytest's: passed, failed, skipped or xfailed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def add_options(group: pytest.OptionGroup) -> None:
 
 
 def register(config: pytest.Config) -> None:
-    """Take part in this run, if it names a target. Raises UsageError for one that is none."""
+    """Register the hooks, if a target was given. Raises UsageError for a bad target."""
     config.addinivalue_line("markers", f"{MARK}: a clause of the memory contract (see --memory-target)")
     text = config.getoption("--memory-target")
     if text is None:
@@ -52,11 +52,11 @@ def register(config: pytest.Config) -> None:
         raise pytest.UsageError(f"--memory-target: {exc}") from exc
     quick, seed = bool(config.getoption("--memory-quick")), config.getoption("--memory-seed")
     contract = Contract(target, quick=quick, seed=seed, budget=config.getoption("--memory-budget"), known=known)
-    config.pluginmanager.register(Hooks(contract), "everturn-memory-contract")
+    config.pluginmanager.register(ContractHooks(contract), "everturn-memory-contract")
 
 
 class Contract:
-    """One run of the contract, begun when its first clause is, and ended with the session or class it belongs to."""
+    """One run of the contract. Begins with its first clause, and ends with the pytest session or class."""
 
     def __init__(
         self,
@@ -82,16 +82,16 @@ class Contract:
         self._refused: str | None = None
 
     def judge(self, chosen: Chosen) -> None:
-        """Run one clause, and end the test that it is as its status says."""
-        show(self._begun().result(chosen))
+        """Run one clause, and end its test as the status says."""
+        end_test(self._begun().result(chosen))
 
     def judge_ledger(self) -> None:
-        """Fail if the ledger names what does not fail, of the clauses that were run."""
+        """Fail if the ledger names a clause that ran and did not fail."""
         if self._runner is not None and (complaints := self._runner.report().complaints):
             pytest.fail("\n".join(complaints), pytrace=False)
 
     def _begun(self) -> Runner:
-        from everturn.testing.kit.environment import Run
+        from everturn.testing.kit.environment import Environment
         from everturn.testing.kit.runner import Runner
         from everturn.testing.kit.target import TargetError
         from everturn.testing.servers import ServerError
@@ -100,31 +100,33 @@ class Contract:
             pytest.skip(self._refused)  # said once is enough; the run has failed
         if self._runner is None:
             try:
-                run = Run(self.target, seed=self._seed, quick=self._quick)
+                environment = Environment(self.target, seed=self._seed, quick=self._quick)
             except (ServerError, TargetError) as exc:
                 self._refused = f"the contract cannot be run: {exc}"
                 pytest.fail(self._refused, pytrace=False)
-            self._runner = Runner(run, self.clauses, budget=self._budget, known=self.known, histories=self.histories)
+            self._runner = Runner(
+                environment, self.clauses, budget=self._budget, known=self.known, histories=self.histories
+            )
         return self._runner
 
     def close(self) -> None:
         if self._runner is not None:
-            self._runner.run.close()
+            self._runner.environment.close()
             self._runner = None
 
 
-def show(result: ClauseResult) -> None:
+def end_test(result: ClauseResult) -> None:
     """End a test as the clause's status says."""
     if result.status == "not_offered":
         pytest.skip(result.detail)
     if result.status == "known":
         pytest.xfail(result.detail)
     if result.status in {"fail", "untested"}:
-        pytest.fail(told(result), pytrace=False)
+        pytest.fail(describe_failure(result), pytrace=False)
 
 
-def told(result: ClauseResult) -> str:
-    """A broken clause, as a person reads it."""
+def describe_failure(result: ClauseResult) -> str:
+    """Describe a broken clause for the pytest report."""
     lines = [f"{result.id}: {result.promise}"]
     lines += [f"{result.status}: {result.detail}"] if result.detail else [result.status]
     lines += ["", *(violation.story for violation in result.violations[:3])] if result.violations else []
@@ -133,7 +135,7 @@ def told(result: ClauseResult) -> str:
     return "\n".join([*lines, "", f"incident: {result.incident}", f"replay:   {result.replay}"])
 
 
-class Hooks:
+class ContractHooks:
     """The hooks of a run that names a target."""
 
     def __init__(self, contract: Contract) -> None:
@@ -158,7 +160,7 @@ class Hooks:
 
 
 class ContractNode(pytest.Collector):
-    """What the items of a target stand under."""
+    """The collector above the items of a target."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options, nodeid=options["name"])
@@ -184,7 +186,7 @@ class ClauseItem(pytest.Item):
 
 
 class LedgerItem(pytest.Item):
-    """What is wrong with the list of known failures."""
+    """A test of the ledger of known failures."""
 
     def __init__(self, *, contract: Contract, **options: Any) -> None:
         super().__init__(**options)

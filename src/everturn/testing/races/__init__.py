@@ -1,4 +1,4 @@
-"""Races between calls.
+"""Races between two calls of a store.
 
 sweep.py          one call stopped at each of its points while another completes
 random_rounds.py  writers and a reader that start together

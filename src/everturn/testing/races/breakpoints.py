@@ -1,7 +1,7 @@
-"""Stops a call at a chosen point, so that a race is made and not waited for.
+"""Stops a call at a chosen point, so that a race is made instead of waited for.
 
 Three kinds of point: calls into a driver's C code (`sys.setprofile`), instructions of Python code (`sys.settrace`),
-suspensions of a coroutine. What happens at the point is the caller's business.
+suspensions of a coroutine. The caller decides what happens at the point.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 AtStop = Callable[[int, str], None]
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parents[1])  # all of everturn.testing
 _FLAG = "_asyncio_future_blocking"
 _STDLIB = sysconfig.get_path("stdlib")
 _PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 
 # Modules whose C functions reach outside the process.
 _DRIVERS = ("sqlite3", "_sqlite3", "apsw", "_socket", "_ssl", "select", "psycopg_binary", "psycopg_c", "_io", "fcntl")
-# psycopg's C part is compiled in a way that shows no calls; these are where its Python part enters it.
+# psycopg's C part is compiled so that its calls are not visible; these Python functions call into it.
 _PSYCOPG_CALLS = frozenset({"execute", "executemany", "fetchone", "fetchall", "commit", "rollback", "wait"})
 _IO_CALLS = frozenset(
     {"open", "read", "readall", "readline", "readlines", "write", "writelines", "flush", "close", "truncate"}
@@ -41,13 +41,13 @@ _OS_CALLS = frozenset(
 
 @cache
 def _of_driver(kind: type) -> str | None:
-    """The driver that a type, or one it derives from, belongs to."""
+    """Find the driver of a type or of one of its bases; None if there is none."""
     roots = (base.__module__.partition(".")[0] for base in kind.__mro__)
     return next((root for root in roots if root in _DRIVERS), None)
 
 
 def driver_call(function: Any) -> str | None:
-    """The name of a C function, if calling it may touch what is stored; else None."""
+    """Name a C function that may touch stored data; None for any other."""
     owner = getattr(function, "__self__", None)
     name: str = getattr(function, "__name__", "")
     if isinstance(owner, ModuleType):
@@ -65,8 +65,8 @@ def driver_call(function: Any) -> str | None:
     return name if root in _DRIVERS else None
 
 
-class Trap:
-    """Counts the places a call passes, and stops it at the n-th. One call at a time; inactive between calls.
+class Breakpoint:
+    """Counts the points that a call passes, and stops it at the n-th. One call at a time; inactive between calls.
 
     `watch_threads` must have been called before the target starts threads of its own, or their calls are not seen.
     """
@@ -78,7 +78,7 @@ class Trap:
         self._lock = threading.Lock()
 
     def watch_threads(self) -> None:
-        """See the driver calls of this thread, and of every thread that is started from now on."""
+        """Watch the driver calls of this thread, and of every thread started from now on."""
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
 
@@ -87,11 +87,11 @@ class Trap:
         sys.setprofile(None)
 
     def arm(self, n: int, at_stop: AtStop) -> None:
-        """Count from now on, and call `at_stop(n, name)` at the n-th place. n = 0 only counts."""
+        """Count from now on, and call `at_stop(n, name)` at the n-th point. n = 0 only counts."""
         self.passed, self._n, self._at_stop = 0, n, at_stop
 
     def disarm(self) -> int:
-        """Stop counting. Returns how many places were passed."""
+        """Stop counting. Returns how many points were passed."""
         self._at_stop = None
         return self.passed
 
@@ -116,7 +116,7 @@ class Trap:
     # --- instructions ------------------------------------------------------------------------------------------------
 
     def watch_instructions(self) -> None:
-        """See every instruction of the target's Python code in this thread, until `unwatch_instructions`."""
+        """Watch every instruction of the target's Python code in this thread, until `unwatch_instructions`."""
         sys.settrace(self._trace)
 
     def unwatch_instructions(self) -> None:
@@ -139,13 +139,13 @@ def _is_psycopg(filename: str) -> bool:
 
 
 def _is_target(filename: str) -> bool:
-    """Whether code is the target's: not the kit's, and not of the standard library."""
+    """Whether code is the target's: neither the kit's nor the standard library's."""
     if filename.startswith((_OURS, "<frozen")):
         return False
     return not filename.startswith(_STDLIB) or filename.startswith(_PACKAGES)
 
 
-class Paced:
+class PausableCoroutine:
     """A coroutine that can be stopped where it suspends: at the n-th suspension, `between` is awaited first.
 
     `passed` counts suspensions. Everything that the coroutine awaits is passed through to the loop.
@@ -169,8 +169,8 @@ class Paced:
             value = error = None
             self.passed += 1
             if self.passed == self._n:
-                # The future it waits for may be done long before we look again; asyncio's protocol needs the
-                # flag of a future that was yielded and not yet waited for to be put back.
+                # The future may be done before we look again. asyncio sets this flag on a future that was yielded and
+                # is not yet waited for, so it is taken off while `between` runs, and put back.
                 blocking = getattr(wanted, _FLAG, None)
                 if blocking:
                     setattr(wanted, _FLAG, False)

@@ -1,6 +1,6 @@
-"""Random rounds: several writers and a reader start together, and what they did is judged as a history.
+"""Random rounds: several writers and a reader start together, and their calls are judged as a history.
 
-The supplement to sweep.py, and the only way where no point to stop at is visible.
+Adds to sweep.py, and is the only way where no point to stop at is visible.
 """
 
 from __future__ import annotations
@@ -8,20 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from everturn.testing.kit.kit import Instance, Kit
+from everturn.testing.kit.kit import Kit
+from everturn.testing.kit.remote_instance import Instance
 from everturn.testing.races.sweep import Mode
 from everturn.testing.results import Event
-from everturn.testing.workers.messages import Do, Done, Lane, SideBySide, Step
+from everturn.testing.workers.messages import CallerSteps, Do, Done, SideBySide, Step
 
 WRITERS, ROUNDS, TURNS, READS = 4, 20, 3, 5
-_HEAD_START = 0.003  # seconds in which all workers have heard of the round
+_START_DELAY = 0.003  # seconds until a round starts: long enough for every worker to get its job
 
-Plan = Callable[[Kit, str, str], tuple[Step, ...]]
-"""The steps of one caller in one round: kit, session, and who it is ("reader", or "writer 1" and so on)."""
+StepPlan = Callable[[Kit, str, str], tuple[Step, ...]]
+"""Gives the steps of one caller in one round. Takes kit, session and the caller: "reader", "writer 1", ..."""
 
 
 def write_and_read(kit: Kit, session: str, who: str) -> tuple[Step, ...]:
-    """The usual plan: a writer appends turns and reads its own, the reader reads all the time."""
+    """The default plan: a writer appends turns and reads them, the reader only reads."""
     if who.startswith("reader"):
         return tuple(Step("read", session) for _ in range(READS))
     steps = [Step("append", session, (kit.turn(),)) for _ in range(TURNS)]
@@ -33,28 +34,28 @@ def callers() -> list[str]:
     return [*(f"writer {number}" for number in range(1, WRITERS + 1)), "reader"]
 
 
-def play(kit: Kit, mode: Mode, plan: Plan = write_and_read, *, rounds: int = ROUNDS) -> Instance:
-    """Play so many rounds, each on a fresh session, or as many as there is time for (five at least).
+def run_rounds(kit: Kit, mode: Mode, plan: StepPlan = write_and_read, *, rounds: int = ROUNDS) -> Instance:
+    """Run so many rounds, each on a fresh session, or as many as there is time for (five at least).
 
-    After each round the session is read once more, if it was appended to, by one that took part in it, and who is
-    returned. All of it is in the kit's history.
+    After each round a session that was appended to is read once more, by an instance that took part. Returns that
+    instance. All calls are in the kit's history.
     """
-    players = _Processes(kit) if mode == "processes" else _Lanes(kit, mode)
+    callers_ = _SeveralProcesses(kit) if mode == "processes" else _OneProcess(kit, mode)
     played = 0
     for number in range(rounds):
         if number >= 5 and not kit.time_left():
             break
         session = kit.session()
         steps = {who: plan(kit, session, who) for who in callers()}
-        players.play(steps)
+        callers_.run(steps)
         if any(step.op == "append" and step.session == session for each in steps.values() for step in each):
-            players.reader.read(session)
+            callers_.reader.read(session)
         played += 1
     kit.notes.append(f"{mode}: {WRITERS} writers and a reader, {played} random rounds")
-    return players.reader
+    return callers_.reader
 
 
-class _Processes:
+class _SeveralProcesses:
     """Each caller is a process."""
 
     def __init__(self, kit: Kit) -> None:
@@ -62,15 +63,15 @@ class _Processes:
         self._instances: dict[str, Instance] = {who: kit.borrow(who) for who in callers()}
         self.reader = self._instances["reader"]
 
-    def play(self, steps: dict[str, tuple[Step, ...]]) -> None:
-        start_at = time.monotonic() + _HEAD_START
+    def run(self, steps: dict[str, tuple[Step, ...]]) -> None:
+        start_at = time.monotonic() + _START_DELAY
         for who, instance in self._instances.items():
-            instance.worker.send(instance.order(*steps[who], start_at=start_at))
+            instance.worker.send(instance.job(*steps[who], start_at=start_at))
         for instance in self._instances.values():
             self._kit.report(instance.worker, Done)
 
 
-class _Lanes:
+class _OneProcess:
     """Each caller is a thread or a task, in one process and on one instance."""
 
     def __init__(self, kit: Kit, mode: Mode) -> None:
@@ -79,18 +80,18 @@ class _Lanes:
         self.reader = (kit.open if mode == "threads" else kit.borrow)("last reader")  # as in sweep.py
         self._names = {who: kit.unique_name(who) for who in callers()}
 
-    def play(self, steps: dict[str, tuple[Step, ...]]) -> None:
-        lanes = tuple(Lane(self._names[who], steps[who]) for who in self._names)
+    def run(self, steps: dict[str, tuple[Step, ...]]) -> None:
+        callers = tuple(CallerSteps(self._names[who], steps[who]) for who in self._names)
         worker = self.reader.worker
         mode: SideBySide = "threads" if self._mode == "threads" else "tasks"
-        self._kit.ask(worker, Do(self.reader.slot, lanes, mode, record=self._kit.record(worker)), Done)
+        self._kit.ask(worker, Do(self.reader.slot, callers, mode, record=self._kit.record(worker)), Done)
 
 
 def shared_rounds(kit: Kit, mode: Mode) -> list[Event]:
-    """The history of the usual rounds, played once in a run for all clauses that judge them."""
+    """Get the history of rounds of the default plan. They run once; all clauses judge the same history."""
     name = f"rounds of {mode}"
-    if name not in kit.target.shared:
-        play(kit, mode)
-        kit.target.shared[name] = kit.events()
-    events: list[Event] = kit.target.shared[name]
+    if name not in kit.environment.shared_results:
+        run_rounds(kit, mode)
+        kit.environment.shared_results[name] = kit.events()
+    events: list[Event] = kit.environment.shared_results[name]
     return events

@@ -1,11 +1,11 @@
-"""Reports of the contract kit: on a terminal while and after it runs, as JSON, and as one HTML page with drawings.
+"""Reports of the contract kit: on a terminal while it runs and afterwards, as JSON, and as one HTML page.
 
-ui/numbers.py      what the others share
-progress.py   while it runs
-terminal.py   after it ran
-files.py      JSON, written and read
-html.py       HTML: one file, nothing loaded from elsewhere
-ui/change_graph.py   a violation as SVG, for the page and for the inspector
+progress.py  the terminal, while clauses run
+terminal.py  the terminal, afterwards
+files.py     JSON, written and read
+html.py      HTML: one file, nothing loaded from elsewhere
+svg.py       a violation as a drawing, for the page and for the inspector
+wording.py   sentences that terminal and page share
 """
 
 from everturn.testing.report.files import BadReport, read_json, write_json

@@ -1,4 +1,4 @@
-"""Owns the report as a file: JSON to be read by programs, and read back."""
+"""The report as a JSON file: writes it, and reads it back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _decode = msgspec.json.Decoder(RunReport).decode
 
 
 class BadReport(ValueError):
-    """A file is no report, or one of a later format than this version reads."""
+    """A file is not a report, or has a later format than this version reads."""
 
 
 def write_json(report: RunReport, path: str | os.PathLike[str]) -> None:

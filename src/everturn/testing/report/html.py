@@ -1,4 +1,4 @@
-"""Owns the report as one HTML file: no script, nothing loaded from elsewhere, every text escaped. Light and dark."""
+"""The report as one HTML file: no script, nothing loaded from elsewhere, every text escaped. Light and dark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from everturn.testing.report.wording import MEANING, WORST_FIRST, by_cause, by_l
 from everturn.testing.results import ClauseResult, RunReport, Violation
 from everturn.ui.html import Html, Node, join, named, shown, tag
 
-# The file says so itself: whoever opens it from a mail or a CI job, it asks nobody for anything.
+# The file itself forbids loading anything, wherever it is opened.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
 
 

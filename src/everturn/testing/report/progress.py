@@ -1,4 +1,4 @@
-"""Owns what is seen while clauses run: a bar on a terminal, a letter for each clause elsewhere."""
+"""Shows progress while clauses run: a bar on a terminal, a letter for each clause elsewhere."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LETTERS: dict[Status, str] = {"pass": ".", "fail": "F", "untested": "u", "known
 class Progress:
     """Follows a run: `begin` and `end` for each clause, inside a `with` block.
 
-    On a terminal one line moves and is gone at the end, and failures show as soon as they are known. Elsewhere each
-    layer is a line of letters, that grows: clauses that end before their turn wait for it.
+    On a terminal, a bar that is removed at the end, and failures as soon as they are known. Elsewhere, a growing line
+    of letters for each layer, in the order of the clauses.
     """
 
     def __init__(self, console: Console, clauses: Sequence[str]) -> None:
-        """`clauses` are the ids of those that will be run, in their order."""
+        """`clauses` are the ids of the clauses to run, in their order."""
         self._console = console
         self._layer = ""
         self._awaited = deque(clauses)
@@ -45,12 +45,12 @@ class Progress:
             self._task = self._bar.add_task("", total=len(clauses), id="")
 
     def begin(self, clause_id: str) -> None:
-        """A clause begins."""
+        """Show that a clause begins."""
         if self._bar is not None:
             self._bar.update(self._task, id=named(clause_id))
 
     def end(self, result: ClauseResult) -> None:
-        """A clause has ended."""
+        """Show the result of a clause."""
         if self._bar is None:
             self._ended[result.id].append(result)
             while self._awaited and self._ended[self._awaited[0]]:

@@ -1,4 +1,4 @@
-"""Draws a violation as SVG: a lane for each worker, a bar for each call, and under a read what it saw. Pure.
+"""Draws a violation as SVG: a row for each worker, a bar for each call, and under a read the ids it saw. Pure.
 
 Classes only, no styles: `style()` is the sheet that goes with it, and a page may bring its own colours.
 """
@@ -14,7 +14,7 @@ from everturn.testing.results import Event, Violation
 from everturn.ui.html import Html, Node, named, tag
 
 _LEFT, _TOP, _RIGHT = 12, 10, 24
-_NAME, _BAR, _CHIP, _GAP = 18, 18, 18, 16  # heights: of words, of a bar, of what a read saw, between lanes
+_NAME, _BAR, _CHIP, _GAP = 18, 18, 18, 16  # heights: of words, of a bar, of what a read saw, between rows
 _WIDTH = 860  # of a picture that is not crowded
 _NARROW, _WIDE = 56, 170  # between two moments
 _LETTER = 7  # the width of one, about
@@ -22,21 +22,21 @@ _SEEN = 8  # messages shown under a read
 
 
 class _Bar(msgspec.Struct):
-    """A call on its way into the picture."""
+    """One call, as it is drawn."""
 
     invoke: Event
     completion: Event | None
     shows: bool
-    room: int = 0  # letters that fit before the next bar of its lane
+    room: int = 0  # letters that fit before the next bar of its row
 
 
 def style() -> str:
-    """The style sheet of the drawing. It reads the colours --ink, --soft, --line, --good, --bad, --warn, --paper."""
+    """Return the style sheet. It uses the colours --ink, --soft, --line, --good, --bad, --warn, --paper."""
     return files(__package__).joinpath("svg.css").read_text("utf-8")
 
 
 def drawn(violation: Violation) -> Html | None:
-    """The picture; None if the violation has no events. Time runs to the right, from moment to moment, not to scale."""
+    """Draw the picture; None if the violation has no events. Time runs to the right, not to scale."""
     bars = _bars(violation)
     if not bars:
         return None
@@ -47,18 +47,18 @@ def drawn(violation: Violation) -> Html | None:
     places = {moment: left + step * place for place, moment in enumerate(moments)}
     width = left + step * len(moments) + _RIGHT
     about = dict.fromkeys(violation.values)
-    tops, height = _lanes(workers, bars, about)
+    tops, height = _rows(workers, bars, about)
     bottom = height
     for worker in workers:
-        lane = [bar for bar in bars if bar.invoke.worker == worker]
-        for bar, follower in zip(lane, [*lane[1:], None], strict=True):
+        row = [bar for bar in bars if bar.invoke.worker == worker]
+        for bar, follower in zip(row, [*row[1:], None], strict=True):
             end = places[follower.invoke.at] if follower else width
             bar.room = (end - places[bar.invoke.at]) // _LETTER
     return tag(
         "svg",
         tag("title", f"{violation.kind}: who did what when, and what readers saw"),
         *(_moment(places[moment], bottom, moment - moments[0], moments.index(moment)) for moment in moments),
-        *(_lane(worker, tops[worker], width) for worker in workers),
+        *(_row(worker, tops[worker], width) for worker in workers),
         *(_call(bar, places, tops[bar.invoke.worker] + _NAME, width - _RIGHT, violation) for bar in bars),
         viewBox=f"0 0 {width} {height + 24}",
         width=width,
@@ -80,8 +80,8 @@ def _bars(violation: Violation) -> list[_Bar]:
     return list(bars.values())
 
 
-def _lanes(workers: list[str], bars: list[_Bar], about: dict[str, None]) -> tuple[dict[str, int], int]:
-    """Where each lane begins, and where the last one ends. A lane is as high as the longest of its reads needs."""
+def _rows(workers: list[str], bars: list[_Bar], about: dict[str, None]) -> tuple[dict[str, int], int]:
+    """Find the top of each row, and the bottom of the last. A row is as high as its longest read needs."""
     tops, top = {}, _TOP
     for worker in workers:
         tops[worker] = top
@@ -95,14 +95,14 @@ def _moment(x: int, bottom: int, after: int, number: int) -> Html:
     return tag("g", tag("path", d=f"M{x} {_TOP} V{bottom}", class_="moment"), label if number % 2 == 0 else None)
 
 
-def _lane(worker: str, top: int, width: int) -> Html:
+def _row(worker: str, top: int, width: int) -> Html:
     y = top + _NAME + _BAR // 2
     name = tag("text", _cut(named(worker), 14), tag("title", named(worker)), x=_LEFT, y=y + 4, class_="worker")
-    return tag("g", name, tag("path", d=f"M{_LEFT} {top - _GAP // 2} H{width - _LEFT}", class_="lane"))
+    return tag("g", name, tag("path", d=f"M{_LEFT} {top - _GAP // 2} H{width - _LEFT}", class_="row"))
 
 
 def _call(bar: _Bar, places: dict[int, int], y: int, right: int, violation: Violation) -> Html:
-    """The bar, from invoke to its end, with its words above and what it saw below."""
+    """Draw a call: the bar from invoke to end, its words above, and what it saw below."""
     about = dict.fromkeys(violation.values)
     invoke, end = bar.invoke, bar.completion
     outcome = end.type if end else "info"
@@ -134,7 +134,7 @@ def _drawn_chips(bar: _Bar, x: int, y: int, about: dict[str, None]) -> Iterator[
 
 
 def _chips(bar: _Bar, about: dict[str, None]) -> list[tuple[str, str]]:
-    """What is shown under a read: the ids it saw, and those it should have. (kind, text) from top to bottom."""
+    """List the ids under a read: those it saw, and those it should have seen. (kind, text) from top to bottom."""
     if bar.invoke.f != "read" or bar.completion is None or bar.completion.values is None:
         return []
     seen = bar.completion.values

@@ -1,4 +1,4 @@
-"""Owns the report on a terminal: a table by layer, then each failure as promise, what happened, incident, replay."""
+"""The report on a terminal: a table by layer, then each failure with promise, what happened, incident and replay."""
 
 from __future__ import annotations
 

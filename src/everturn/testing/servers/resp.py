@@ -1,6 +1,6 @@
-"""Owns one conversation with a Valkey server, one command long: enough to form a cluster without a driver.
+"""Sends one command to a Valkey server over RESP: enough to form a cluster without a driver.
 
-Does not own connections that last: clients under test bring their own driver.
+Each command has a connection of its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Owns a Valkey master, its replicas and the sentinels that watch them: who is master now, and when all is well.
+"""A Valkey master, its replicas and the sentinels that watch them: the master of the moment, and when all is well.
 
-Does not own a server's process: each is a ValkeyServer, to be killed and paused by itself.
+Each server is a ValkeyServer, which can be killed and paused by itself.
 """
 
 from __future__ import annotations
@@ -9,30 +9,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from everturn.testing.servers.binaries import LOOPBACK, ServerError
-from everturn.testing.servers.server import Keeper, Setting
-from everturn.testing.servers.server_group import Fleet
+from everturn.testing.servers.server import Setting, Supervisor
+from everturn.testing.servers.server_group import ServerGroup
 from everturn.testing.servers.valkey import ValkeyServer, config_lines, online_replicas, start_replicas
 
-# Milliseconds. By themselves sentinels look every ten seconds, greet every two, ask each other every one, and after a
-# hiccup of the machine distrust their clock for thirty. A test has no such time.
-_HASTE = {"info-period": 200, "publish-period": 200, "ping-period": 200, "ask-period": 100, "tilt-period": 1000}
+# Milliseconds. By default sentinels look every ten seconds, greet every two, ask each other every second, and after a
+# pause of the machine distrust their clock for thirty: too slow for a test.
+_FAST_PERIODS = {"info-period": 200, "publish-period": 200, "ping-period": 200, "ask-period": 100, "tilt-period": 1000}
 
 
 class SentinelNode(ValkeyServer):
     """One sentinel. It writes what it learns into its own configuration."""
 
-    def __init__(self, keeper: Keeper, name: str, monitor: str) -> None:
-        super().__init__(keeper, name, {})
+    def __init__(self, supervisor: Supervisor, name: str, monitor: str) -> None:
+        super().__init__(supervisor, name, {})
         self._monitor = monitor
 
     def restart(self) -> None:
         """Start the sentinel again, on the same port, with what it knew."""
         super().restart()
-        self.hurry()
+        self.use_fast_periods()
 
-    def hurry(self) -> None:
-        """Have the sentinel look and speak often. It forgets this when it is restarted."""
-        self.command("SENTINEL", "DEBUG", *(word for pair in _HASTE.items() for word in pair))
+    def use_fast_periods(self) -> None:
+        """Make the sentinel look and talk often. A restart resets this."""
+        self.command("SENTINEL", "DEBUG", *(word for pair in _FAST_PERIODS.items() for word in pair))
 
     def _configure(self) -> None:
         listening = config_lines({"bind": LOOPBACK, "port": self.port, "dir": str(self.directory)})
@@ -42,7 +42,7 @@ class SentinelNode(ValkeyServer):
         return [*super()._argv(), "--sentinel"]
 
 
-class ValkeySentinel(Fleet):
+class ValkeySentinel(ServerGroup):
     """Valkey servers under sentinels. `servers` and `sentinels` never change; `master` is asked of the sentinels.
 
     Faults to the whole are faults to the servers; the sentinels stay.
@@ -56,7 +56,7 @@ class ValkeySentinel(Fleet):
 
     @property
     def url(self) -> str:
-        """Where a client connects: `redis+sentinel://host:port,host:port,.../name/0`, with every sentinel."""
+        """The URL for clients: `redis+sentinel://host:port,host:port,.../name/0`, with every sentinel."""
         sentinels = ",".join(sentinel.address for sentinel in self.sentinels)
         return f"redis+sentinel://{self.servers[0].login}{sentinels}/{self.name}/0"
 
@@ -128,15 +128,15 @@ def valkey_sentinel(
     A master that is silent for `down_after` seconds is replaced one to two seconds later. Other keywords as for
     `valkey_server`.
     """
-    with Keeper() as keeper:
-        master = ValkeyServer(keeper, "valkey", config)
+    with Supervisor() as supervisor:
+        master = ValkeyServer(supervisor, "valkey", config)
         master.start()
-        servers = (master, *start_replicas(keeper, master, replicas, config))
+        servers = (master, *start_replicas(supervisor, master, replicas, config))
         monitor = _monitor_lines(name, master, sentinels // 2 + 1, down_after, config.get("requirepass"))
-        nodes = tuple(SentinelNode(keeper, f"sentinel-{n}", monitor) for n in range(1, sentinels + 1))
+        nodes = tuple(SentinelNode(supervisor, f"sentinel-{n}", monitor) for n in range(1, sentinels + 1))
         for node in nodes:
             node.start()
-            node.hurry()
+            node.use_fast_periods()
         watched = ValkeySentinel(name, servers, nodes)
         watched.wait_until_whole()
         yield watched

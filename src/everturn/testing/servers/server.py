@@ -1,6 +1,6 @@
-"""Owns what all servers of the harness share: starting and stopping, faults, and waiting with a deadline.
+"""The base of all servers: start and stop, faults, and waiting with a deadline.
 
-Does not own a kind of server (valkey.py, postgres.py) nor the processes (supervisor.py).
+Kinds of server are in valkey.py and postgres.py; their processes belong to supervisor.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
-from everturn.testing.servers import supervisor as keeper
+from everturn.testing.servers import supervisor as supervisor_script
 from everturn.testing.servers.binaries import LOOPBACK, Owner, ServerError, base_directory, free_port
 
 Setting: TypeAlias = str | int | float | bool
@@ -26,18 +26,18 @@ _START_ATTEMPTS = 5
 _LOG_TAIL = 2_000
 
 
-class Keeper:
-    """The process that keeps the servers of one `with` block, and their directory. All is gone when the block ends.
+class Supervisor:
+    """The supervisor process of the servers of one `with` block. When the block ends, it removes them and their files.
 
-    Usable from any thread, and only in the process that made it: a forked child may use a server, not kill it.
+    Any thread of the process that made it may use it. A forked child may connect to a server, but not kill it.
     """
 
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._lock = threading.Lock()
-        command = [sys.executable, "-I", "-S", keeper.__file__, str(base_directory()), str(self._owner)]
+        command = [sys.executable, "-I", "-S", supervisor_script.__file__, str(base_directory()), str(self._owner)]
         self._process = subprocess.Popen(  # noqa: S603 - our own script
-            # A session of its own: Ctrl-C is for the test, and a killed group must not take the keeper along.
+            # A session of its own: neither Ctrl-C nor the kill of a process group may end the supervisor.
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -53,10 +53,10 @@ class Keeper:
         if os.getpid() != self._owner:
             return
         with self._lock, self._process:
-            pass  # closes the pipe, which ends the keeper, and waits for it
+            pass  # closes the pipe, which ends the supervisor, and waits for it
 
     def ask(self, verb: str, **arguments: object) -> Any:
-        """Have the keeper do one thing (a method of `keeper.Keep`), and return its result."""
+        """Call a method of `supervisor.ServerProcesses` in the supervisor. Returns its result, raises ServerError."""
         if os.getpid() != self._owner:
             raise ServerError(
                 f"this server belongs to process {self._owner}; process {os.getpid()} may only connect to it"
@@ -73,7 +73,9 @@ class Keeper:
     def _answer(self) -> Any:
         line = self._process.stdout.readline() if self._process.stdout else b""
         if not line:
-            raise ServerError(f"the keeper of the servers, process {self._process.pid}, has died and taken them along")
+            raise ServerError(
+                f"the supervisor of the servers, process {self._process.pid}, has died and taken them along"
+            )
         answer = json.loads(line)
         if "error" in answer:
             raise ServerError(answer["error"])
@@ -88,19 +90,19 @@ class Keeper:
 
 
 class Server(ABC):
-    """One server on a loopback port, with a directory of its own. Its faults are real: they are signals.
+    """One server on a loopback port, with a directory of its own. Faults are made by real signals.
 
     `kill`, `pause` and `resume` reach the server's children too, and are in force when they return.
     """
 
-    def __init__(self, keeper: Keeper, name: str, *, owner: Owner | None = None) -> None:
+    def __init__(self, supervisor: Supervisor, name: str, *, owner: Owner | None = None) -> None:
         self.name = name
         self.port = 0
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._owner = owner
         self._pid: int | None = None
         self._paused = False
-        self.directory = keeper.directory / name
+        self.directory = supervisor.directory / name
         self.directory.mkdir(mode=0o700)
         if owner:
             os.chown(self.directory, *owner)
@@ -112,17 +114,17 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """Where a client connects."""
+        """The URL for clients."""
 
     @property
     def address(self) -> str:
-        """Where the server listens, as host:port."""
+        """The address of the server, as host:port."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def running(self) -> bool:
         """Whether the server's process is there, paused or not."""
-        return self._pid is not None and self._keeper.ask("status", pid=self._pid) is None
+        return self._pid is not None and self._supervisor.ask("status", pid=self._pid) is None
 
     @property
     def answering(self) -> bool:
@@ -132,11 +134,11 @@ class Server(ABC):
     @property
     def pids(self) -> list[int]:
         """The server's process and its children, as they are now; empty when it is down."""
-        return [] if self._pid is None else list(self._keeper.ask("family", pid=self._pid))
+        return [] if self._pid is None else list(self._supervisor.ask("family", pid=self._pid))
 
     @property
     def log(self) -> str:
-        """All that the server has said."""
+        """The whole log of the server."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     def start(self) -> None:
@@ -154,27 +156,27 @@ class Server(ABC):
     def kill(self) -> None:
         """SIGKILL the server and its children. Does nothing if it is down."""
         if self._pid is not None:
-            self._keeper.ask("kill", pid=self._pid)
+            self._supervisor.ask("kill", pid=self._pid)
         self._pid, self._paused = None, False
 
     def stop(self) -> None:
         """Shut the server down in good order. Does nothing if it is down."""
         if self.running:
             self.resume()
-            self._keeper.ask("stop", pid=self._pid, name=self._stop_signal)
+            self._supervisor.ask("stop", pid=self._pid, name=self._stop_signal)
         self.kill()
 
     def pause(self) -> None:
         """SIGSTOP the server and its children: connections stay open, nothing answers."""
         if not self.running:
             raise ServerError(f"{self!r} is not running: it cannot be paused")
-        self._keeper.ask("pause", pid=self._pid)
+        self._supervisor.ask("pause", pid=self._pid)
         self._paused = True
 
     def resume(self) -> None:
         """Let a paused server go on. Does nothing if it is not paused."""
         if self._paused:
-            self._keeper.ask("resume", pid=self._pid)
+            self._supervisor.ask("resume", pid=self._pid)
             self._paused = False
 
     def restart(self) -> None:
@@ -186,10 +188,10 @@ class Server(ABC):
 
     @property
     def _log(self) -> Path:
-        return self._keeper.directory / f"{self.name}.log"
+        return self._supervisor.directory / f"{self.name}.log"
 
     def _launch(self) -> None:
-        self._pid = self._keeper.ask("start", argv=self._argv(), log=str(self._log), owner=self._owner)
+        self._pid = self._supervisor.ask("start", argv=self._argv(), log=str(self._log), owner=self._owner)
 
     def _came_up(self) -> bool:
         wait_until(
@@ -209,11 +211,11 @@ class Server(ABC):
 
     @abstractmethod
     def _argv(self) -> list[str]:
-        """Give the command that runs the server in the foreground."""
+        """Return the command that runs the server in the foreground."""
 
     @abstractmethod
     def _is_up(self) -> bool:
-        """Look, without waiting, whether the server takes commands."""
+        """Whether the server takes commands now; does not wait."""
 
 
 def wait_until(condition: Callable[[], bool], what: str | Callable[[], str], timeout: float = _START_PATIENCE) -> None:

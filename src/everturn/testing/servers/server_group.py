@@ -1,6 +1,6 @@
-"""Owns what several servers that form one thing share: faults to all of them, and waiting until they are whole again.
+"""A group of servers that hold the same sessions: faults to all of them, and waiting until the group is whole again.
 
-Does not own what whole means: cluster.py and sentinel.py do.
+cluster.py and sentinel.py define when a group is whole.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from everturn.testing.servers.valkey import ValkeyServer
 _HEAL_PATIENCE = 60.0
 
 
-class Fleet(ABC):
-    """Servers that hold the same sessions together. A fault to the fleet is one to each of them."""
+class ServerGroup(ABC):
+    """Servers that hold the same sessions together. A fault to the group is a fault to each of them."""
 
     def __init__(self, members: Sequence[ValkeyServer]) -> None:
         self._members = tuple(members)
@@ -38,14 +38,14 @@ class Fleet(ABC):
             member.resume()
 
     def restart(self) -> None:
-        """Start every server again, on the same port and data, and return when the fleet is whole."""
+        """Start every server again, on the same port and data, and return when the group is whole."""
         self.kill()
         for member in self._members:
             member.restart()
         self.wait_until_whole()
 
     def is_whole(self) -> bool:
-        """Look whether the servers that answer, by themselves, serve everything and agree."""
+        """Whether the servers that answer serve everything, and agree with each other."""
         return not self._lacking()
 
     def wait_until_whole(self, timeout: float = _HEAL_PATIENCE) -> None:
@@ -61,4 +61,4 @@ class Fleet(ABC):
 
     @abstractmethod
     def _faults(self) -> Iterator[str]:
-        """Ask the servers, and yield what is not as it should be."""
+        """Ask the servers, and yield everything that is wrong."""

@@ -1,7 +1,8 @@
-"""Owns the processes of a test's servers and their directory, from outside the test's process.
+"""Supervisor: a process outside the test's that starts its servers, watches them, and removes them.
 
-Runs as a script (`Keeper` in server.py starts it and talks to it, one JSON line each way); imports the standard library
-only. It watches its parent: when that is gone, however it went, so are the servers, their children and their files.
+Runs as a script. `Supervisor` in server.py starts it and talks to it, one JSON line each way. It imports the standard
+library only. When the test's process is gone, for whatever reason, it removes the servers, their children and their
+files.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _IPC_RMID = 0
 _STOPPED = ("T", "t", "Z", "X")
 
 
-class Keep:
-    """The servers started so far, by pid, and what can be done to them: to a server and all its children at once."""
+class ServerProcesses:
+    """The servers started so far, by pid. Each method acts on a server and all its children at once."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -51,19 +52,19 @@ class Keep:
                 user=uid,
                 group=gid,
                 extra_groups=[] if owner else None,
-                preexec_fn=_die_with_the_keeper,  # noqa: PLW1509 - the keeper has no threads while it starts
+                preexec_fn=_die_with_the_supervisor,  # noqa: PLW1509 - the supervisor has no threads while it starts
             )
         self._started[started.pid] = started
         self._statuses.pop(started.pid, None)  # of an earlier program with this pid
         return started.pid
 
     def status(self, pid: int) -> int | None:
-        """Tell how a started program ended, or None while it runs."""
+        """Return the exit status of a started program, or None while it runs."""
         self.reap()
         return self._statuses.get(pid)
 
     def family(self, pid: int) -> list[int]:
-        """Name the program and all its descendants, parents first; nothing if it has ended."""
+        """List the program and all its descendants, parents first; empty if it has ended."""
         self.reap()
         return [] if pid in self._statuses else _family(pid, _running())
 
@@ -93,14 +94,14 @@ class Keep:
         _wait(lambda: self.status(pid) is not None)
 
     def reap(self) -> None:
-        """Collect whatever has ended, orphans adopted on the way included."""
+        """Reap every child that has ended, adopted orphans included."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if started := self._started.get(ended[0]):
                     started.returncode = self._statuses[ended[0]] = os.waitstatus_to_exitcode(ended[1])
 
     def close(self) -> None:
-        """Kill all, and leave nothing: no process, no shared memory, no file."""
+        """Kill every server, and remove its shared memory and files."""
         for pid in self._started:
             if pid not in self._statuses:
                 self.kill(pid)
@@ -119,8 +120,8 @@ class Keep:
         return all(running[member][1] in states for member in members if member in running)
 
 
-def _die_with_the_keeper() -> None:
-    # Should the keeper itself be killed with -9: at least the servers go with it. Linux only.
+def _die_with_the_supervisor() -> None:
+    # If the supervisor itself is killed with -9, the servers end too. Linux only.
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
@@ -133,11 +134,11 @@ def _release_shared_memory(lock_file: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    # Many hands: on a disk that trims what it frees, each file waits 2 ms, and PostgreSQL has a thousand.
+    # In threads: on a disk that trims on delete each file takes 2 ms, and PostgreSQL has a thousand.
     files = [Path(place, name) for place, _, names in os.walk(directory) for name in names]
-    with ThreadPoolExecutor(16) as hands:
+    with ThreadPoolExecutor(16) as threads:
         for file in files:
-            hands.submit(file.unlink, missing_ok=True)
+            threads.submit(file.unlink, missing_ok=True)
     shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -180,7 +181,7 @@ def _wait(condition: Callable[[], bool]) -> None:
 
 
 def _lines(parent: int) -> Iterator[str]:
-    """Yield what the parent says, until it closes the pipe or is gone."""
+    """Yield the lines that the parent writes, until it closes the pipe or is gone."""
     pending = b""
     while os.getppid() == parent:
         if select.select([0], [], [], _LOOK_AFTER_PARENT)[0]:
@@ -191,34 +192,34 @@ def _lines(parent: int) -> Iterator[str]:
             yield from (line.decode() for line in lines)
 
 
-def _obey(keep: Keep, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _run_request(processes: ServerProcesses, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
     try:
-        return {"result": getattr(keep, verb)(**arguments)}
+        return {"result": getattr(processes, verb)(**arguments)}
     except (OSError, subprocess.SubprocessError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
 def main(base: str, parent: int) -> None:
-    """Keep servers for `parent`, in a new directory under `base`, until the parent is gone or says no more."""
+    """Run servers for `parent`, in a new directory under `base`, until the parent is gone or closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if sys.platform == "linux":
         # PostgreSQL's orphaned children become ours, so that we can tell when they are gone.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    keep = Keep(Path(tempfile.mkdtemp(prefix="everturn-", dir=base)))
+    processes = ServerProcesses(Path(tempfile.mkdtemp(prefix="everturn-", dir=base)))
     try:
-        keep.directory.chmod(0o711)  # a server run as another user must reach its own directory in here
-        sys.stdout.write(json.dumps({"result": str(keep.directory)}) + "\n")
+        processes.directory.chmod(0o711)  # a server run as another user must reach its own directory in here
+        sys.stdout.write(json.dumps({"result": str(processes.directory)}) + "\n")
         sys.stdout.flush()
         for line in _lines(parent):
             request = json.loads(line)
-            sys.stdout.write(json.dumps(_obey(keep, request.pop("verb"), request)) + "\n")
+            sys.stdout.write(json.dumps(_run_request(processes, request.pop("verb"), request)) + "\n")
             sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the parent is gone: nobody to tell, at exit neither
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        keep.close()
+        processes.close()
 
 
 if __name__ == "__main__":

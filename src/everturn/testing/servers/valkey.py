@@ -1,6 +1,6 @@
-"""Owns one Valkey (or Redis) server, with replicas if asked for: its settings, and when it counts as up.
+"""One Valkey (or Redis) server, with replicas if wanted: its settings, and when it counts as up.
 
-Does not own a cluster (cluster.py) or sentinels (sentinel.py).
+Clusters are in cluster.py, sentinels in sentinel.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from everturn.testing.servers.binaries import LOOPBACK, package_directory, program
 from everturn.testing.servers.resp import CommandError, Reply, command
-from everturn.testing.servers.server import Keeper, Server, Setting, wait_until
+from everturn.testing.servers.server import Server, Setting, Supervisor, wait_until
 
 # Nothing on disk unless asked for, and a replica is in sync at once instead of after five seconds.
 _DEFAULTS: Mapping[str, Setting] = {"save": "", "appendonly": False, "repl_diskless_sync_delay": 0}
@@ -21,25 +21,25 @@ _DEFAULTS: Mapping[str, Setting] = {"save": "", "appendonly": False, "repl_diskl
 class ValkeyServer(Server):
     """A Valkey server. `replicas` are those it was started with; on a replica, and alone, there are none."""
 
-    def __init__(self, keeper: Keeper, name: str, config: Mapping[str, Setting]) -> None:
-        super().__init__(keeper, name)
+    def __init__(self, supervisor: Supervisor, name: str, config: Mapping[str, Setting]) -> None:
+        super().__init__(supervisor, name)
         self.replicas: tuple[ValkeyServer, ...] = ()
-        # A replica gives its master the password that it asks for itself; whoever is replica now may be master later.
+        # A replica sends its master the password that it asks of clients; a replica may become master later.
         shared = {"masterauth": config["requirepass"]} if "requirepass" in config else {}
         self._config = {**_DEFAULTS, **shared, **config}
 
     @property
     def url(self) -> str:
-        """Where a client connects: `redis://127.0.0.1:port/0`, with the password if `requirepass` was given."""
+        """The URL for clients: `redis://127.0.0.1:port/0`, with the password if `requirepass` was given."""
         return f"redis://{self.login}{self.address}/0"
 
     @property
     def login(self) -> str:
-        """What goes before the host in a URL: `:password@`, or nothing."""
+        """The part before the host in a URL: `:password@`, or nothing."""
         return f":{quote(self._password, safe='')}@" if self._password else ""
 
     def command(self, *words: str | int) -> Reply:
-        """Run one command behind the client's back. Raises CommandError, or OSError if the server does not answer."""
+        """Run one command on a connection of its own. Raises CommandError, or OSError if the server does not answer."""
         return command(self.port, words, password=self._password)
 
     def info(self, section: str) -> dict[str, str]:
@@ -48,7 +48,7 @@ class ValkeyServer(Server):
         return dict(line.split(":", 1) for line in str(text).splitlines() if ":" in line)
 
     def in_sync(self) -> bool:
-        """Look whether a replica has all of its master's history and follows it."""
+        """Whether a replica has all data of its master and follows it."""
         try:
             return self.info("replication").get("master_link_status") == "up"
         except (OSError, CommandError):
@@ -91,19 +91,19 @@ def valkey_server(*, replicas: int = 0, **config: Setting) -> Iterator[ValkeySer
     A keyword is a line of valkey.conf, with `_` for `-` and True and False for yes and no. Replicas get the same
     settings and are in sync when the block begins; `server.replicas` names them.
     """
-    with Keeper() as keeper:
-        server = ValkeyServer(keeper, "valkey", config)
+    with Supervisor() as supervisor:
+        server = ValkeyServer(supervisor, "valkey", config)
         server.start()
-        server.replicas = start_replicas(keeper, server, replicas, config)
+        server.replicas = start_replicas(supervisor, server, replicas, config)
         yield server
 
 
 def start_replicas(
-    keeper: Keeper, master: ValkeyServer, number: int, config: Mapping[str, Setting]
+    supervisor: Supervisor, master: ValkeyServer, number: int, config: Mapping[str, Setting]
 ) -> tuple[ValkeyServer, ...]:
     """Start replicas of a server, and return when all are in sync."""
     following = {**config, "replicaof": f"{LOOPBACK} {master.port}"}
-    started = tuple(ValkeyServer(keeper, f"replica-{n}", following) for n in range(1, number + 1))
+    started = tuple(ValkeyServer(supervisor, f"replica-{n}", following) for n in range(1, number + 1))
     for replica in started:
         replica.start()
     wait_until(lambda: all(replica.in_sync() for replica in started), f"the replicas {started} are in sync")

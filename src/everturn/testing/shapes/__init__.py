@@ -13,30 +13,30 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from everturn.testing.shapes.base import Dialect, Message, Said, Seen
-from everturn.testing.shapes.frameworks import AdkDialect, AgentsDialect, LangChainDialect, LlamaIndexDialect
-from everturn.testing.shapes.langgraph import LangGraphDialect
-from everturn.testing.shapes.plain import ListDialect, PairDialect, SingleDialect
+from everturn.testing.shapes.base import DictMessage, ReadMessage, SentMessage, Shape
+from everturn.testing.shapes.frameworks import AdkShape, AgentsShape, LangChainShape, LlamaIndexShape
+from everturn.testing.shapes.langgraph import LangGraphShape
+from everturn.testing.shapes.plain import ListShape, PairShape, SingleShape
 
 # The first that fits. An everturn store fits two; lists of messages say more than pairs of strings.
-SHAPES: tuple[type[Dialect], ...] = (
-    LangGraphDialect,
-    AdkDialect,
-    LlamaIndexDialect,
-    AgentsDialect,
-    ListDialect,
-    PairDialect,
-    SingleDialect,
-    LangChainDialect,
+SHAPES: tuple[type[Shape], ...] = (
+    LangGraphShape,
+    AdkShape,
+    LlamaIndexShape,
+    AgentsShape,
+    ListShape,
+    PairShape,
+    SingleShape,
+    LangChainShape,
 )
 
 
-def shape_of(example: Any) -> type[Dialect] | None:
+def shape_of(example: Any) -> type[Shape] | None:
     """The shape of an object, or None if it has none of them."""
     return next((shape for shape in SHAPES if shape.fits(example)), None)
 
 
-def is_awaited(example: Any, shape: type[Dialect]) -> bool:
+def is_awaited(example: Any, shape: type[Shape]) -> bool:
     """Whether the store is used by awaiting it: its append is a coroutine, or has only an awaited twin."""
     for name in shape.appends_to:
         method = getattr(example, name, None)
@@ -45,4 +45,4 @@ def is_awaited(example: Any, shape: type[Dialect]) -> bool:
     return True
 
 
-__all__ = ["SHAPES", "Dialect", "Message", "Said", "Seen", "is_awaited", "shape_of"]
+__all__ = ["SHAPES", "DictMessage", "ReadMessage", "SentMessage", "Shape", "is_awaited", "shape_of"]

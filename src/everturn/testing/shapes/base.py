@@ -22,7 +22,7 @@ Source: TypeAlias = Callable[[str | None], Awaitable[Any]]
 """Gives the target's object: the one of a session where the shape is one object per session, else the only one."""
 
 
-class Message(dict[str, Any]):
+class DictMessage(dict[str, Any]):
     """What a store is handed where its factory makes no messages: a dict whose items can be read as attributes."""
 
     def __getattr__(self, name: str) -> Any:
@@ -32,7 +32,7 @@ class Message(dict[str, Any]):
             raise AttributeError(name) from None
 
 
-class Said(msgspec.Struct, frozen=True):
+class SentMessage(msgspec.Struct, frozen=True):
     """A message as the kit writes it, before a shape makes it the store's."""
 
     role: str
@@ -40,7 +40,7 @@ class Said(msgspec.Struct, frozen=True):
     fields: Mapping[str, Any] = {}
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ReadMessage(msgspec.Struct, frozen=True):
     """A message as a store gave it back. `fields` is what it carries beside role and content."""
 
     role: str
@@ -52,7 +52,7 @@ FIELDS = ("name", "tool_calls", "tool_call_id", "id", "metadata")
 _ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "bot": "assistant"}
 
 
-def seen(raw: Any) -> Seen:
+def read_message(raw: Any) -> ReadMessage:
     """Read a message of any common form: a mapping, a (role, content) pair, an object. Raises TypeError."""
     if isinstance(raw, Mapping):
         role = raw.get("role", raw.get("type"))
@@ -67,10 +67,10 @@ def seen(raw: Any) -> Seen:
     else:
         raise TypeError(f"a message came back as {type(raw).__name__}, which has no role and content")
     role = getattr(role, "value", role)
-    return Seen(_ROLES.get(str(role), str(role)), content, fields)
+    return ReadMessage(_ROLES.get(str(role), str(role)), content, fields)
 
 
-class Dialect:
+class Shape:
     """One opened store. A shape overrides `append` and `read`, and names what else it has."""
 
     name: ClassVar[str]
@@ -150,14 +150,14 @@ class Dialect:
         target = await self._source(session)
         if session is not None and not self.per_session:
             args = (session, *args)
-        return await settled(getattr(target, self._named(method))(*args, **options))
+        return await await_if_needed(getattr(target, self._named(method))(*args, **options))
 
-    def made(self, messages: Sequence[Said]) -> list[Any]:
+    def made(self, messages: Sequence[SentMessage]) -> list[Any]:
         """The messages as the store takes them."""
         if self._make is not None:
-            self._handed = [self._make(said.role, said.content) for said in messages]
+            self._handed = [self._make(sent.role, sent.content) for sent in messages]
         else:
-            self._handed = [self.message(said) for said in messages]
+            self._handed = [self.message(sent) for sent in messages]
         return self._handed
 
     def framework(self, module: str) -> Any:
@@ -166,18 +166,18 @@ class Dialect:
         family = (kind.__module__.partition(".")[0] for kind in type(self._example).__mro__)
         return import_module(module) if root in family else None
 
-    def message(self, said: Said) -> Any:
-        return Message(role=said.role, content=said.content, **said.fields)
+    def message(self, sent: SentMessage) -> Any:
+        return DictMessage(role=sent.role, content=sent.content, **sent.fields)
 
     # --- operations --------------------------------------------------------------------------------------------------
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         """Append the messages in one call of the shape. `options`: key, expected_version, where offered."""
         raise NotImplementedError
 
-    async def read(self, session: str) -> list[Seen]:
+    async def read(self, session: str) -> list[ReadMessage]:
         """The history, oldest first."""
-        return [seen(raw) for raw in await self.read_raw(session)]
+        return [read_message(raw) for raw in await self.read_raw(session)]
 
     async def read_raw(self, session: str) -> Any:
         """What the store itself returned."""
@@ -189,13 +189,13 @@ class Dialect:
         if isinstance(raw, list):
             raw.clear()
 
-    async def append_and_spoil(self, session: str, messages: Sequence[Said]) -> None:
+    async def append_and_spoil(self, session: str, messages: Sequence[SentMessage]) -> None:
         """Append, and then empty the list that was handed over."""
         await self.append(session, messages)
         self._handed.clear()
 
-    async def append_awaited(self, session: str, messages: Sequence[Said]) -> None:
-        """Append by the awaited twin of the blocking method. Run in a loop (Subject.taken), which it may need."""
+    async def append_awaited(self, session: str, messages: Sequence[SentMessage]) -> None:
+        """Append by the awaited twin of the blocking method. Run in a loop (LocalInstance.taken), which it may need."""
         twin = copy(self)
         twin.awaited = True
         await twin.append(session, messages)
@@ -236,6 +236,6 @@ def handle_of(snapshot: Any) -> Any:
     return getattr(snapshot, "id", snapshot)
 
 
-async def settled(result: Any) -> Any:
+async def await_if_needed(result: Any) -> Any:
     """What a call returned, awaited if it must be."""
     return await result if inspect.isawaitable(result) else result

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, ClassVar
 
-from everturn.testing.shapes.base import Dialect, Message, Said, Seen, seen, settled
+from everturn.testing.shapes.base import DictMessage, ReadMessage, SentMessage, Shape, await_if_needed, read_message
 
 _LATEST = 20  # events
 
 
-class LangChainDialect(Dialect):
+class LangChainShape(Shape):
     """LangChain's `BaseChatMessageHistory`: one object per session; `add_messages`, `messages`, `clear`."""
 
     name = "LangChain BaseChatMessageHistory"
@@ -30,19 +30,21 @@ class LangChainDialect(Dialect):
         reads = named or _has(example, "aget_messages")
         return _has(example, "add_messages") and reads and not _has(example, "get_history")
 
-    def message(self, said: Said) -> Any:
+    def message(self, sent: SentMessage) -> Any:
         if (langchain := self.framework("langchain_core.messages")) is None:
-            return Message(type={"user": "human", "assistant": "ai"}.get(said.role, said.role), content=said.content)
+            return DictMessage(
+                type={"user": "human", "assistant": "ai"}.get(sent.role, sent.role), content=sent.content
+            )
         kinds: dict[str, Any] = {
             "user": langchain.HumanMessage,
             "assistant": langchain.AIMessage,
             "system": langchain.SystemMessage,
             "tool": langchain.ToolMessage,
         }
-        fields = {name: value for name, value in said.fields.items() if name != "metadata"}
-        return kinds[said.role](content=said.content, **fields)
+        fields = {name: value for name, value in sent.fields.items() if name != "metadata"}
+        return kinds[sent.role](content=sent.content, **fields)
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         await self.call(session, "add_messages", self.made(messages), **options)
 
     async def read_raw(self, session: str) -> Any:
@@ -52,7 +54,7 @@ class LangChainDialect(Dialect):
         return target.messages
 
 
-class AgentsDialect(Dialect):
+class AgentsShape(Shape):
     """OpenAI Agents' `Session`: one object per session; `add_items`, `get_items`, `pop_item`, `clear_session`."""
 
     name = "OpenAI Agents Session"
@@ -69,24 +71,24 @@ class AgentsDialect(Dialect):
         found = {"latest"} if self._takes("get_items", "limit") else set()
         return found | ({"pop"} if self._has("pop_item") else set())
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         await self.call(session, "add_items", self.made(messages), **options)
 
-    def message(self, said: Said) -> Any:
-        return {"role": said.role, "content": said.content, **said.fields}
+    def message(self, sent: SentMessage) -> Any:
+        return {"role": sent.role, "content": sent.content, **sent.fields}
 
     async def read_raw(self, session: str) -> Any:
         return await self.call(session, "get_items")
 
-    async def latest(self, session: str, most: int) -> list[Seen]:
-        return [seen(raw) for raw in await self.call(session, "get_items", limit=most)]
+    async def latest(self, session: str, most: int) -> list[ReadMessage]:
+        return [read_message(raw) for raw in await self.call(session, "get_items", limit=most)]
 
-    async def pop(self, session: str) -> Seen | None:
+    async def pop(self, session: str) -> ReadMessage | None:
         taken = await self.call(session, "pop_item")
-        return None if taken is None else seen(taken)
+        return None if taken is None else read_message(taken)
 
 
-class LlamaIndexDialect(Dialect):
+class LlamaIndexShape(Shape):
     """LlamaIndex's `BaseChatStore`: `add_message(key, message)`, `get_messages`, `set_messages`, `delete_messages`."""
 
     name = "LlamaIndex BaseChatStore"
@@ -107,26 +109,26 @@ class LlamaIndexDialect(Dialect):
             return "async_add_message"
         return super()._named(method)
 
-    def message(self, said: Said) -> Any:
-        make = getattr(self.framework("llama_index.core.llms"), "ChatMessage", Message)
-        return make(role=said.role, content=said.content)
+    def message(self, sent: SentMessage) -> Any:
+        make = getattr(self.framework("llama_index.core.llms"), "ChatMessage", DictMessage)
+        return make(role=sent.role, content=sent.content)
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         (made,) = self.made(messages)
         await self.call(session, "add_message", made, **options)
 
     async def read_raw(self, session: str) -> Any:
         return await self.call(session, "get_messages")
 
-    async def replace(self, session: str, messages: Sequence[Said]) -> None:
+    async def replace(self, session: str, messages: Sequence[SentMessage]) -> None:
         await self.call(session, "set_messages", self.made(messages))
 
-    async def pop(self, session: str) -> Seen | None:
+    async def pop(self, session: str) -> ReadMessage | None:
         taken = await self.call(session, "delete_last_message")
-        return None if taken is None else seen(taken)
+        return None if taken is None else read_message(taken)
 
 
-class AdkDialect(Dialect):
+class AdkShape(Shape):
     """Google ADK's `BaseSessionService`: `create_session`, `get_session`, `append_event`, `delete_session`.
 
     The session is read before each event, as the documentation asks; a stale one is the service's error to raise.
@@ -145,17 +147,17 @@ class AdkDialect(Dialect):
     def fits(cls, example: Any) -> bool:
         return all(_has(example, name) for name in ("create_session", "get_session", "append_event"))
 
-    def message(self, said: Said) -> Any:
-        author = "user" if said.role == "user" else "model"
+    def message(self, sent: SentMessage) -> Any:
+        author = "user" if sent.role == "user" else "model"
         if (events := self.framework("google.adk.events")) is None:
-            return Message(author=author, content=Message(parts=[Message(text=said.content)]), partial=None)
+            return DictMessage(author=author, content=DictMessage(parts=[DictMessage(text=sent.content)]), partial=None)
         types = import_module("google.genai.types")
-        content = types.Content(role=author, parts=[types.Part(text=said.content)])
+        content = types.Content(role=author, parts=[types.Part(text=sent.content)])
         return events.Event(author=author, content=content)
 
     async def _session(self, session: str, **options: Any) -> Any:
         service = await self._source(None)
-        return service, await settled(service.get_session(session_id=session, **self.of, **options))
+        return service, await await_if_needed(service.get_session(session_id=session, **self.of, **options))
 
     def _latest(self) -> dict[str, Any]:
         sessions = self.framework("google.adk.sessions.base_session_service")
@@ -163,31 +165,31 @@ class AdkDialect(Dialect):
             return {}
         return {"config": sessions.GetSessionConfig(num_recent_events=_LATEST)}
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         service, found = await self._session(session, **self._latest())
         if found is None:
-            found = await settled(service.create_session(session_id=session, **self.of))
+            found = await await_if_needed(service.create_session(session_id=session, **self.of))
             if getattr(found, "id", session) != session:  # an empty id asks for a new one: so the name was refused
                 raise ValueError(f"the service named the session {found.id!r}, not {session!r}")
         # Made now, as in a run of an agent: an event carries the time at which it was made.
         (event,) = self.made(messages)
-        await settled(service.append_event(found, event, **options))
+        await await_if_needed(service.append_event(found, event, **options))
 
     async def read_raw(self, session: str) -> Any:
         _, found = await self._session(session)
         return [] if found is None else found.events
 
-    async def read(self, session: str) -> list[Seen]:
+    async def read(self, session: str) -> list[ReadMessage]:
         return [_heard(event) for event in await self.read_raw(session)]
 
     async def clear(self, session: str) -> None:
         service = await self._source(None)
-        await settled(service.delete_session(session_id=session, **self.of))
+        await await_if_needed(service.delete_session(session_id=session, **self.of))
 
 
-def _heard(event: Any) -> Seen:
+def _heard(event: Any) -> ReadMessage:
     parts = event.content.parts if event.content is not None else ()
-    return Seen("user" if event.author == "user" else "assistant", "".join(part.text or "" for part in parts))
+    return ReadMessage("user" if event.author == "user" else "assistant", "".join(part.text or "" for part in parts))
 
 
 def _has(example: Any, method: str) -> bool:

@@ -13,12 +13,12 @@ from os import getpid, urandom
 from typing import Any, ClassVar
 from uuid import UUID
 
-from everturn.testing.shapes.base import Dialect, Said, Seen, seen
+from everturn.testing.shapes.base import ReadMessage, SentMessage, Shape, read_message
 
 _order = count()  # breaks ties between ids made in one tick of the clock
 
 
-class LangGraphDialect(Dialect):
+class LangGraphShape(Shape):
     """`get_tuple`, `put`, `delete_thread`, or their awaited twins."""
 
     name = "LangGraph BaseCheckpointSaver"
@@ -26,7 +26,7 @@ class LangGraphDialect(Dialect):
     appends_to = ("put",)
     clears_with = ("delete_thread",)
     optional: ClassVar[Mapping[str, str]] = {
-        name: method for name, method in Dialect.optional.items() if "snapshot" in method
+        name: method for name, method in Shape.optional.items() if "snapshot" in method
     }
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -43,17 +43,17 @@ class LangGraphDialect(Dialect):
     def more(self) -> set[str]:
         return {"checkpoints"}
 
-    def message(self, said: Said) -> Any:
-        return {"role": said.role, "content": said.content, **said.fields}
+    def message(self, sent: SentMessage) -> Any:
+        return {"role": sent.role, "content": sent.content, **sent.fields}
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         return await self.put(session, messages, await self.get(session), **options)
 
     async def get(self, session: str, checkpoint_id: str | None = None) -> Any:
         """A checkpoint's tuple: the latest, or the one of this id. None if there is none."""
         return await self.call(None, "get_tuple", _config(session, checkpoint_id))
 
-    async def put(self, session: str, messages: Sequence[Said], latest: Any, **options: Any) -> str:
+    async def put(self, session: str, messages: Sequence[SentMessage], latest: Any, **options: Any) -> str:
         """Extend the state that was read, and put it as that one's child. Returns the new checkpoint's id."""
         found = latest.checkpoint if latest is not None else {}
         versions = dict(found.get("channel_versions", {}))
@@ -87,7 +87,7 @@ class LangGraphDialect(Dialect):
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
 
-    async def append_knowing(self, session: str, messages: Sequence[Said]) -> tuple[str, str | None]:
+    async def append_knowing(self, session: str, messages: Sequence[SentMessage]) -> tuple[str, str | None]:
         """Append, and say which checkpoint was made, and from which."""
         latest = await self.get(session)
         parent = latest.config["configurable"].get("checkpoint_id") if latest is not None else None
@@ -97,11 +97,11 @@ class LangGraphDialect(Dialect):
         """Read as `holder`, and keep what was read for `put_held`: so that others can go in between."""
         self._held[holder] = await self.get(session)
 
-    async def put_held(self, session: str, holder: str, messages: Sequence[Said]) -> str:
+    async def put_held(self, session: str, holder: str, messages: Sequence[SentMessage]) -> str:
         """Put a child of what `holder` read."""
         return await self.put(session, messages, self._held[holder])
 
-    async def checkpoint(self, session: str, checkpoint_id: str) -> tuple[list[Seen], str | None] | None:
+    async def checkpoint(self, session: str, checkpoint_id: str) -> tuple[list[ReadMessage], str | None] | None:
         """The messages of the checkpoint with this id, and its parent's id. None if it cannot be retrieved."""
         found = await self.get(session, checkpoint_id)
         if found is None:
@@ -110,8 +110,10 @@ class LangGraphDialect(Dialect):
         return messages_in(found), parent["configurable"].get("checkpoint_id") if parent else None
 
 
-def messages_in(found: Any) -> list[Seen]:
-    return [] if found is None else [seen(raw) for raw in found.checkpoint["channel_values"].get("messages", [])]
+def messages_in(found: Any) -> list[ReadMessage]:
+    return (
+        [] if found is None else [read_message(raw) for raw in found.checkpoint["channel_values"].get("messages", [])]
+    )
 
 
 def _config(session: str, checkpoint_id: str | None = None) -> dict[str, Any]:

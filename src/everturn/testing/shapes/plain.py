@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from everturn.testing.shapes.base import Dialect, Said, Seen, seen
+from everturn.testing.shapes.base import ReadMessage, SentMessage, Shape, read_message
 
 
-class ListDialect(Dialect):
+class ListShape(Shape):
     """`add_messages(session_id, messages)` and `get_history(session_id)`: everturn's own, and its relatives."""
 
     name = "add_messages/get_history"
@@ -33,16 +33,16 @@ class ListDialect(Dialect):
             found.add("verify")
         return found
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         return version_of(await self.call(session, "add_messages", self.made(messages), **options))
 
     async def read_raw(self, session: str) -> Any:
         return await self.call(session, "get_history")
 
-    async def latest(self, session: str, most: int) -> list[Seen]:
-        return [seen(raw) for raw in await self.call(session, "get_history", limit=most)]
+    async def latest(self, session: str, most: int) -> list[ReadMessage]:
+        return [read_message(raw) for raw in await self.call(session, "get_history", limit=most)]
 
-    async def replace(self, session: str, messages: Sequence[Said]) -> None:
+    async def replace(self, session: str, messages: Sequence[SentMessage]) -> None:
         await self.call(session, "replace", self.made(messages))
 
     async def add_tool_call(self, session: str, name: str) -> None:
@@ -65,7 +65,7 @@ class ListDialect(Dialect):
         return bool((await self.call(None, "verify")).ok)
 
 
-class PairDialect(Dialect):
+class PairShape(Shape):
     """`save_context(session_id, human, ai)` and `load_memory(session_id)`, a list of {"human", "ai"}."""
 
     name = "save_context/load_memory"
@@ -77,23 +77,23 @@ class PairDialect(Dialect):
     def fits(cls, example: Any) -> bool:
         return _callable(example, "save_context") and _callable(example, "load_memory")
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
         human, ai = messages
         return version_of(await self.call(session, "save_context", human.content, ai.content, **options))
 
     async def read_raw(self, session: str) -> Any:
         return await self.call(session, "load_memory")
 
-    async def read(self, session: str) -> list[Seen]:
-        history: list[Seen] = []
+    async def read(self, session: str) -> list[ReadMessage]:
+        history: list[ReadMessage] = []
         for pair in await self.read_raw(session):
             if not isinstance(pair, Mapping):
                 raise TypeError(f'load_memory gives {{"human", "ai"}}, not {type(pair).__name__}')
-            history += (Seen(role, pair[name]) for role, name in (("user", "human"), ("assistant", "ai")))
+            history += (ReadMessage(role, pair[name]) for role, name in (("user", "human"), ("assistant", "ai")))
         return history
 
 
-class SingleDialect(Dialect):
+class SingleShape(Shape):
     """`add_message(session_id, role, content)` and `get_conversation(session_id)`, dicts or (role, content)."""
 
     name = "add_message/get_conversation"
@@ -104,9 +104,9 @@ class SingleDialect(Dialect):
     def fits(cls, example: Any) -> bool:
         return _callable(example, "add_message") and _callable(example, "get_conversation")
 
-    async def append(self, session: str, messages: Sequence[Said], **options: Any) -> Any:
-        (said,) = messages
-        return version_of(await self.call(session, "add_message", said.role, said.content, **options))
+    async def append(self, session: str, messages: Sequence[SentMessage], **options: Any) -> Any:
+        (sent,) = messages
+        return version_of(await self.call(session, "add_message", sent.role, sent.content, **options))
 
     async def read_raw(self, session: str) -> Any:
         return await self.call(session, "get_conversation")

@@ -1,6 +1,6 @@
-"""The kit's side of its worker processes: forking them from the nursery, giving orders, waiting for reports.
+"""Controls worker processes from the kit's side: forks them, sends jobs, waits for reports.
 
-No target code runs in this process. What the workers do is in worker.py.
+No target code runs in this process. worker.py is the other side.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from types import TracebackType
 from typing import Self
 
 from everturn.testing.kit.target import Offer, Target, TargetError
-from everturn.testing.workers.messages import Failed, Order, Paused, Report, Resume
+from everturn.testing.workers.messages import Failed, Job, Paused, Report, Resume
 
 IMPORT_PATIENCE = 120.0
 
 
 class WorkerDied(Exception):
-    """A worker's process ended while it was carrying out an order. `status` is as of subprocess: -9 for a kill."""
+    """A worker's process ended during a job. `status` is as of subprocess: -9 for a kill."""
 
     def __init__(self, status: int) -> None:
         super().__init__(f"the worker process ended with status {status}")
@@ -35,8 +35,8 @@ class StillBusy(Exception):
     """A worker did not report in time."""
 
 
-class OrderFailed(Exception):
-    """A worker could not carry out an order; `report` says why."""
+class JobFailed(Exception):
+    """A worker could not carry out an job; `report` says why."""
 
     def __init__(self, report: Failed) -> None:
         super().__init__(str(report.fault))
@@ -44,35 +44,35 @@ class OrderFailed(Exception):
 
 
 class WorkerProcess:
-    """One worker. After WorkerDied or StillBusy it is of no more use: `end` it."""
+    """One worker. After WorkerDied or StillBusy it cannot be used again: `end` it."""
 
-    def __init__(self, nursery: Nursery, pid: int, pipe: Connection, *, watched: bool) -> None:
-        self._nursery = nursery
+    def __init__(self, fork_server: ForkServer, pid: int, pipe: Connection, *, watched: bool) -> None:
+        self._nursery = fork_server
         self.pid = pid
         self._pipe = pipe
         self.watched = watched
         self.usable = True
-        self._owed = 0  # reports: one for each order
+        self._owed = 0  # reports that are still to come: one for each job
 
     @property
     def idle(self) -> bool:
-        """Whether it can be given to somebody else: all that it was told to do is done and reported."""
+        """Whether another clause may have it: every job is done and reported."""
         return self.usable and not self._owed
 
-    def send(self, order: Order) -> None:
-        """Give an order without waiting. Raises WorkerDied."""
+    def send(self, job: Job) -> None:
+        """Give an job without waiting. Raises WorkerDied."""
         try:
-            self._pipe.send(order)
+            self._pipe.send(job)
         except OSError as exc:
             raise self._died() from exc
-        self._owed += not isinstance(order, Resume)
+        self._owed += not isinstance(job, Resume)
 
     def poll(self, seconds: float) -> bool:
-        """Whether a report (or the worker's end) comes within this time."""
+        """Whether a report, or the worker's end, comes within this time."""
         return self._pipe.poll(seconds)
 
     def report(self, patience: float) -> Report:
-        """The next report. Raises WorkerDied, StillBusy, OrderFailed."""
+        """Wait for the next report. Raises WorkerDied, StillBusy, JobFailed."""
         if not self._pipe.poll(max(patience, 0)):
             self.usable = False
             raise StillBusy(f"no answer within {patience:.1f} s")
@@ -80,18 +80,18 @@ class WorkerProcess:
             report: Report = self._pipe.recv()
         except (EOFError, OSError) as exc:
             raise self._died() from exc
-        self._owed -= not isinstance(report, Paused)  # which is not yet the end of it
+        self._owed -= not isinstance(report, Paused)  # a pause is not the end of a job
         if isinstance(report, Failed):
-            raise OrderFailed(report)
+            raise JobFailed(report)
         return report
 
-    def ask(self, order: Order, patience: float) -> Report:
-        """Give an order and wait for what comes of it. Raises WorkerDied, StillBusy, OrderFailed."""
-        self.send(order)
+    def ask(self, job: Job, patience: float) -> Report:
+        """Give an job and wait for what comes of it. Raises WorkerDied, StillBusy, JobFailed."""
+        self.send(job)
         return self.report(patience)
 
     def stack(self) -> str:
-        """Where a worker that does not report is: the innermost frames of its main thread. Ends it."""
+        """Find where a worker hangs: the innermost frames of its main thread. Ends the worker."""
         log = self._nursery.log
         before = log.stat().st_size if log.exists() else 0
         self.usable = False
@@ -123,13 +123,13 @@ def _after(lines: list[str], start: str) -> list[str]:
     return lines[first + 1 :]
 
 
-class Nursery:
-    """The process that imported the target, and the workers forked from it. One per run, for all its lanes."""
+class ForkServer:
+    """The process that imported the target, and the workers forked from it. One per run, for all its environments."""
 
     def __init__(self, target: Target, root: Path) -> None:
         """Start it and import the target. Raises TargetError if that fails.
 
-        What target code prints goes to a log in `root`. If this process is killed, the nursery removes `root`.
+        What target code prints goes to a log in `root`. If this process is killed, the fork server removes `root`.
         """
         self.log = root / "target.log"
         ours, theirs = socket.socketpair()
@@ -150,7 +150,7 @@ class Nursery:
             )
         self._line = ours
         self._pipe = Connection(os.dup(ours.fileno()))
-        self._lock = Lock()  # for a question and its answer: two lanes ask
+        self._lock = Lock()  # held for a request and its reply: parallel environments share the pipe
         self._idle: list[WorkerProcess] = []
         self._all: list[WorkerProcess] = []
         self._ended: dict[int, int] = {}
@@ -169,7 +169,7 @@ class Nursery:
             self.close()
             raise TargetError(answer)
         self.import_seconds = time.monotonic() - started
-        offer: Offer = answer  # type: ignore[assignment]  # what the nursery sends with that word
+        offer: Offer = answer  # type: ignore[assignment]  # what the fork server sends with "offer"
         return offer
 
     def __enter__(self) -> Self:
@@ -181,7 +181,7 @@ class Nursery:
         self.close()
 
     def worker(self, *, watched: bool = False) -> WorkerProcess:
-        """A worker: an idle one, or a new one."""
+        """Get a worker: an idle one, or a new one."""
         with self._lock:
             for index, idle in enumerate(self._idle):
                 if idle.watched == watched:
@@ -200,14 +200,14 @@ class Nursery:
         return worker
 
     def rest(self, worker: WorkerProcess) -> None:
-        """Take a worker back that holds nothing; one that cannot be used again, or is still at work, is ended."""
+        """Take back a worker. One that cannot be used again, or still has a job, is ended."""
         if worker.idle:
             self._idle.append(worker)
         else:
             worker.end()
 
     def preload(self, names: tuple[str, ...]) -> None:
-        """Import what opening and using the target imported, so that no later worker has to."""
+        """Import these modules in the fork server, so that no later worker has to."""
         with self._lock:
             self._pipe.send(("import", names))
             self._pipe.recv()
@@ -220,11 +220,11 @@ class Nursery:
                     self._pipe.send(("end", pid))
                     self._ended[pid] = self._pipe.recv()
                 except (EOFError, OSError):
-                    self._ended[pid] = -signal.SIGKILL  # it has gone with the nursery
+                    self._ended[pid] = -signal.SIGKILL  # it ended with the fork server
             return self._ended[pid]
 
     def close(self) -> None:
-        """End every worker and the nursery. Does nothing the second time."""
+        """End every worker and the fork server. Does nothing the second time."""
         self._pipe.close()
         self._line.close()
         for worker in self._all:

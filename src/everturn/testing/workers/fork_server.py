@@ -1,7 +1,7 @@
-"""The process that worker processes are forked from: it imports the target once, so that a worker costs a fork.
+"""Fork server: the process that workers are forked from. It imports the target once, so a worker costs one `os.fork`.
 
-Runs as a script (`Nursery` in controller.py starts it). It runs no target code beyond the import, opens no store, and
-starts no thread. When the kit is gone it ends, and every worker with it.
+Runs as a script, started by `ForkServer` in controller.py. It runs no target code beyond the import, opens no store,
+and starts no thread. When the kit's process is gone, it ends, and every worker with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from everturn.testing.workers.worker import Worker
 
 
 def main(descriptor: int) -> None:
-    """Import what the first message names, then fork and end workers as told, until the kit goes."""
+    """Import the target that the first message names. Then fork and end workers on request, until the kit is gone."""
     line = socket.socket(fileno=descriptor)
     pipe = Connection(os.dup(descriptor))
     path, target, root = pipe.recv()
@@ -49,7 +49,7 @@ def main(descriptor: int) -> None:
             pipe.send(pid)
         elif verb == "import":
             for name in argument:
-                with contextlib.suppress(Exception):  # what a worker imported on the way may need more than a name
+                with contextlib.suppress(Exception):  # some modules cannot be imported by name alone
                     importlib.import_module(name)
             pipe.send(None)
         elif verb == "end":
@@ -57,7 +57,7 @@ def main(descriptor: int) -> None:
             pipe.send(_end(argument))
     for pid in children:
         _end(pid)
-    shutil.rmtree(root, ignore_errors=True)  # who made it may have been killed
+    shutil.rmtree(root, ignore_errors=True)  # the kit, which made it, may have been killed
 
 
 def _imported(target: Target) -> tuple[Any, Any]:
@@ -85,7 +85,7 @@ def _be_worker(handle: int, factory: Any, offer: Any, *, watched: bool, close: t
 
 
 def _end(pid: int) -> int:
-    """Kill a worker, if it has not ended yet, and reap it. Until then its id cannot be another's."""
+    """Kill a worker, if it has not ended yet, and reap it. Until it is reaped, no other process gets its id."""
     try:
         os.kill(pid, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -1,4 +1,4 @@
-"""Steps taken by a plain `python -c`: a process that was not forked from the kit's, and knows the target by name."""
+"""Takes steps in a fresh `python -c`: a process that is not forked from the kit's, and imports the target by name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from everturn.testing.workers.messages import Open, Outcome, Step
 _SCRIPT = "from everturn.testing.workers.fresh_process import main; main()"
 
 
-def take_plainly(target: Target, opening: Open, steps: Sequence[Step], patience: float) -> tuple[Outcome, ...]:
+def take_in_fresh_process(target: Target, opening: Open, steps: Sequence[Step], patience: float) -> tuple[Outcome, ...]:
     """Open an instance in a new Python, take the steps, close it. Raises Untested if that does not end."""
     with tempfile.TemporaryDirectory(prefix="everturn-plain-") as folder:
-        order, answer = Path(folder, "order"), Path(folder, "answer")
-        order.write_bytes(pickle.dumps(([str(Path.cwd()), *sys.path], target, opening, tuple(steps), str(answer))))
-        with order.open("rb") as given:
+        job, answer = Path(folder, "job"), Path(folder, "answer")
+        job.write_bytes(pickle.dumps(([str(Path.cwd()), *sys.path], target, opening, tuple(steps), str(answer))))
+        with job.open("rb") as given:
             try:
                 done = subprocess.run(  # noqa: S603 - our own script
                     [sys.executable, "-c", _SCRIPT], stdin=given, capture_output=True, timeout=patience, check=False
@@ -35,14 +35,14 @@ def take_plainly(target: Target, opening: Open, steps: Sequence[Step], patience:
 
 
 def main() -> None:
-    """What the plain process does: its orders come on stdin, its answer goes to a file."""
+    """Run in the fresh process: read the job from stdin, write the outcomes to a file."""
     from everturn.testing.kit.target import load, offer_of
-    from everturn.testing.workers.instance import Loop, Subject
+    from everturn.testing.workers.instance import LocalInstance, Loop
 
     path, target, opening, steps, answer = pickle.loads(sys.stdin.buffer.read())  # noqa: S301 - from our own parent
     sys.path[:0] = [entry for entry in path if entry not in sys.path]
     factory = load(target)
-    subject = Subject(factory, offer_of(factory), Path(opening.where), opening.options, Loop())
-    outcomes = tuple(map(subject.taken, steps))
-    subject.close()
+    instance = LocalInstance(factory, offer_of(factory), Path(opening.where), opening.options, Loop())
+    outcomes = tuple(map(instance.taken, steps))
+    instance.close()
     Path(answer).write_bytes(pickle.dumps(outcomes))

@@ -1,12 +1,13 @@
-"""One opened instance of the target, in the process where target code runs, and how its operations are called.
+"""One opened instance of the target, in the process where target code runs, and the calls of its operations.
 
-It knows the factory and the shape; what is called when is the worker's business (worker.py).
+It knows the factory and the shape; worker.py decides what is called when.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -18,14 +19,14 @@ from everturn.backend import drive
 from everturn.testing.history import Recorder, Recording, says_not_written
 from everturn.testing.kit.target import Offer, TargetError
 from everturn.testing.results import Function
-from everturn.testing.shapes import Dialect, Said, is_awaited, shape_of
-from everturn.testing.shapes.base import settled
+from everturn.testing.shapes import SentMessage, Shape, is_awaited, shape_of
+from everturn.testing.shapes.base import await_if_needed
 from everturn.testing.workers.messages import Fault, Opened, Outcome, Step
 
 T = TypeVar("T")
 _KIT_SESSION = "everturn kit"  # the session of the first object of a shape that is one object per session
 
-# The operations that a history is made of, and what the checker calls them.
+# Operations that are recorded, with their names in a history.
 _RECORDED: Mapping[str, Function] = {
     "append": "append",
     "read": "read",
@@ -38,8 +39,8 @@ _RECORDED: Mapping[str, Function] = {
 }
 
 
-class Subject:
-    """An instance. `run` drives a coroutine over it to its end: at once if it blocks, in the loop if it is awaited."""
+class LocalInstance:
+    """An instance of the target, opened in this process. An awaited store runs in the worker's event loop."""
 
     def __init__(
         self, factory: Callable[..., Any], offer: Offer, where: Path, options: Mapping[str, Any], loop: Loop
@@ -67,12 +68,12 @@ class Subject:
             raise TargetError(f"a {shape.name} is one object per session: the factory must take session_id")
         self._made[_KIT_SESSION if self._per_session else None] = example
         make = getattr(factory, "message", None) if offer.message else None
-        self.dialect: Dialect = shape(example, self._source, make, awaited=self._awaited)
+        self.shape: Shape = shape(example, self._source, make, awaited=self._awaited)
 
     def describe(self) -> Opened:
-        shape = type(self.dialect)
+        shape = self.shape
         twins = not self._awaited and callable(getattr(self._made_first, f"a{shape.appends_to[0]}", None))
-        return Opened(shape.name, shape.unit, self._awaited, self.dialect.operations(), twins)
+        return Opened(shape.name, shape.unit, self._awaited, shape.operations(), twins)
 
     @property
     def _made_first(self) -> Any:
@@ -119,16 +120,16 @@ class Subject:
         return self._loop.run(coroutine) if self._awaited else drive(coroutine)
 
     def taken(self, step: Step, recorder: Recorder | None = None) -> Outcome:
-        """Take one step from here to its end. The awaited twin of a blocking store needs a loop for itself."""
+        """Take one step and wait for its end. The awaited twin of a blocking store needs an event loop."""
         if step.op == "append_awaited":
             return self._loop.run(self.take(step, recorder))
         return self.run(self.take(step, recorder))
 
     async def take(self, step: Step, recorder: Recorder | None = None) -> Outcome:
-        """Take one step, and record it. What the target raises, whatever it is, becomes the outcome."""
+        """Take one step, and record it. An error that the target raises becomes the outcome."""
         began = time.monotonic()
         try:
-            operation = getattr(self.dialect, step.op)
+            operation = getattr(self.shape, step.op)
             first = () if step.session is None else (step.session,)
             if recorder is None or step.op not in _RECORDED:
                 value = await operation(*first, *step.args, **step.options)
@@ -149,7 +150,7 @@ class Subject:
             errors: list[BaseException] = []
             while self._closers:
                 try:
-                    await settled(self._closers.pop()())
+                    await await_if_needed(self._closers.pop()())
                 except Exception as exc:  # noqa: BLE001 - the others are closed first
                     errors.append(exc)
             if errors:
@@ -178,8 +179,10 @@ def _note(call: Recording, step: Step, value: Any) -> None:
 
 
 def ids(messages: Sequence[Any]) -> tuple[str, ...]:
-    """In a history, a message is its content: the kit never writes the same twice. Long ones are shortened, with a
-    checksum, so that half of one is another."""
+    """Make the ids of messages for a history: their contents, because the kit never writes the same content twice.
+
+    Long contents are shortened, with a checksum, so that a content that was cut off has another id.
+    """
     return tuple(map(_id, (str(message.content) for message in messages)))
 
 
@@ -192,6 +195,27 @@ def _id(content: str) -> str:
 def fault_of(exc: BaseException) -> Fault:
     trace = "".join(traceback.format_exception(exc)[-6:])
     return Fault(type(exc).__name__, str(exc)[:500], says_not_written(exc), trace[-3000:])
+
+
+class Recorders:
+    """The recorders of this process, one for each caller. They are kept because a caller's calls are numbered."""
+
+    def __init__(self) -> None:
+        self._record: str | None = None
+        self._kept: dict[str, Recorder] = {}
+        self._lock = threading.Lock()
+
+    def of(self, record: str | None, who: str) -> Recorder | None:
+        if record is None:
+            return None
+        with self._lock:
+            if record != self._record:
+                for recorder in self._kept.values():
+                    recorder.close()
+                self._record, self._kept = record, {}
+            if who not in self._kept:
+                self._kept[who] = Recorder(record, who)
+            return self._kept[who]
 
 
 class Loop:
@@ -207,7 +231,7 @@ class Loop:
         return self._loop.run_until_complete(coroutine)
 
     def close(self) -> None:
-        """End the loop, and the threads that it lent. Does nothing if there is none."""
+        """End the loop and the threads of its executor. Does nothing if there is none."""
         if self._loop is not None:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
@@ -215,4 +239,4 @@ class Loop:
             self._loop = None
 
 
-__all__ = ["Loop", "Said", "Subject", "fault_of", "ids"]
+__all__ = ["LocalInstance", "Loop", "Recorders", "SentMessage", "fault_of", "ids"]

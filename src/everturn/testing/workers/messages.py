@@ -1,6 +1,6 @@
-"""What the kit and its worker processes say to each other: orders one way, reports the other. Frozen values only.
+"""Messages between the kit and its worker processes: jobs one way, reports the other. Frozen values only.
 
-Who sends them is in controller.py, who obeys in worker.py.
+controller.py sends jobs, worker.py runs them and reports.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 SideBySide: TypeAlias = Literal["alone", "threads", "tasks"]
 
 Stops: TypeAlias = Literal["calls", "opcodes", "awaits"]
-"""Where a lane can be stopped: at its driver calls, at any instruction of Python code, or where it awaits."""
+"""Points at which a caller can be stopped: driver calls, instructions of Python code, or awaits."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One operation of a Dialect, on one session (or none)."""
+    """One operation of a shape (`shapes.base.Shape`), on one session or on none."""
 
     op: str
     session: str | None = None
@@ -26,7 +26,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What a call raised. Only its own words say that nothing was written."""
+    """An error that a call raised. `not_written` only if the error itself says that nothing was written."""
 
     kind: str
     text: str
@@ -38,7 +38,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How a step ended: with a value, or with a fault. `began` and `ended` are monotonic seconds."""
+    """The end of a step: a value, or a fault. `began` and `ended` are monotonic seconds."""
 
     value: Any = None
     fault: Fault | None = None
@@ -50,18 +50,18 @@ class Outcome(msgspec.Struct, frozen=True):
         return self.fault is None
 
 
-class Lane(msgspec.Struct, frozen=True):
-    """Steps that one caller takes, one after the other. `who` names it in histories."""
+class CallerSteps(msgspec.Struct, frozen=True):
+    """Steps that one caller takes, one after the other. `who` is the caller's name in histories."""
 
     who: str
     steps: tuple[Step, ...]
 
 
-# --- orders ----------------------------------------------------------------------------------------------------------
+# --- jobs ------------------------------------------------------------------------------------------------------------
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """Stop at the n-th place, counted from the first step: pause there until told to go on, or die there by -9."""
+    """Stop at the n-th point, counted from the first step: pause there until `Resume`, or die there of kill -9."""
 
     n: int
     action: Literal["pause", "kill"] = "pause"
@@ -77,20 +77,20 @@ class Open(msgspec.Struct, frozen=True):
 
 
 class Close(msgspec.Struct, frozen=True):
-    """Close an instance. One that was never opened is closed already."""
+    """Close an instance. Does nothing for a slot that was never opened."""
 
     slot: str
 
 
 class Do(msgspec.Struct, frozen=True):
-    """Run lanes on one instance: one in the order's own thread, several as threads or as tasks.
+    """Run callers on one instance: one in the worker's main thread, several as threads or as tasks.
 
-    With `own`, each thread opens an instance of its own. `record` is the file of the history. `start_at` is when all
-    lanes begin (monotonic). `die` kills the process after the last step has been acknowledged.
+    With `own`, each thread opens an instance of its own. `record` is the file of the history. All callers begin at
+    `start_at` (monotonic). `die` kills the process after the last step has been acknowledged.
     """
 
     slot: str
-    lanes: tuple[Lane, ...]
+    callers: tuple[CallerSteps, ...]
     mode: SideBySide = "alone"
     own: Open | None = None
     record: str | None = None
@@ -99,12 +99,12 @@ class Do(msgspec.Struct, frozen=True):
     die: bool = False
 
 
-class Duel(msgspec.Struct, frozen=True):
-    """Two lanes in one process: stop `a` at its n-th place, let `b` complete or block for `patience`, let `a` go on."""
+class Interleave(msgspec.Struct, frozen=True):
+    """Run two callers in one process: stop `a` at its n-th point, let `b` end, or block for `patience`; resume `a`."""
 
     slot: str
-    a: Lane
-    b: Lane
+    a: CallerSteps
+    b: CallerSteps
     n: int
     by: Stops
     patience: float
@@ -113,48 +113,48 @@ class Duel(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Run the lane as a task, and cancel it where it awaits for the n-th time."""
+    """Run the caller as a task, and cancel it at its n-th await."""
 
     slot: str
-    lane: Lane
+    caller: CallerSteps
     n: int
     record: str | None = None
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """Set the process's own limit: how large a file may get, how many more files may be opened. None: as at first."""
+    """Limit the worker process: the size of a file, or how many more files it may open. None: as at its start."""
 
     what: Literal["fsize", "nofile"]
     value: int | None
 
 
-class Fork(msgspec.Struct, frozen=True):
-    """Fork with the instance `slot` open: the child opens its own and runs `child`; meanwhile this process runs
-    `parent`, and closes its instance when the child is through; the child then runs `after`.
+class ForkProcess(msgspec.Struct, frozen=True):
+    """Call `os.fork` with the instance `slot` open. The child opens its own instance and runs `child`; meanwhile the
+    parent runs `parent`. When the child is done, the parent closes its instance, and the child runs `after`.
 
-    The report has the lanes in this order: parent, child, after. Those of a child that did not get so far are empty.
+    The report has the outcomes of parent, child and after; empty for a part that the child did not reach.
     """
 
     slot: str
     opening: Open
-    parent: Lane
-    child: Lane
-    after: Lane
+    parent: CallerSteps
+    child: CallerSteps
+    after: CallerSteps
     record: str | None = None
 
 
-class Power(msgspec.Struct, frozen=True):
-    """Open an instance on a disk that loses power at its n-th sync (before it, or after it), and run the lane."""
+class LosePower(msgspec.Struct, frozen=True):
+    """Open an instance on a disk that loses power at its n-th sync (before it, or after it), and run the caller."""
 
     opening: Open
-    lane: Lane
+    caller: CallerSteps
     n: int
     moment: Literal["before", "after"]
     record: str | None = None
 
 
-class Tell(msgspec.Struct, frozen=True):
-    """Call the factory's own `corrupt` or `cleanup`, with those of the options that it takes."""
+class FactoryHook(msgspec.Struct, frozen=True):
+    """Call the factory's `corrupt` or `cleanup`, with the options that its signature takes."""
 
     what: Literal["corrupt", "cleanup"]
     where: str
@@ -163,21 +163,23 @@ class Tell(msgspec.Struct, frozen=True):
 
 
 class Modules(msgspec.Struct, frozen=True):
-    """Say which modules were imported since the process began."""
+    """Report the modules that were imported since the process began."""
 
 
 class Resume(msgspec.Struct, frozen=True):
     """Go on after a pause."""
 
 
-Order: TypeAlias = Open | Close | Do | Duel | Cancel | Limit | Fork | Power | Tell | Modules | Resume
+Job: TypeAlias = (
+    Open | Close | Do | Interleave | Cancel | Limit | ForkProcess | LosePower | FactoryHook | Modules | Resume
+)
 
 
 # --- reports ---------------------------------------------------------------------------------------------------------
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What the instance is: its shape, whether it is awaited, the operations it offers."""
+    """Description of an opened instance: its shape, whether it is awaited, the operations it offers."""
 
     shape: str
     unit: str
@@ -187,21 +189,21 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 class Paused(msgspec.Struct, frozen=True):
-    """Stopped at the n-th place; `at` says which call it is about to make."""
+    """Stopped at the n-th point; `at` names the call that comes next."""
 
     n: int
     at: str
 
 
 class Done(msgspec.Struct, frozen=True):
-    """How the lanes' steps ended; a lane ends at the first step that could not be tried."""
+    """Outcomes of each caller's steps. A caller ends at the first step that could not be tried."""
 
-    lanes: tuple[tuple[Outcome, ...], ...]
-    stops: int = 0  # places passed where it could have been stopped
+    outcomes: tuple[tuple[Outcome, ...], ...]
+    stops: int = 0  # points passed at which it could have been stopped
 
 
-class Dueled(msgspec.Struct, frozen=True):
-    """How both lanes ended. `at` is where `a` was stopped; None: it ended before its n-th place."""
+class Interleaved(msgspec.Struct, frozen=True):
+    """Outcomes of both callers. `at` names the point at which `a` was stopped; None if it ended before."""
 
     a: tuple[Outcome, ...]
     b: tuple[Outcome, ...]
@@ -209,8 +211,8 @@ class Dueled(msgspec.Struct, frozen=True):
     blocked: bool = False
 
 
-class Cut(msgspec.Struct, frozen=True):
-    """Whether the power went at the n-th sync; if not, it went after the lane. The process is of no more use."""
+class PowerOutcome(msgspec.Struct, frozen=True):
+    """`lost` if the power went at the n-th sync; otherwise it went after the caller. The worker is unusable."""
 
     lost: bool
 
@@ -222,14 +224,14 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The order could not be carried out. `hopeless`: no order of this kind ever will (an object with no shape)."""
+    """The job failed. `hopeless`: every job of this kind would fail (an object with no known shape)."""
 
     fault: Fault
     hopeless: bool = False
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Done, and there is nothing to say."""
+    """Done; nothing to report."""
 
 
-Report: TypeAlias = Opened | Paused | Done | Dueled | Cut | Loaded | Failed | Ready
+Report: TypeAlias = Opened | Paused | Done | Interleaved | PowerOutcome | Loaded | Failed | Ready

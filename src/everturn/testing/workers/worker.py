@@ -1,6 +1,6 @@
-"""A worker process: carries out the kit's orders on instances of the target, and reports.
+"""Worker process: runs the kit's jobs on instances of the target, and reports.
 
-Target code runs here and nowhere else. Orders come one at a time; lanes within one run side by side.
+Target code runs here and nowhere else. Jobs come one at a time; the callers of one job run side by side.
 """
 
 from __future__ import annotations
@@ -22,180 +22,181 @@ from typing import Any
 
 import msgspec
 
-from everturn.testing.history import Recorder
 from everturn.testing.kit.target import Offer, TargetError
-from everturn.testing.races.breakpoints import Paced, Trap
-from everturn.testing.shapes.base import settled
-from everturn.testing.workers.instance import Loop, Subject, fault_of
+from everturn.testing.races.breakpoints import Breakpoint, PausableCoroutine
+from everturn.testing.shapes.base import await_if_needed
+from everturn.testing.workers.instance import LocalInstance, Loop, Recorders, fault_of
 from everturn.testing.workers.messages import (
+    CallerSteps,
     Cancel,
     Close,
-    Cut,
     Do,
     Done,
-    Duel,
-    Dueled,
+    FactoryHook,
     Failed,
-    Fork,
-    Lane,
+    ForkProcess,
+    Interleave,
+    Interleaved,
+    Job,
     Limit,
     Loaded,
+    LosePower,
     Modules,
     Open,
-    Order,
     Outcome,
     Paused,
-    Power,
+    PowerOutcome,
     Ready,
     Report,
     Stop,
-    Tell,
 )
 
 _LIMITS = {"fsize": resource.RLIMIT_FSIZE, "nofile": resource.RLIMIT_NOFILE}
 
 
 class Worker:
-    """What one worker process holds: its instances, its event loop, its trap."""
+    """One worker process: its open instances, its event loop, its breakpoint."""
 
     def __init__(self, pipe: Connection, factory: Callable[..., Any], offer: Offer) -> None:
         self._pipe = pipe
         self._factory = factory
         self._offer = offer
-        self._subjects: dict[str, Subject] = {}
+        self._instances: dict[str, LocalInstance] = {}
         self._loop = Loop()
-        self._trap = Trap()
-        self._recorders = _Recorders()
+        self._breakpoint = Breakpoint()
+        self._recorders = Recorders()
         self._first_modules = frozenset(sys.modules)
         self._first_limits = {what: resource.getrlimit(number) for what, number in _LIMITS.items()}
 
     def serve(self, *, watched: bool) -> None:
-        """Obey until the pipe closes. `watched`: driver calls can be counted, which slows every call."""
+        """Run jobs until the pipe closes. `watched`: driver calls can be counted, which slows every call."""
         if watched:
-            self._trap.watch_threads()
+            self._breakpoint.watch_threads()
         while True:
             try:
-                order: Order = self._pipe.recv()
+                job: Job = self._pipe.recv()
             except EOFError:
                 return
             report: Report
             try:
-                report = self._obey(order)
+                report = self._run_job(job)
             except Exception as exc:  # noqa: BLE001 - whatever target code raises is reported
                 report = Failed(fault_of(exc), hopeless=isinstance(exc, TargetError))
             self._pipe.send(report)
 
-    def _obey(self, order: Order) -> Report:
-        match order:
+    def _run_job(self, job: Job) -> Report:
+        match job:
             case Open():
-                self._subjects[order.slot] = self._opened(order)
-                return self._subjects[order.slot].describe()
+                self._instances[job.slot] = self._opened(job)
+                return self._instances[job.slot].describe()
             case Close():
-                if (subject := self._subjects.pop(order.slot, None)) is not None:
-                    subject.close()
+                if (instance := self._instances.pop(job.slot, None)) is not None:
+                    instance.close()
                 return Ready()
             case Do():
-                return self._do(order)
-            case Duel():
-                return self._duel(order)
+                return self._do(job)
+            case Interleave():
+                return self._interleave(job)
             case Cancel():
-                subject = self._subjects[order.slot]
-                return subject.run(self._cancel(subject, order))
+                instance = self._instances[job.slot]
+                return instance.run(self._cancel(instance, job))
             case Limit():
-                self._limit(order)
+                self._limit(job)
                 return Ready()
-            case Fork():
-                return self._fork(order)
-            case Power():
-                return self._power(order)
+            case ForkProcess():
+                return self._fork_process(job)
+            case LosePower():
+                return self._lose_power(job)
             case Modules():
                 return Loaded(tuple(name for name in sys.modules if name not in self._first_modules))
-            case Tell():
-                self._tell(order)
+            case FactoryHook():
+                self._call_factory_hook(job)
                 return Ready()
-        raise AssertionError(order)
+        raise AssertionError(job)
 
-    def _limit(self, order: Limit) -> None:
-        soft, hard = self._first_limits[order.what]
-        if order.value is not None:
-            soft = order.value
-            if order.what == "nofile":
+    def _limit(self, job: Limit) -> None:
+        soft, hard = self._first_limits[job.what]
+        if job.value is not None:
+            soft = job.value
+            if job.what == "nofile":
                 soft += 1 + max(filter(_is_open, [int(entry.name) for entry in Path("/dev/fd").iterdir()]))
-        resource.setrlimit(_LIMITS[order.what], (soft, hard))
+        resource.setrlimit(_LIMITS[job.what], (soft, hard))
 
-    def _tell(self, order: Tell) -> None:
-        function = getattr(self._factory, order.what)
+    def _call_factory_hook(self, job: FactoryHook) -> None:
+        function = getattr(self._factory, job.what)
         known = inspect.signature(function).parameters
-        first = () if order.session is None else (order.session,)
-        options = {name: value for name, value in order.options.items() if name in known}
-        result = function(Path(order.where), *first, **options)
+        first = () if job.session is None else (job.session,)
+        options = {name: value for name, value in job.options.items() if name in known}
+        result = function(Path(job.where), *first, **options)
         if inspect.isawaitable(result):
-            self._loop.run(settled(result))
+            self._loop.run(await_if_needed(result))
 
-    def _opened(self, order: Open) -> Subject:
-        if order.stop is not None:
-            self._trap.arm(order.stop.n, self._at_stop(order.stop))
+    def _opened(self, job: Open) -> LocalInstance:
+        if job.stop is not None:
+            self._breakpoint.arm(job.stop.n, self._at_stop(job.stop))
         try:
-            return Subject(self._factory, self._offer, Path(order.where), order.options, self._loop)
+            return LocalInstance(self._factory, self._offer, Path(job.where), job.options, self._loop)
         finally:
-            self._trap.disarm()
+            self._breakpoint.disarm()
 
-    # --- lanes -------------------------------------------------------------------------------------------------------
+    # --- callers -----------------------------------------------------------------------------------------------------
 
-    def _do(self, order: Do) -> Done:
-        if order.stop is not None:
-            self._trap.arm(order.stop.n, self._at_stop(order.stop))
-        _wait_until(order.start_at)
+    def _do(self, job: Do) -> Done:
+        if job.stop is not None:
+            self._breakpoint.arm(job.stop.n, self._at_stop(job.stop))
+        _wait_until(job.start_at)
         try:
-            lanes = self._lanes(order)
+            outcomes = self._run_callers(job)
         finally:
-            passed = self._trap.disarm()
-        if order.die:
+            passed = self._breakpoint.disarm()
+        if job.die:
             os.kill(os.getpid(), signal.SIGKILL)
-        return Done(tuple(lanes), passed)
+        return Done(tuple(outcomes), passed)
 
-    def _lanes(self, order: Do) -> list[tuple[Outcome, ...]]:
-        match order.mode:
+    def _run_callers(self, job: Do) -> list[tuple[Outcome, ...]]:
+        match job.mode:
             case "alone":
-                subject = self._subjects[order.slot]
-                return [self._run(subject, lane, order.record) for lane in order.lanes]
+                instance = self._instances[job.slot]
+                return [self._take_steps(instance, caller, job.record) for caller in job.callers]
             case "tasks":
-                return self._subjects[order.slot].run(self._tasks(order))
+                return self._instances[job.slot].run(self._run_tasks(job))
             case "threads":
-                return self._threads(order)
+                return self._run_threads(job)
 
-    def _run(self, subject: Subject, lane: Lane, record: str | None) -> tuple[Outcome, ...]:
-        recorder = self._recorders.of(record, lane.who)
-        return tuple(subject.taken(step, recorder) for step in lane.steps)
+    def _take_steps(self, instance: LocalInstance, caller: CallerSteps, record: str | None) -> tuple[Outcome, ...]:
+        recorder = self._recorders.of(record, caller.who)
+        return tuple(instance.taken(step, recorder) for step in caller.steps)
 
-    async def _taken(self, subject: Subject, lane: Lane, record: str | None) -> tuple[Outcome, ...]:
-        recorder = self._recorders.of(record, lane.who)
-        return tuple([await subject.take(step, recorder) for step in lane.steps])
+    async def _take_steps_awaited(
+        self, instance: LocalInstance, caller: CallerSteps, record: str | None
+    ) -> tuple[Outcome, ...]:
+        recorder = self._recorders.of(record, caller.who)
+        return tuple([await instance.take(step, recorder) for step in caller.steps])
 
-    async def _tasks(self, order: Do) -> list[tuple[Outcome, ...]]:
-        subject = self._subjects[order.slot]
-        return await asyncio.gather(*(self._taken(subject, lane, order.record) for lane in order.lanes))
+    async def _run_tasks(self, job: Do) -> list[tuple[Outcome, ...]]:
+        instance = self._instances[job.slot]
+        return await asyncio.gather(*(self._take_steps_awaited(instance, caller, job.record) for caller in job.callers))
 
-    def _threads(self, order: Do) -> list[tuple[Outcome, ...]]:
-        ready = threading.Barrier(len(order.lanes))
-        running = [_Thread(partial(self._in_thread, order, lane, ready)) for lane in order.lanes]
+    def _run_threads(self, job: Do) -> list[tuple[Outcome, ...]]:
+        ready = threading.Barrier(len(job.callers))
+        running = [_Thread(partial(self._in_thread, job, caller, ready)) for caller in job.callers]
         return [thread.result() for thread in running]
 
-    def _in_thread(self, order: Do, lane: Lane, ready: threading.Barrier) -> tuple[Outcome, ...]:
-        with self._instance(order.slot, order.own) as subject:
+    def _in_thread(self, job: Do, caller: CallerSteps, ready: threading.Barrier) -> tuple[Outcome, ...]:
+        with self._instance_for(job.slot, job.own) as instance:
             ready.wait(30)
-            return self._run(subject, lane, order.record)
+            return self._take_steps(instance, caller, job.record)
 
     @contextmanager
-    def _instance(self, slot: str, own: Open | None) -> Iterator[Subject]:
+    def _instance_for(self, slot: str, own: Open | None) -> Iterator[LocalInstance]:
         if own is None:
-            yield self._subjects[slot]
+            yield self._instances[slot]
             return
-        subject = Subject(self._factory, self._offer, Path(own.where), own.options, Loop())
+        instance = LocalInstance(self._factory, self._offer, Path(own.where), own.options, Loop())
         try:
-            yield subject
+            yield instance
         finally:
-            subject.close()
+            instance.close()
 
     def _at_stop(self, stop: Stop) -> Callable[[int, str], None]:
         def pause(n: int, name: str) -> None:
@@ -207,44 +208,44 @@ class Worker:
 
         return pause if stop.action == "pause" else die
 
-    # --- two lanes, one of them stopped ------------------------------------------------------------------------------
+    # --- two callers, one of them stopped ----------------------------------------------------------------------------
 
-    def _duel(self, order: Duel) -> Dueled:
-        if order.by == "awaits":
-            subject = self._subjects[order.slot]
-            return subject.run(self._duel_of_tasks(subject, order))
-        return self._duel_of_threads(order)
+    def _interleave(self, job: Interleave) -> Interleaved:
+        if job.by == "awaits":
+            instance = self._instances[job.slot]
+            return instance.run(self._interleave_tasks(instance, job))
+        return self._interleave_threads(job)
 
-    async def _duel_of_tasks(self, subject: Subject, order: Duel) -> Dueled:
+    async def _interleave_tasks(self, instance: LocalInstance, job: Interleave) -> Interleaved:
         b: asyncio.Task[tuple[Outcome, ...]] | None = None
         blocked = False
 
         async def between() -> None:
             nonlocal b, blocked
-            b = asyncio.ensure_future(self._taken(subject, order.b, order.record))
-            _, pending = await asyncio.wait({b}, timeout=order.patience)
+            b = asyncio.ensure_future(self._take_steps_awaited(instance, job.b, job.record))
+            _, pending = await asyncio.wait({b}, timeout=job.patience)
             blocked = bool(pending)
 
-        a = await Paced(self._taken(subject, order.a, order.record), order.n, between)
-        at = None if b is None else f"suspension {order.n}"
+        a = await PausableCoroutine(self._take_steps_awaited(instance, job.a, job.record), job.n, between)
+        at = None if b is None else f"suspension {job.n}"
         if b is None:
-            b = asyncio.ensure_future(self._taken(subject, order.b, order.record))
-        return Dueled(a, await b, at, blocked)
+            b = asyncio.ensure_future(self._take_steps_awaited(instance, job.b, job.record))
+        return Interleaved(a, await b, at, blocked)
 
-    async def _cancel(self, subject: Subject, order: Cancel) -> Done:
+    async def _cancel(self, instance: LocalInstance, job: Cancel) -> Done:
         async def now() -> None:
             task.cancel()  # as from outside: it takes effect where the coroutine awaits
 
-        async def lane() -> tuple[tuple[Outcome, ...], int]:
-            outcomes = await paced
-            return outcomes, paced.passed
+        async def caller() -> tuple[tuple[Outcome, ...], int]:
+            outcomes = await pausable
+            return outcomes, pausable.passed
 
-        paced = Paced(self._taken(subject, order.lane, order.record), order.n, now)
-        task = asyncio.ensure_future(lane())
+        pausable = PausableCoroutine(self._take_steps_awaited(instance, job.caller, job.record), job.n, now)
+        task = asyncio.ensure_future(caller())
         outcomes, passed = await task
         return Done((outcomes,), passed)
 
-    def _duel_of_threads(self, order: Duel) -> Dueled:
+    def _interleave_threads(self, job: Interleave) -> Interleaved:
         stopped, go_on = threading.Event(), threading.Event()
         at: list[str] = []
 
@@ -254,97 +255,97 @@ class Worker:
             go_on.wait()
 
         def run_a() -> tuple[Outcome, ...]:
-            with self._instance(order.slot, order.own) as subject:
-                if order.by == "opcodes":
-                    self._trap.watch_instructions()
+            with self._instance_for(job.slot, job.own) as instance:
+                if job.by == "opcodes":
+                    self._breakpoint.watch_instructions()
                 else:
-                    self._trap.watch_threads()
-                self._trap.arm(order.n, at_stop)
+                    self._breakpoint.watch_threads()
+                self._breakpoint.arm(job.n, at_stop)
                 try:
-                    return self._run(subject, order.a, order.record)
+                    return self._take_steps(instance, job.a, job.record)
                 finally:
-                    self._trap.disarm()
-                    self._trap.unwatch_instructions()
-                    self._trap.unwatch()
+                    self._breakpoint.disarm()
+                    self._breakpoint.unwatch_instructions()
+                    self._breakpoint.unwatch()
                     stopped.set()
 
         def run_b() -> tuple[Outcome, ...]:
-            with self._instance(order.slot, order.own) as subject:
-                return self._run(subject, order.b, order.record)
+            with self._instance_for(job.slot, job.own) as instance:
+                return self._take_steps(instance, job.b, job.record)
 
         a = _Thread(run_a)
         stopped.wait()
         b = _Thread(run_b)
-        b.join(order.patience if at else None)
+        b.join(job.patience if at else None)
         blocked = b.is_alive()
         go_on.set()
-        return Dueled(a.result(), b.result(), at[0] if at else None, blocked)
+        return Interleaved(a.result(), b.result(), at[0] if at else None, blocked)
 
     # --- power -------------------------------------------------------------------------------------------------------
 
-    def _power(self, order: Power) -> Cut:
+    def _lose_power(self, job: LosePower) -> PowerOutcome:
         from everturn.testing.faults.disks import (
             PowerLossVFS,  # imports apsw, which is safe beside a store that uses it
         )
 
-        disk = PowerLossVFS(f"everturn-kit-{order.n}-{order.moment}")
-        disk.cut_at(order.n, moment=order.moment)
-        opening = msgspec.structs.replace(order.opening, options={**order.opening.options, "vfs": disk.name})
+        disk = PowerLossVFS(f"everturn-kit-{job.n}-{job.moment}")
+        disk.cut_at(job.n, moment=job.moment)
+        opening = msgspec.structs.replace(job.opening, options={**job.opening.options, "vfs": disk.name})
         try:
-            subject = self._opened(opening)
+            instance = self._opened(opening)
         except Exception:
             if disk.is_on:
                 raise
-            return Cut(lost=True)
-        self._run(subject, order.lane, order.record)
+            return PowerOutcome(lost=True)
+        self._take_steps(instance, job.caller, job.record)
         lost = not disk.is_on
         if not lost:
             disk.cut()  # a store that syncs too seldom gets this far: now it shows
-        return Cut(lost)
+        return PowerOutcome(lost)
 
     # --- forks -------------------------------------------------------------------------------------------------------
 
-    def _fork(self, order: Fork) -> Done:
+    def _fork_process(self, job: ForkProcess) -> Done:
         parent_done_read, parent_done_write = os.pipe()
-        told, tells = Pipe(duplex=False)
+        from_child, to_parent = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
             with suppress(BaseException):
                 os.close(parent_done_write)
-                told.close()
+                from_child.close()
                 self._pipe.close()
-                self._loop = Loop()  # the other's threads have not come along
-                subject = self._opened(order.opening)
-                tells.send(self._run(subject, order.child, order.record))
+                self._loop = Loop()  # the parent's threads do not exist in the child
+                instance = self._opened(job.opening)
+                to_parent.send(self._take_steps(instance, job.child, job.record))
                 os.read(parent_done_read, 1)
-                tells.send(self._run(subject, order.after, order.record))
-                subject.close()
+                to_parent.send(self._take_steps(instance, job.after, job.record))
+                instance.close()
             os._exit(0)
         os.close(parent_done_read)
-        tells.close()
+        to_parent.close()
         try:
-            parent = self._run(self._subjects[order.slot], order.parent, order.record)
-            child = _heard(told)
-            self._subjects.pop(order.slot).close()
+            parent = self._take_steps(self._instances[job.slot], job.parent, job.record)
+            child = _received(from_child)
+            self._instances.pop(job.slot).close()
         finally:
             os.close(parent_done_write)
-            after = _heard(told)
-            told.close()
+            after = _received(from_child)
+            from_child.close()
             os.waitpid(pid, 0)
         return Done((parent, child, after))
 
 
-def _heard(told: Connection) -> tuple[Outcome, ...]:
-    """The outcomes that a child tells next; none if it has died."""
+def _received(from_child: Connection) -> tuple[Outcome, ...]:
+    """Receive the next outcomes of a child; none if it has died."""
     try:
-        outcomes: tuple[Outcome, ...] = told.recv()
+        outcomes: tuple[Outcome, ...] = from_child.recv()
     except (EOFError, OSError):
         return ()
     return outcomes
 
 
 class _Thread(threading.Thread):
-    """A thread whose function's result, or error, is had by waiting for it."""
+    """A thread that runs a function; `result` waits for its value, or raises its error."""
 
     def __init__(self, function: Callable[[], tuple[Outcome, ...]]) -> None:
         super().__init__(daemon=True)
@@ -367,33 +368,12 @@ class _Thread(threading.Thread):
 
 
 def _is_open(descriptor: int) -> bool:
-    """Whether it is open now: the one that the list was read by is in the list, and is not."""
+    """Whether a descriptor is open now. The one by which the list was read is in the list, and is closed again."""
     try:
         os.fstat(descriptor)
     except OSError:
         return False
     return True
-
-
-class _Recorders:
-    """The recorders of this process: one for each caller, kept, because a caller's calls are numbered."""
-
-    def __init__(self) -> None:
-        self._record: str | None = None
-        self._kept: dict[str, Recorder] = {}
-        self._lock = threading.Lock()
-
-    def of(self, record: str | None, who: str) -> Recorder | None:
-        if record is None:
-            return None
-        with self._lock:
-            if record != self._record:
-                for recorder in self._kept.values():
-                    recorder.close()
-                self._record, self._kept = record, {}
-            if who not in self._kept:
-                self._kept[who] = Recorder(record, who)
-            return self._kept[who]
 
 
 def _wait_until(moment: float) -> None:

@@ -10,11 +10,11 @@ import pytest
 
 from everturn.testing.contract import CLAUSES
 from everturn.testing.kit.clause import Untested
-from everturn.testing.kit.environment import Run
+from everturn.testing.kit.environment import Environment
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.runner import Chosen, Runner
 from everturn.testing.kit.selection import chosen
-from everturn.testing.kit.shared_store import Staff
+from everturn.testing.kit.shared_store import SharedWorker
 from everturn.testing.kit.target import parse
 from everturn.testing.workers.messages import Step
 
@@ -23,7 +23,7 @@ class Trial:
     """A run, clause by clause."""
 
     def __init__(self, target: str) -> None:
-        self.run = Run(parse(target), seed=1, quick=True)
+        self.run = Environment(parse(target), seed=1, quick=True)
         self.runner = Runner(self.run, [], budget=30.0)
 
     def status(self, name: str) -> str:
@@ -35,8 +35,8 @@ class Trial:
         return Kit(self.run, CLAUSES[0], until=time.monotonic() + 10)
 
     @property
-    def waiting(self) -> list[Staff]:
-        return self.run.common._waiting
+    def waiting(self) -> list[SharedWorker]:
+        return self.run.shared_place._waiting
 
 
 @pytest.fixture(params=["sqlite:///memory.db", "sqlite://", "tests.kit.sound.memory:tasks"])
@@ -55,9 +55,12 @@ def broken() -> Iterator[Trial]:
 
 def test_what_a_clause_has_opened_serves_the_next(sound: Trial) -> None:
     assert sound.status("order") == "pass"
-    place, ((worker, slots),) = sound.run.common.place, [(one.worker.pid, set(one.slots)) for one in sound.waiting]
+    place, ((worker, slots),) = (
+        sound.run.shared_place.path,
+        [(one.worker.pid, set(one.slots)) for one in sound.waiting],
+    )
     assert (sound.status("roles"), sound.status("append-append")) == ("pass", "pass")
-    assert sound.run.common.place == place
+    assert sound.run.shared_place.path == place
     kept = {one.worker.pid: set(one.slots) for one in sound.waiting}
     assert slots <= kept[worker]
 
@@ -74,12 +77,12 @@ def test_a_call_that_is_watched_is_made_by_a_worker_that_is() -> None:
 
 def test_a_broken_promise_takes_the_place_along(broken: Trial) -> None:
     assert broken.status("order") == "pass"
-    place = broken.run.common.place
+    place = broken.run.shared_place.path
     assert broken.status("append-append") == "fail"
     assert not place.exists()
     assert broken.waiting == []
     assert broken.status("store-and-retrieve") == "pass"
-    assert broken.run.common.place != place
+    assert broken.run.shared_place.path != place
 
 
 def test_a_worker_that_died_does_not_come_back() -> None:
@@ -90,7 +93,7 @@ def test_a_worker_that_died_does_not_come_back() -> None:
 
 def test_the_place_is_gone_with_the_run(sound: Trial) -> None:
     sound.status("order")
-    place = sound.run.common.place
+    place = sound.run.shared_place.path
     assert place.exists()
     sound.run.close()
     assert not place.exists()
@@ -167,11 +170,11 @@ def test_an_error_of_the_kit_itself_takes_the_place_along(sound: Trial) -> None:
 
 
 def test_a_clause_that_ends_before_an_answer_does_not_spoil_the_end_of_the_run(sound: Trial) -> None:
-    """Seen on a store in memory with some seeds: the answer was taken for that of the next order (TypeError)."""
+    """ReadMessage on a store in memory with some seeds: the answer was taken for that of the next order (TypeError)."""
 
     def impatient(kit: Kit) -> None:
         instance = kit.open()
-        instance.worker.send(instance.order(Step("read", "s")))
+        instance.worker.send(instance.job(Step("read", "s")))
         raise Untested("it did not wait")
 
     found = sound.runner.result(Chosen(msgspec.structs.replace(CLAUSES[0], test=impatient, needs=())))

@@ -12,19 +12,20 @@ from typing import Any
 
 import pytest
 
-from everturn.testing.races.breakpoints import Paced, Trap, driver_call
+from everturn.testing.history import Recorder
+from everturn.testing.races.breakpoints import Breakpoint, PausableCoroutine, driver_call
 
 
 def calls_of(work: Any, n: int = 0) -> tuple[int, list[tuple[int, str]]]:
     """How many driver calls some work makes, and where it was stopped."""
-    trap, stops = Trap(), []
-    trap.watch_threads()
+    stopper, stops = Breakpoint(), []
+    stopper.watch_threads()
     try:
-        trap.arm(n, lambda number, name: stops.append((number, name)))
+        stopper.arm(n, lambda number, name: stops.append((number, name)))
         work()
-        return trap.disarm(), stops
+        return stopper.disarm(), stops
     finally:
-        trap.unwatch()
+        stopper.unwatch()
 
 
 @pytest.mark.parametrize(
@@ -72,16 +73,27 @@ def test_driver_calls_of_threads_started_meanwhile_count(tmp_path: Path) -> None
     assert calls_of(work)[0] >= 1
 
 
+def test_calls_of_the_kit_itself_are_not_counted(tmp_path: Path) -> None:
+    """Such as those that record a history: a sweep would stop there, and not in the store."""
+    with Recorder(tmp_path / "history.jsonl", "A") as recorder:
+
+        def work() -> None:
+            with recorder.call("read", "s") as read:
+                read.saw([])
+
+        assert calls_of(work)[0] == 0
+
+
 def test_nothing_is_counted_while_the_trap_is_not_set() -> None:
-    trap = Trap()
-    trap.watch_threads()
+    stopper = Breakpoint()
+    stopper.watch_threads()
     Path().stat()
-    trap.unwatch()
-    assert trap.passed == 0
+    stopper.unwatch()
+    assert stopper.passed == 0
 
 
 def test_python_code_is_stopped_at_an_instruction() -> None:
-    trap, stops = Trap(), []
+    stopper, stops = Breakpoint(), []
     total = 0
 
     def work() -> None:
@@ -89,11 +101,11 @@ def test_python_code_is_stopped_at_an_instruction() -> None:
         for number in range(3):
             total += number
 
-    trap.watch_instructions()
-    trap.arm(5, lambda number, name: stops.append((number, name)))
+    stopper.watch_instructions()
+    stopper.arm(5, lambda number, name: stops.append((number, name)))
     work()
-    passed = trap.disarm()
-    trap.unwatch_instructions()
+    passed = stopper.disarm()
+    stopper.unwatch_instructions()
     assert passed > 20
     assert [number for number, _ in stops] == [5]
     assert "work" in stops[0][1]
@@ -118,8 +130,8 @@ def test_a_coroutine_is_stopped_where_it_awaits(n: int) -> None:
         story.append("b")
 
     async def main() -> tuple[Any, int]:
-        paced = Paced(a(), n, between)
-        return await paced, paced.passed
+        pausable = PausableCoroutine(a(), n, between)
+        return await pausable, pausable.passed
 
     result, passed = asyncio.run(main())
     assert (result, passed) == ("done", 3)
@@ -133,7 +145,7 @@ def test_an_error_passes_through_a_paced_coroutine() -> None:
         raise KeyError("x")
 
     async def main() -> None:
-        await Paced(a(), 1, lambda: asyncio.sleep(0))
+        await PausableCoroutine(a(), 1, lambda: asyncio.sleep(0))
 
     with pytest.raises(KeyError):
         asyncio.run(main())

@@ -12,10 +12,10 @@ import pytest
 
 from everturn.backend import drive
 from everturn.testing.kit.target import offer_of
-from everturn.testing.shapes import Said, Seen, is_awaited, shape_of
-from everturn.testing.shapes.base import seen
+from everturn.testing.shapes import ReadMessage, SentMessage, is_awaited, shape_of
+from everturn.testing.shapes.base import read_message
 from everturn.testing.shapes.langgraph import new_id
-from everturn.testing.workers.instance import Loop, Subject
+from everturn.testing.workers.instance import LocalInstance, Loop
 from tests.kit.sound import memory, shapes
 
 SHAPES = {
@@ -31,33 +31,33 @@ SHAPES = {
 
 
 @pytest.fixture
-def subject() -> Iterator[Callable[[Any, Path], Subject]]:
+def instance() -> Iterator[Callable[[Any, Path], LocalInstance]]:
     loop = Loop()
-    yield lambda factory, where: Subject(factory, offer_of(factory), where, {}, loop)
+    yield lambda factory, where: LocalInstance(factory, offer_of(factory), where, {}, loop)
     loop.close()
 
 
 @pytest.mark.parametrize("name", list(SHAPES))
-def test_every_shape_stores_and_reads(name: str, subject: Any, tmp_path: Path) -> None:
-    store = subject(getattr(shapes, name), tmp_path)
+def test_every_shape_stores_and_reads(name: str, instance: Any, tmp_path: Path) -> None:
+    store = instance(getattr(shapes, name), tmp_path)
     assert store.describe().shape == SHAPES[name]
     turns = {"turn": 3, "pair": 2, "message": 1}[store.describe().unit]
-    said = [Said("user" if number % 2 == 0 else "assistant", f"m{number}") for number in range(turns)]
-    store.run(store.dialect.append("s", said))
-    found = store.run(store.dialect.read("s"))
+    said = [SentMessage("user" if number % 2 == 0 else "assistant", f"m{number}") for number in range(turns)]
+    store.run(store.shape.append("s", said))
+    found = store.run(store.shape.read("s"))
     assert [(one.role, one.content) for one in found] == [(one.role, one.content) for one in said]
-    store.run(store.dialect.clear("s"))
-    assert store.run(store.dialect.read("s")) == []
+    store.run(store.shape.clear("s"))
+    assert store.run(store.shape.read("s")) == []
     store.close()
 
 
-def test_what_is_callable_is_offered(subject: Any, tmp_path: Path) -> None:
-    operations = subject(shapes.lists, tmp_path).describe().operations
+def test_what_is_callable_is_offered(instance: Any, tmp_path: Path) -> None:
+    operations = instance(shapes.lists, tmp_path).describe().operations
     assert operations >= {"key", "expected_version", "undo", "trim", "save_snapshot", "rollback", "replace", "latest"}
-    assert "save_snapshot" not in subject(shapes.pairs, tmp_path).describe().operations
+    assert "save_snapshot" not in instance(shapes.pairs, tmp_path).describe().operations
 
 
-def test_half_a_pair_of_snapshot_operations_is_not_offered(subject: Any) -> None:
+def test_half_a_pair_of_snapshot_operations_is_not_offered(instance: Any) -> None:
     class Half(memory.LockedLists):
         def save_snapshot(self, session_id: str) -> str:
             return "x"
@@ -65,12 +65,12 @@ def test_half_a_pair_of_snapshot_operations_is_not_offered(subject: Any) -> None
     def factory(where: Path) -> Half:
         return Half()
 
-    assert "save_snapshot" not in subject(factory, Path()).describe().operations
+    assert "save_snapshot" not in instance(factory, Path()).describe().operations
 
 
-def test_a_parameter_that_names_the_session_is_no_key(subject: Any, tmp_path: Path) -> None:
+def test_a_parameter_that_names_the_session_is_no_key(instance: Any, tmp_path: Path) -> None:
     """LlamaIndex calls the session `key`."""
-    assert "key" not in subject(shapes.llamaindex, tmp_path).describe().operations
+    assert "key" not in instance(shapes.llamaindex, tmp_path).describe().operations
 
 
 def test_an_awaited_store_is_known_by_its_append() -> None:
@@ -86,16 +86,16 @@ class NamesSessionsItself(shapes.Adk):
         return SimpleNamespace(id=session_id.strip() or "generated", events=[])
 
 
-def test_an_adk_service_that_gives_a_session_another_name_has_refused_the_first(subject: Any, tmp_path: Path) -> None:
-    store = subject(lambda where: NamesSessionsItself(shapes.Core(where)), tmp_path)
-    store.run(store.dialect.append("s", [Said("user", "x")]))
+def test_an_adk_service_that_gives_a_session_another_name_has_refused_the_first(instance: Any, tmp_path: Path) -> None:
+    store = instance(lambda where: NamesSessionsItself(shapes.Core(where)), tmp_path)
+    store.run(store.shape.append("s", [SentMessage("user", "x")]))
     for name in ("", "s "):
         with pytest.raises(ValueError, match="named the session"):
-            store.run(store.dialect.append(name, [Said("user", "x")]))
+            store.run(store.shape.append(name, [SentMessage("user", "x")]))
     store.close()
 
 
-def test_an_adk_event_is_made_after_its_session_was_read(subject: Any, tmp_path: Path) -> None:
+def test_an_adk_event_is_made_after_its_session_was_read(instance: Any, tmp_path: Path) -> None:
     """As in a run of an agent. An event carries its time: an older one than the session's would go before it."""
     done: list[str] = []
 
@@ -112,8 +112,8 @@ def test_an_adk_event_is_made_after_its_session_was_read(subject: Any, tmp_path:
         return SimpleNamespace(author=role, content=SimpleNamespace(parts=[SimpleNamespace(text=content)]))
 
     factory.message = message  # type: ignore[attr-defined]
-    store = subject(factory, tmp_path)
-    store.run(store.dialect.append("s", [Said("user", "x")]))
+    store = instance(factory, tmp_path)
+    store.run(store.shape.append("s", [SentMessage("user", "x")]))
     assert done == ["read", "made"]
     store.close()
 
@@ -134,16 +134,16 @@ def test_what_has_no_shape_has_none() -> None:
     ],
 )
 def test_messages_of_every_form_are_read(raw: Any) -> None:
-    assert (seen(raw).role, seen(raw).content) == ("user", "hi")
+    assert (read_message(raw).role, read_message(raw).content) == ("user", "hi")
 
 
 def test_fields_are_those_that_a_message_carries() -> None:
-    assert seen({"role": "user", "content": "x", "name": None}) == Seen("user", "x", {"name": None})
+    assert read_message({"role": "user", "content": "x", "name": None}) == ReadMessage("user", "x", {"name": None})
 
 
 def test_what_is_no_message_is_an_error() -> None:
     with pytest.raises(TypeError, match="no role and content"):
-        seen(7)
+        read_message(7)
 
 
 def test_checkpoint_ids_made_later_sort_later() -> None:
@@ -152,9 +152,9 @@ def test_checkpoint_ids_made_later_sort_later() -> None:
     assert len(set(made)) == 500
 
 
-def test_an_operation_over_a_blocking_store_never_suspends(subject: Any, tmp_path: Path) -> None:
-    store = subject(shapes.lists, tmp_path)
-    coroutine: Coroutine[Any, Any, Any] = store.dialect.append("s", [Said("user", "x")])
+def test_an_operation_over_a_blocking_store_never_suspends(instance: Any, tmp_path: Path) -> None:
+    store = instance(shapes.lists, tmp_path)
+    coroutine: Coroutine[Any, Any, Any] = store.shape.append("s", [SentMessage("user", "x")])
     drive(coroutine)  # raises if it suspends
     with pytest.raises(RuntimeError):
         drive(asyncio.sleep(0))
