@@ -31,18 +31,23 @@ unexport PYTHONDONTWRITEBYTECODE
         deep-test deep-walks deep-simulate
 
 help:
-	@echo "make try     replay the incident: six processes, a kill -9, a rollback"
-	@echo "make quick   run the tests that need no server"
-	@echo "make test    run the tests          (make test ARGS='-k rollback -x' WORKERS=0)"
-	@echo "make lint    ruff and mypy --strict"
-	@echo "make bench   measure against bare drivers and peers, in $(BENCH)"
+	@echo "While you work:"
+	@echo "  make try        see it at work: six processes, a kill -9, a rollback; a naive store beside ours"
+	@echo "  make quick      run the tests that need no server (under 2 minutes)"
+	@echo "  make test       run all tests (under 8 minutes; make test ARGS='-k rollback -x' runs some)"
+	@echo "  make lint       check style and types: ruff, mypy --strict"
 	@echo
-	@echo "make simulate  run the store in simulated worlds (SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
-	@echo "make fuzz      damage a SQLite file in thousands of ways (FLIPS=3000 OTHERS=300 SEED=1)"
-	@echo "make mutants   run the contract on every broken store; make false-alarms on sound ones, 50 times"
-	@echo "make coverage  run the tests and measure which lines and branches they reach"
-	@echo "make deep      run all tests, on all seeds and places, and all of these, for a night"
-	@echo "make clean     remove venvs, caches and builds"
+	@echo "Now and then:"
+	@echo "  make bench      measure speed beside bare drivers and other stores; makes $(BENCH)"
+	@echo "  make coverage   run all tests, and report the lines and branches that none of them reached"
+	@echo "  make clean      remove virtual environments, caches and builds"
+	@echo
+	@echo "For hours:"
+	@echo "  make deep       run everything: all seeds and backends, and the four targets below (a night)"
+	@echo "  make simulate   run the store over a simulated network (SEEDS=1000 FROM=0 BACKEND=redis|sqlite|postgres|all)"
+	@echo "  make fuzz       damage a SQLite file in thousands of ways (FLIPS=3000 OTHERS=300 SEED=1)"
+	@echo "  make mutants    run the contract on stores that are broken on purpose: it must find every fault"
+	@echo "  make false-alarms  run the contract on sound stores, 50 times each: it must find nothing"
 	@echo
 	@echo "Another Python: make test PYTHON=python3.13 VENV=.venv-3.13"
 

@@ -29,12 +29,12 @@ THEIRS = {
     ("is_first", "other", "version"),
     [
         (True, "syrupy", "pytest8"),
-        (False, "syrupy", "pytest9"),
-        (True, "pytest-snapshot", "pytest9"),
-        (False, "pytest-snapshot", "pytest8"),
+        (False, "pytest-snapshot", "pytest9"),
+        deep((False, "syrupy", "pytest9")),
+        deep((True, "pytest-snapshot", "pytest9")),
+        deep((False, "pytest-snapshot", "pytest8")),
         deep((False, "syrupy", "pytest8")),
         deep((True, "syrupy", "pytest9")),
-        deep((False, "pytest-snapshot", "pytest9")),
         deep((True, "pytest-snapshot", "pytest8")),
     ],
 )
@@ -186,7 +186,9 @@ def test_chains_are_updated_by_one_worker_in_their_order(project: Project, versi
         assert (done.code, done.count("passed")) == (0, 9), done.text
 
 
-@pytest.mark.parametrize(("version", "dist"), [("pytest8", "load"), ("pytest9", "load"), ("pytest9", "loadfile")])
+@pytest.mark.parametrize(
+    ("version", "dist"), [("pytest8", "load"), deep(("pytest9", "load")), deep(("pytest9", "loadfile"))]
+)
 def test_chains_that_would_be_parted_stop_the_run_with_a_usage_message(
     project: Project, dist: str, version: str
 ) -> None:

@@ -148,3 +148,19 @@ def test_opening_a_file_looks_through_nothing_that_is_installed(tmp_path: Path) 
         print("importlib.metadata" in sys.modules)
     """
     assert in_another_process(script, tmp_path) == "False\n"
+
+
+@pytest.mark.parametrize(("backend", "driver"), [("redis", "redis.connection"), ("postgres", "psycopg")])
+def test_a_driver_is_imported_before_the_time_of_a_call_begins(backend: str, driver: str) -> None:
+    script = """
+        import importlib, everturn
+        scheme, driver = argv
+        module = importlib.import_module(f"everturn.backends.{scheme}")
+        def look(*_):
+            print(driver in sys.modules)
+            sys.exit()
+        print(driver in sys.modules)
+        module.open = look
+        everturn.open(f"{scheme}://localhost")
+    """
+    assert in_another_process(script, backend, driver).split() == ["False", "True"]

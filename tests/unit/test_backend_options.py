@@ -12,7 +12,6 @@ import everturn
 from everturn import InvalidInput
 from everturn.backends import postgres
 from everturn.backends._shared.options import namespace, switch, whole_number
-from tests.store.speech import in_another_process
 
 BACKENDS = ["sqlite://", "redis://localhost:1", "postgresql://localhost:1/x"]
 
@@ -87,19 +86,3 @@ def test_numbers_and_switches_come_as_text_in_urls() -> None:
     assert [switch("s")(value) for value in ("off", "0", False, "False")] == [False] * 4
     with pytest.raises(InvalidInput, match="on or off"):
         switch("s")("maybe")
-
-
-@pytest.mark.parametrize(("backend", "driver"), [("redis", "redis.connection"), ("postgres", "psycopg")])
-def test_a_driver_is_imported_before_the_time_of_a_call_begins(backend: str, driver: str) -> None:
-    script = """
-        import importlib, everturn
-        scheme, driver = argv
-        module = importlib.import_module(f"everturn.backends.{scheme}")
-        def look(*_):
-            print(driver in sys.modules)
-            sys.exit()
-        print(driver in sys.modules)
-        module.open = look
-        everturn.open(f"{scheme}://localhost")
-    """
-    assert in_another_process(script, backend, driver).split() == ["False", "True"]
