@@ -39,4 +39,5 @@ def queue(store: Any) -> list[Any]:
 
 
 def play(story: Callable[[], Any]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 60))
+    """Run a coroutine function in an event loop of its own; fail if it hangs."""
+    asyncio.run(asyncio.wait_for(story(), 100))
