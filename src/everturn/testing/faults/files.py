@@ -16,10 +16,10 @@ from typing import Self
 _MAGIC = b"SQLite format 3\0"
 _HOLD = """
 import sys
-from everturn.backends.sqlite import page_checksums as pages
+from everturn.backends.sqlite import page_checksums
 held = []
 for path in sys.argv[1:]:
-    db = pages.connect(path)
+    db = page_checksums.connect(path)
     db.set_busy_timeout(10_000)
     db.execute("BEGIN IMMEDIATE")
     held.append(db)
@@ -32,9 +32,9 @@ print("released", flush=True)
 """
 _EMPTY_WAL = """
 import sys
-from everturn.backends.sqlite import page_checksums as pages
+from everturn.backends.sqlite import page_checksums
 for path in sys.argv[1:]:
-    db = pages.connect(path)
+    db = page_checksums.connect(path)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()
 """
