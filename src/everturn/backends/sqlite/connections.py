@@ -77,7 +77,7 @@ def connect(
     db.namespace = namespace
     db.patience = Patience()
     db.patience.deadline = deadline
-    # Else SQLite prepares a join anew at each call, to plan it for the very values: ten times what it takes to run.
+    # Else SQLite plans a join anew for the values of each call, which takes ten times as long as to run it.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     db.set_busy_handler(db.patience.wait)
     db.set_progress_handler(db.patience.is_over, STEPS_BETWEEN_LOOKS)  # a long statement ends with the call's time too

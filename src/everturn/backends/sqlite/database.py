@@ -46,7 +46,7 @@ class Database:
         self._namespace = namespace
         self._synchronous = synchronous
         self._vfs = vfs
-        self._checksums = checksums and vfs is None  # of the pages, if the file is new; decision 022 says why of `vfs`
+        self._checksums = checksums and vfs is None  # of pages, in a new file; not with another VFS (decision 022)
         self._mode = mode
         self._read_only = read_only
         self._gate = threading.Lock()
@@ -54,7 +54,7 @@ class Database:
         self._closed = False
         self._writer: Connection | None = None
         self._idle: list[Connection] = []
-        self._memory = threading.RLock()  # it knows whose it is; see `_take_memory`
+        self._memory = threading.RLock()  # it knows the thread that owns it; `_take_memory` asks
         self.in_child: list[Callable[[], None]] = []  # called in the child of an os.fork
 
     # --- lending -----------------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class Database:
 
         Raises MemoryStoreBackendError (not_written) if the store is closed, or if memory is busy until the deadline.
         """
-        with self._gate:  # as in `_enter`; see `return_writer`
+        with self._gate:  # `_enter`, written out, as in `return_writer`
             if self._closed:
                 raise self.closed_error()
             self._borrowers.add(get_ident())
@@ -89,7 +89,7 @@ class Database:
     def return_writer(self) -> None:
         if not self.path:
             self._memory.release()
-        with self._gate:  # as `_leave` does, without a call: this is on the way of every change
+        with self._gate:  # `_leave`, written out: every change pays for a call here
             self._borrowers.discard(get_ident())
 
     @contextmanager
@@ -191,7 +191,7 @@ class Database:
             if self._vfs is None and not self._read_only:
                 file_paths.create(self.path, self._mode)
         with child_processes.lock:
-            child_processes.open_files.add(self)  # before there is a connection that a fork could carry over
+            child_processes.open_files.add(self)  # before there is a connection that an os.fork could copy
         try:
             if self._read_only:
                 self._check_readable(deadline)

@@ -116,7 +116,7 @@ def _alone(db: Connection, name: str, job: Job) -> None:
     except Exception as exc:
         roll_back(db)
         if is_interruption(exc):
-            raise  # to the thread that runs the job: it was that thread's signal, whoever waits for the job
+            raise  # to the caller of this thread, which the signal was for, and not to the waiter of the job
         job.error = translation(exc, name)
     job.stage = Stage.DONE
 
