@@ -12,7 +12,7 @@ import everturn
 from everturn import MemoryStore
 
 
-def on_both_faces(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> None:
+def over_both_stores(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> None:
     """Run the story over a blocking store and over an asynchronous one."""
 
     async def run() -> None:

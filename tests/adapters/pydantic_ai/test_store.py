@@ -168,7 +168,7 @@ async def read_all(mirror: Mirror, memory: InMemoryConversationStore) -> None:
         await mirror.read_entry("nowhere")
 
 
-def on_both_faces(story: Callable[[Any, Any], Awaitable[None]], tmp_path: Path) -> None:
+def over_both_stores(story: Callable[[Any, Any], Awaitable[None]], tmp_path: Path) -> None:
     async def run() -> None:
         with everturn.open(f"sqlite:///{tmp_path / 'blocking.db'}") as store:
             await story(store, EverturnConversationStore(store))
@@ -195,7 +195,7 @@ def test_of_many_savers_at_once_one_wins(tmp_path: Path) -> None:
         done = await asyncio.gather(*(store.save(one) for one in new), return_exceptions=True)
         assert [type(one) for one in done].count(list) == 1
 
-    on_both_faces(story, tmp_path)
+    over_both_stores(story, tmp_path)
 
 
 def test_a_save_is_one_turn_of_the_session() -> None:
@@ -400,4 +400,4 @@ def test_an_agent_takes_it(tmp_path: Path) -> None:
         await store.save(again)
         assert len(await store.load_entries("t") or ()) == 4
 
-    on_both_faces(story, tmp_path)
+    over_both_stores(story, tmp_path)

@@ -1,7 +1,7 @@
-"""OpenAI's input items as messages, and back: every item comes back equal, whatever is in it. Pure.
+"""OpenAI's input items as messages, and back. Every item comes back equal. Pure; imports no framework.
 
-What people and other frameworks read (role, content, tool calls) stands where every reader of a history looks for it.
-The rest stands in `metadata["openai"]`, and only what the message itself does not tell. No framework is imported.
+Role, content and tool calls are stored in the message's own fields, for people and other frameworks. Fields that these
+do not imply are stored in `metadata["openai"]`.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from msgspec.structs import replace
 
 from everturn import ChatMessage
 
-OWN = "openai"  # the key in a message's metadata under which the rest stands
-FAKE_ID = "__fake_id__"  # what the SDK gives every item of a model that has no ids
+OWN = "openai"  # key in a message's metadata
+FAKE_ID = "__fake_id__"  # given by the SDK to every item of a model that has no ids
 LONGEST_ROLE = 64
 
 Item: TypeAlias = Mapping[str, Any]
 
 
 def to_message(item: Item) -> ChatMessage:
-    """The item as a message; `to_item` gives an equal one."""
+    """Return an item as a message. `to_item` returns an equal item."""
     role: Any = item.get("role")
     content: Any = item.get("content")
     if len(item) == 2 and type(role) is type(content) is str and _is_role(role):
-        return ChatMessage(role, content)  # as most are
+        return ChatMessage(role, content)  # fast path for most messages
     kind = item.get("type")
     if kind == "function_call" and isinstance(item.get("call_id"), str):
         message = _call(item)
@@ -33,7 +33,7 @@ def to_message(item: Item) -> ChatMessage:
         message = ChatMessage("tool", item["output"], tool_call_id=item["call_id"], id=_text(item.get("id")))
     elif (kind is None or kind == "message") and _is_role(role) and _is_content(content):
         message = ChatMessage(role, content, id=_text(item.get("id")))
-    else:  # reasoning, a search, ...: the item itself, under the name of its kind
+    else:  # reasoning, a search, ...: stored whole; its type is the role
         role = kind if isinstance(kind, str) and _is_role(kind) else "item"
         return ChatMessage(role, _told(item), id=_text(item.get("id")), metadata={OWN: {"item": dict(item)}})
     implied = _implied(message)
@@ -44,7 +44,7 @@ def to_message(item: Item) -> ChatMessage:
 
 
 def to_item(message: ChatMessage) -> dict[str, Any]:
-    """The item a message stands for, whoever wrote it."""
+    """Return the item of a message, whichever framework wrote it."""
     own = message.metadata.get(OWN)
     if not isinstance(own, dict):
         return _implied(message)
@@ -55,7 +55,7 @@ def to_item(message: ChatMessage) -> dict[str, Any]:
 
 
 def identity(item: Item) -> str | None:
-    """The id that makes this item different from all others; None if it has none."""
+    """Return the unique id of an item; None if it has none, or only the SDK's placeholder."""
     own = item.get("id")
     return own if isinstance(own, str) and own and own != FAKE_ID else None
 
@@ -67,7 +67,7 @@ def _call(item: Item) -> ChatMessage:
 
 
 def _implied(message: ChatMessage) -> dict[str, Any]:
-    """The item that a message alone tells. One with several tool calls tells the first: see to_items."""
+    """Build an item from a message's own fields. Of several tool calls it has the first; `to_items` has all."""
     item: dict[str, Any] = {}
     if message.role == "tool" and message.tool_call_id is not None:
         item = {"type": "function_call_output", "call_id": message.tool_call_id, "output": message.content}
@@ -93,12 +93,12 @@ def _called(call: Any) -> dict[str, Any]:
 
 
 def all_items(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
-    """The items of a history, in order."""
+    """Return the items of a history, in order."""
     items: list[dict[str, Any]] = []
     for message in messages:
         if message.metadata or message.tool_calls or message.tool_call_id is not None or message.content is None:
             items += to_items(message)
-        else:  # as most are
+        else:  # fast path for most messages
             item: dict[str, Any] = {"role": message.role, "content": message.content}
             if message.id is not None:
                 item["id"] = message.id
@@ -107,7 +107,7 @@ def all_items(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
 
 
 def to_items(message: ChatMessage) -> list[dict[str, Any]]:
-    """The items of a message, of which another framework's may hold several: what is said, and each tool call."""
+    """Return the items of one message. Another framework's may be several: its text, then each tool call."""
     if OWN in message.metadata or not message.tool_calls:
         return [to_item(message)]
     if message.content is None and len(message.tool_calls) == 1:
@@ -117,7 +117,7 @@ def to_items(message: ChatMessage) -> list[dict[str, Any]]:
 
 
 def _told(item: Item) -> str:
-    """What a person may read of an item that is no message."""
+    """Return the readable text of an item that is no message: of its summary or content."""
     parts = item.get("summary") or item.get("content") or ()
     texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
     return "\n".join(text for text in texts if isinstance(text, str))
@@ -136,7 +136,7 @@ def _text(value: Any) -> str | None:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equal, and of the same types all the way down: 1 is not True here, nor 1.0."""
+    """Whether two JSON values are equal and of the same types: 1 differs from True and 1.0. Key order is ignored."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):

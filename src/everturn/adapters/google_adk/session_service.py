@@ -1,7 +1,6 @@
-"""Google ADK: `EverturnSessionService(store)`, a session service that cannot lose an event.
+"""EverturnSessionService: ADK's session service interface over a store.
 
-How an event is stored is said in `events.py`, how state is shared in `shared_state.py`; here it is ADK's interface,
-on either face of a store.
+events.py converts events, session_state.py and shared_state.py keep the state.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ from everturn.adapters.google_adk.shared_state import (
 )
 from everturn.model import Entry
 
-NEAR = 64  # entries looked at first for the latest few
+NEAR = 64  # entries read first, to find the latest few events
 
 
 class LoadedAt(msgspec.Struct, array_like=True):
-    """What a `Session` object was loaded at. ADK's objects carry it, as text, where they carry any service's."""
+    """Life and version at which a `Session` object was loaded. The object carries it as text in a private field."""
 
     life: str
     version: int
@@ -62,12 +61,12 @@ class LoadedAt(msgspec.Struct, array_like=True):
 
 
 class EverturnSessionService(BaseSessionService):
-    """ADK sessions in an everturn store: an event is a turn of the everturn session `app/user/session`.
+    """ADK sessions in an everturn store. An event is one turn of the everturn session `app/user/session`.
 
-    An event is stored once, however often it is appended. A `Session` object that someone else's append has made stale
-    is refused with `StaleSessionError`, judged by the store's version and never by a clock: nothing is written then.
-    An event and the session's state are one atomic step. `app:` and `user:` state follow in steps of their own: see
-    `shared_state.py`. The store is the caller's to close.
+    An event is stored once, however often it is appended. A stale `Session` object (someone else has appended since)
+    is refused with `StaleSessionError`, and nothing is written. Staleness is judged by the session's version, never by
+    a clock. An event and its change of the session's state are one atomic step. Changes of `app:` and `user:` state
+    follow in steps of their own: shared_state.py says how they survive a crash in between. The caller closes the store.
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
@@ -85,38 +84,39 @@ class EverturnSessionService(BaseSessionService):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Create a session, with its state in one step. Raises AlreadyExistsError, and nothing is changed."""
+        """Create a session with its state in one step. If it exists, raises AlreadyExistsError and changes nothing."""
         name = str(uuid4()) if session_id is None else session_id
         return await self._run(self._create(app_name, user_id, name, state_delta(state or {}, "state")))
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """The session, its events in the order of the store; None if there is none.
+        """Return the session with its events in the order they were stored; None if there is none.
 
-        Brings `app:` and `user:` changes of its latest events to where they are shared, if their writer could not.
+        If the writer of the latest event died before it shared its `app:` and `user:` changes, they are shared now.
         """
         return await self._run(self._get(app_name, user_id, session_id, config or GetSessionConfig()))
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """The sessions of an app, or of one user of it, with their state, without events; latest changed last."""
+        """Return the sessions of an app, or of one user, with their state, without events; latest changed last."""
         return await self._run(self._list(app_name, user_id))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session: physically, with all that hangs on it. `app:` and `user:` state stay. Absent is no error."""
+        """Erase a session physically. `app:` and `user:` state stay. An absent session is no error."""
         await self._run(self._store.erase(session_of(app_name, user_id, session_id)))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """The `user:` state of a user of an app, without the prefix."""
+        """Return the `user:` state of a user, without the prefix in its keys."""
         shared = await self._run(read_shared(self._store, state_of(app_name, user_id)))
         return shared.values
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event, and make the `session` object what is stored then. A partial event is not stored.
+        """Append an event to the store, and then to the `session` object. A partial event is not stored.
 
-        Raises StaleSessionError if the session was changed since the object was loaded, SessionNotFoundError if it is
-        gone, InvalidInput for a state that has no JSON form; the object is then as it was, and nothing is written.
-        A caller that is cancelled while it waits for its turn has written nothing; later, the event is in both.
+        Raises StaleSessionError if the session has changed since the object was loaded, SessionNotFoundError if it is
+        gone, InvalidInput for state that has no JSON form. Nothing is written then, and the object stays as it was.
+        A caller that is cancelled while it waits for an earlier append has written nothing. A caller that is cancelled
+        later has the event both in the store and in the object.
         """
         if event.partial:
             return event
@@ -127,13 +127,13 @@ class EverturnSessionService(BaseSessionService):
 
     @staticmethod
     def everturn_session(*, app_name: str, user_id: str, session_id: str) -> str:
-        """The everturn session of an ADK session: for the store's snapshots, rollback, undo, TTL and fork."""
+        """Return the everturn session id of an ADK session, for the store's snapshots, rollback, undo, TTL and fork."""
         return session_of(app_name, user_id, session_id)
 
-    # --- how ---------------------------------------------------------------------------------------------------------
+    # --- coroutines behind it ----------------------------------------------------------------------------------------
 
     async def _append_to_both(self, session: Session, event: Event) -> Event:
-        """To what is stored, then to the object: ADK appends to it again, also after a run was cancelled."""
+        """Append to the store, then to the object, which ADK uses again even after a run was cancelled."""
         loaded_at = await self._run(self._append(session, event))
         if loaded_at is None:
             return event
@@ -146,7 +146,7 @@ class EverturnSessionService(BaseSessionService):
 
     @asynccontextmanager
     async def _one_at_a_time(self, session: Session) -> AsyncIterator[None]:
-        """One append at a time of one object: parallel branches of a run share it, and none of them is stale."""
+        """Run one append of an object at a time. Parallel branches of a run share the object, and none is stale."""
         holder = id(session), id(asyncio.get_running_loop())
         lock, waiting = self._holders.get(holder) or (asyncio.Lock(), 0)
         self._holders[holder] = lock, waiting + 1
@@ -188,7 +188,7 @@ class EverturnSessionService(BaseSessionService):
     async def _stored(
         self, session_id: str, recent: int | None, since: float | None
     ) -> tuple[SessionState, list[Event]]:
-        """The session with at least its state, and the events that are wanted; seen at one moment."""
+        """Return the stored session with at least its state, and the wanted events, as of one version."""
         if recent is None or since is not None:
             stored = await self._store.state(session_id)
             events = to_events(stored.entries)
@@ -221,7 +221,7 @@ class EverturnSessionService(BaseSessionService):
                     continue
                 stored = await self._store.state(one.session_id, kind=STATE)
                 if stored.version == 0:
-                    continue  # deleted meanwhile
+                    continue  # deleted since it was listed
                 for state_id in (state_of(app), state_of(app, names[1])):
                     if state_id not in shared:
                         shared[state_id] = await read_shared(self._store, state_id)
@@ -237,7 +237,7 @@ class EverturnSessionService(BaseSessionService):
         return ListSessionsResponse(sessions=found)
 
     async def _append(self, session: Session, event: Event) -> LoadedAt | None:
-        """Append it. None if the object has this event from before."""
+        """Append an event. Returns where the object then stands; None if the object already has this event."""
         delta = state_delta(event.actions.state_delta, "event.actions.state_delta")
         session_id = session_of(session.app_name, session.user_id, session.id)
         loaded_at = _loaded_at(session) or await self._found_loaded_at(session, session_id)
@@ -265,7 +265,7 @@ class EverturnSessionService(BaseSessionService):
     async def _append_once(
         self, session_id: str, session: Session, event: Event, turn: list[Entry], expected: Receipt
     ) -> Receipt | None:
-        """Append a turn that is keyed by its event. None if the object has this event from before."""
+        """Append a turn keyed by its event's id. Returns None if the object already has this event."""
         receipt: Receipt
         try:
             receipt = await self._store.append(session_id, turn, key=f"adk:{event.id}", expected_version=expected)
@@ -274,12 +274,15 @@ class EverturnSessionService(BaseSessionService):
                 raise
             if event in session.events:
                 return None
-            # The id is known, with something else: this is an event of its own.
+            # The id was used with another content: this is a different event.
             receipt = await self._store.append(session_id, turn, expected_version=expected)
         return None if receipt.replayed and event in session.events else receipt
 
     async def _found_loaded_at(self, session: Session, session_id: str) -> LoadedAt:
-        """The mark of an object that came from elsewhere (from JSON, say): it is judged by the latest event it has."""
+        """Find where an object stands that the service did not load (from JSON, say), by the latest event it has.
+
+        Raises StaleSessionError if that is not the latest stored event, SessionNotFoundError if there is no session.
+        """
         stored = await self._store.state(session_id)
         if stored.version == 0:
             raise SessionNotFoundError(f"Session {session.id} not found.")
@@ -290,7 +293,7 @@ class EverturnSessionService(BaseSessionService):
         return LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
 
     async def _restore_first_state(self, session_id: str, session: Session, event: Event, delta: StateDelta) -> None:
-        """ADK rewinds to what earlier events made of the state, and forgets what the session was created with."""
+        """Put the state that the session was created with back into a rewind. ADK computes it from events alone."""
         stored = await self._store.state(session_id, kind=STATE)
         first = next((dict(record.body["delta"]) for record in stored.records if is_creation(record)), {})
         for earlier in session.events:
@@ -314,7 +317,7 @@ class EverturnSessionService(BaseSessionService):
     async def _begun_logs(
         self, app: str, user: str, delta: StateDelta, seen_app: LogPosition, seen_user: LogPosition
     ) -> tuple[LogPosition, LogPosition]:
-        """Where the shared states stand that are to be changed, if only from here on."""
+        """Return the positions of the shared logs. A log that is to be changed and does not exist yet is begun."""
         if delta.app and not seen_app.life:
             seen_app = await begin_log(self._store, state_of(app))
         if delta.user and not seen_user.life:
@@ -322,7 +325,7 @@ class EverturnSessionService(BaseSessionService):
         return seen_app, seen_user
 
     async def _share(self, app: str, user: str, event: str, delta: StateDelta, loaded_at: LoadedAt) -> None:
-        """Bring an event's changes to where they are shared; those that are there already stay as they are."""
+        """Merge an event's `app:` and `user:` changes into their shared logs. A change that is merged already stays."""
         if delta.app:
             loaded_at.app = await merge_change(self._store, state_of(app), event, delta.app, seen=loaded_at.app)
         if delta.user:
@@ -331,9 +334,9 @@ class EverturnSessionService(BaseSessionService):
             )
 
     async def _healed_states(self, app: str, user: str, stored: SessionState) -> tuple[SharedState, SharedState]:
-        """The shared states, with the changes of the session's latest event that has any.
+        """Return the shared states, after merging the changes of the session's latest event that has any.
 
-        Only these can be missing: an event is appended by whom loaded all earlier ones, and so brought theirs.
+        Only these can be missing: who appends an event has loaded the session before, and so merged earlier changes.
         """
         app_state, user_state = await self._read_shared(app, user)
         last = next((record.body for record in reversed(stored.records) if "seen" in record.body), None)
@@ -354,18 +357,18 @@ def _session(
     app: str, user: str, name: str, state: dict[str, Any], events: Sequence[Event], changed: float, loaded_at: LoadedAt
 ) -> Session:
     session = Session(app_name=app, user_id=user, id=name, state=state, last_update_time=changed)
-    session.events.extend(events)  # not by the constructor, which would check each of them again
+    session.events.extend(events)  # the constructor would validate each again
     _set_loaded_at(session, loaded_at)
     return session
 
 
 def _set_loaded_at(session: Session, loaded_at: LoadedAt) -> None:
-    # ADK's place for a service's own marker of what is stored. It is private, and test_interface.py looks after it.
+    # ADK's field for a service's own marker. It is private; test_interface.py notices if it goes.
     session._storage_update_marker = msgspec.json.encode(loaded_at).decode()  # noqa: SLF001
 
 
 def _loaded_at(session: Session) -> LoadedAt | None:
-    """The mark of an object; None if it has none of ours."""
+    """Return where an object was loaded; None if this service did not load it."""
     try:
         return msgspec.json.decode(session._storage_update_marker or "", type=LoadedAt)  # noqa: SLF001 - see _set_loaded_at
     except msgspec.DecodeError:

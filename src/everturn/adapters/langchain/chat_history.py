@@ -1,7 +1,4 @@
-"""LangChain: `EverturnChatMessageHistory(session_id, store)`, a chat history that cannot lose a message.
-
-How a message is stored is said in `messages.py`; here it is LangChain's interface, on both faces of a store.
-"""
+"""EverturnChatMessageHistory: LangChain's chat history interface over a session. messages.py converts the messages."""
 
 from __future__ import annotations
 
@@ -20,10 +17,10 @@ _codec = LangChainCodec()
 
 
 class EverturnChatMessageHistory(BaseChatMessageHistory):
-    """The history of one session, as LangChain's messages: a message is a message of the everturn session.
+    """History of one session as LangChain's messages. Each is one message of the everturn session.
 
-    Over a `MemoryStore` both the blocking and the async methods work; over an `AsyncMemoryStore` the async ones. It
-    holds no messages itself: every reading is of what is stored now, and objects for one session may be many.
+    Over a `MemoryStore` both the blocking and the async methods work; over an `AsyncMemoryStore` the async ones. The
+    object holds no messages: every read is of the store, and many objects may share one session.
     """
 
     def __init__(self, session_id: str, store: MemoryStore | AsyncMemoryStore) -> None:
@@ -33,36 +30,37 @@ class EverturnChatMessageHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # LangChain's own histories make it a property
-        """The messages in order, whoever wrote them; none if there is no such session.
+        """Messages in order, whichever framework wrote them. Empty if there is no such session.
 
-        Where another framework left several calls and then their results, each result stands behind its call.
+        Where another framework stored several tool calls and then their results, each result comes right after its
+        call.
         """
         return self._runner.run_blocking(self._get())
 
     async def aget_messages(self) -> list[BaseMessage]:
-        """See `messages`."""
+        """Return the messages, as `messages` does."""
         return await self._runner.run_async(self._get())
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append the messages as one turn: all or none, and never between another's. No messages change nothing.
+        """Append the messages as one turn: all or none, and never between another's. An empty list changes nothing.
 
-        Raises InvalidInput, naming the message and the place in it, for one that would not come back as it is.
+        Raises InvalidInput, with the path of the value, for a message that would not come back equal.
         """
         self._runner.run_blocking(self._add(messages))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """See `add_messages`."""
+        """Append the messages as one turn, as `add_messages` does."""
         await self._runner.run_async(self._add(messages))
 
     def clear(self) -> None:
-        """Empty the history. `store.undo` takes it back; `store.erase` is what removes it."""
+        """Empty the history. `store.undo` takes it back; `store.erase` removes it for good."""
         self._runner.run_blocking(self._clear())
 
     async def aclear(self) -> None:
-        """See `clear`."""
+        """Empty the history, as `clear` does."""
         await self._runner.run_async(self._clear())
 
-    # --- both faces --------------------------------------------------------------------------------------------------
+    # --- coroutines for the blocking and the async methods -----------------------------------------------------------
 
     async def _get(self) -> list[BaseMessage]:
         history = await self._runner.store.get_history(self.session_id)

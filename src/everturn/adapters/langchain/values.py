@@ -1,4 +1,4 @@
-"""What LangChain's messages hold, as JSON and back, faithfully or not at all. Knows no store and no LangGraph."""
+"""Values inside LangChain's messages as JSON and back, or a refusal. Knows nothing of LangGraph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from everturn.model import JSON
 
 
 class LangChainCodec(python.ValueCodec):
-    """Encodes and decodes messages, and what stands in them: messages again, too."""
+    """Encodes and decodes LangChain's messages and the values inside them, which may be messages again."""
 
     def _encode_other(self, value: Any) -> JSON:
         if isinstance(value, BaseMessage) and messages.is_known(value):
@@ -24,7 +24,7 @@ class LangChainCodec(python.ValueCodec):
         return super()._encode_other(value)
 
     def encode_message(self, message: BaseMessage, *, names_itself: bool = False) -> ChatMessage:
-        """A message as an entry. `names_itself`: see `_langchain_messages.to_entry`."""
+        """Return a message as an entry. `names_itself`: as in `messages.to_entry`."""
         return messages.to_entry(message, self._encode, names_itself=names_itself)
 
     def _decode_other(self, what: str, of: JSON) -> Any:
@@ -40,7 +40,7 @@ class LangChainCodec(python.ValueCodec):
         return super()._decode_other(what, of)
 
     def decode_message(self, entry: ChatMessage) -> BaseMessage:
-        """The message an entry stands for, whoever wrote it. Raises Unfaithful if its class is not here."""
+        """Return the message of an entry, by any framework. Raises RoundTripError if its class is missing."""
         if (plain_text_fields := messages.plain_text_fields(entry)) is not None:
             template, fields = plain_text_fields
             return template.build(fields)

@@ -1,4 +1,8 @@
-"""How a checkpoint, and what a task wrote, become entries: what is new in them. Pure."""
+"""Turns a checkpoint, or the writes of a task, into entries. Only what is new is stored. Pure.
+
+A checkpoint becomes its new messages, as messages of the session, and one record (`lg.put`) with its new values and
+refs to the old ones. checkpoint_log.py defines the record. The writes of a task become one record (`lg.writes`).
+"""
 
 from __future__ import annotations
 
@@ -30,13 +34,15 @@ from everturn.adapters.langgraph.message_refs import LEAST, Conversation, Quotin
 from everturn.adapters.langgraph.values import ChannelCodec, StoredMessage
 from everturn.model import JSON, Entry
 
-SHORT = 40  # characters of a value that is better not looked up
+SHORT = 40  # characters; a shorter value is stored in place, not as a ref
 _OWN = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen", "updated_channels"})
 
 
 class CheckpointPut(msgspec.Struct, frozen=True):
-    """A checkpoint that is to be put. `head` is the one the thread stood at when the run read it, if that is known;
-    `begins`: the run read that there was none."""
+    """A checkpoint to be put.
+
+    `head`: the thread's latest checkpoint when the run read it, if known. `begins`: the run read an empty thread.
+    """
 
     thread: str
     session_id: str
@@ -50,20 +56,20 @@ class CheckpointPut(msgspec.Struct, frozen=True):
 
 
 class ComposedPut(msgspec.Struct, frozen=True):
-    """What will be appended, the checkpoint last, and what will be known then."""
+    """The entries to append, the checkpoint's record last, and the checkpoint and values as they will read."""
 
     entries: list[Entry]
     stored: StoredCheckpoint
     contents: ChannelContents
-    given: JSON  # the input, as a task will write what it only passes on
+    given: JSON  # the input, encoded as tasks will encode it when they pass it on
 
 
 class CheckpointComposer:
-    """Composes the entries of one checkpoint, to be written from the seq `first` on, on top of `base`."""
+    """Composes the entries of one checkpoint, to be stored from seq `first` on, as changes of the checkpoint `base`."""
 
     def __init__(
         self,
-        values: ChannelCodec,
+        codec: ChannelCodec,
         put: CheckpointPut,
         base: StoredCheckpoint | None,
         known: ChannelContents,
@@ -74,9 +80,9 @@ class CheckpointComposer:
         input_messages: Conversation | None = None,
         begins: bool = False,
     ) -> None:
-        """`directly`: no other checkpoint stands between the base and this one. `loose`: messages of others that do.
-        `heard`: those that the input begins with, if they are there already. `begins`: nothing was said so far."""
-        self._codec = values
+        """`directly`: no other checkpoint is stored between the base and this one. `unclaimed`: messages of others that
+        are. `input_messages`: those of a subgraph's input, if stored already. `begins`: the session has no messages."""
+        self._codec = codec
         self._put = put
         self._base = base
         self._known = known
@@ -95,13 +101,14 @@ class CheckpointComposer:
         self._quoting: QuotingCodec | None = None
 
     def compose(self, *, early: Sequence[int] = (), awaiting: Sequence[tuple[str, int]] = ()) -> ComposedPut:
-        """Raises InvalidInput, naming the channel, if a value would not come back as it is."""
+        """Compose the entries. Raises InvalidInput, naming the channel, if a value would not come back equal."""
         checkpoint = self._put.checkpoint
         values, versions = checkpoint["channel_values"], checkpoint["channel_versions"]
         if self._begins and SEPARATOR in self._put.session_id and INPUT in values and MESSAGES not in values:
             self._write_input_messages(values[INPUT])
         told = len(self._entries)
-        channels = {MESSAGES: None} if MESSAGES in values or MESSAGES in versions else {}  # first: others quote them
+        # The messages first: other channels quote them.
+        channels = {MESSAGES: None} if MESSAGES in values or MESSAGES in versions else {}
         for channel in {**channels, **versions, **values}:
             try:
                 self._write_channel(channel, values, versions)
@@ -143,13 +150,15 @@ class CheckpointComposer:
         )
 
     def _write_input_messages(self, given: Any) -> None:
-        """What a subgraph is given to begin with, it says at once, and its input quotes that: the next checkpoint will
-        say the same, so that otherwise all of it would stand there twice."""
+        """Store the messages of a subgraph's input as messages, and quote them in the input.
+
+        The subgraph's next checkpoint has the same messages: stored in the input, they would be stored twice.
+        """
         messages = given.get(MESSAGES) if type(given) is dict and not self._codec.opaque else None
         if type(messages) is not list or len(messages) < LEAST or not are_messages(messages):
             return
         if any(message.id is None or isinstance(message, RemoveMessage) for message in messages):
-            return  # who has no name yet gets one, and is another then
+            return  # LangGraph will give it an id, and so make it a different message
         try:
             said = tuple([self._write_message(message) for message in messages])
         except RoundTripError as exc:
@@ -177,7 +186,7 @@ class CheckpointComposer:
             self._write_value(channel, self._encoded(value), old)
 
     def _encoded(self, value: Any) -> JSON:
-        if self._quoting is None:  # messages, which came first, are known by now
+        if self._quoting is None:  # the channel of messages came first
             said = conversation(self._refs, self._said, self._known.left)
             self._quoting = QuotingCodec(self._codec, said if said.said else self._input_messages or said)
         return self._quoting.encode(value)
@@ -246,7 +255,7 @@ class CheckpointComposer:
         self._refs[channel] = old | {"closed": True} if self._unclaimed else old
 
     def _matched(self, messages: list[BaseMessage], known: SeqMessages) -> list[tuple[int, StoredMessage]]:
-        """Each message with the entry it has already, or a new one: for a list that was edited."""
+        """Match messages of an edited list with stored ones, by id and content; the others are written anew."""
         by_id = {kept.name: (seq, kept) for seq, kept in known}
         found = []
         for message in messages:
@@ -261,7 +270,7 @@ class CheckpointComposer:
 
 
 def _following(ranges: Ranges, seqs: Sequence[int], left: Container[int]) -> dict[int, int]:
-    """Which of the messages that ranges name stand next to each other: those of one range."""
+    """Map each message of the ranges to the next one in the same range."""
     following: dict[int, int] = {}
     at = 0
     for first, last, *is_left in ranges:
@@ -278,8 +287,10 @@ def _following(ranges: Ranges, seqs: Sequence[int], left: Container[int]) -> dic
 def writes_record(
     checkpoint: str, task: str, path: str, writes: Sequence[tuple[str, JSON]], given: JSON = None
 ) -> tuple[Object, Record]:
-    """What a task wrote, as it will read, and its record. What it only passes on from the input that is `given` stands
-    there already."""
+    """Return the writes of a task as they will read, and their record.
+
+    A long value that a task only passes on from the input (`given`) is stored as a reference to the input.
+    """
     known = given if isinstance(given, dict) and TAG not in given else {}
     told: list[list[JSON]] = []
     for channel, node in writes:
@@ -290,9 +301,10 @@ def writes_record(
 
 
 def is_input(node: JSON) -> bool:
-    """Whether a write passes on what came in with its checkpoint."""
+    """Whether a write is a reference to the input of its checkpoint."""
     return type(node) is dict and node.get(TAG) == "input"
 
 
 def passes_input_on(records: Sequence[tuple[int, Object]]) -> bool:
+    """Whether any of these writes refers to the input of its checkpoint."""
     return any(is_input(node) for _, body in records for _, node in body["writes"])

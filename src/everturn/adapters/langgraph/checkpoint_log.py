@@ -1,12 +1,13 @@
-"""The stored form of a LangGraph thread: what its entries say, and how new ones are written. Pure: no IO.
+"""The stored form of a LangGraph thread: its records as checkpoints, and checkpoints as records. Pure.
 
-A session holds the checkpoints of one thread and namespace as records, in the order they were put:
+A session has the checkpoints of one thread and namespace as records, in the order they were put:
 
-    lg.put       a checkpoint: what it changed in the one before it; every so often a whole one (a key)
+    lg.put       a checkpoint, as changes of the one before it; every so often a full one
     lg.writes    the pending writes of one task
-    lg.message   a message of a branch that was left by time travel
+    lg.message   a message of a branch that time travel left
 
-Messages stand in the session as messages. Values are never written twice: a checkpoint says at which seq each is.
+Messages of the channel `messages` are messages of the session. A value is stored once: later checkpoints have a ref to
+it, the seq of the checkpoint that has the value.
 """
 
 from __future__ import annotations
@@ -23,26 +24,32 @@ from everturn.model import JSON, Entry
 _encode = msgspec.json.Encoder().encode
 
 MESSAGES = "messages"  # the channel whose messages are the session's
-INPUT = "__start__"  # the channel that a run's input comes in
+INPUT = "__start__"  # the channel of a run's input
 AwaitedT = TypeVar("AwaitedT", bound=tuple[Any, ...])
 
 CHECKPOINT, WRITES, LEFT = "lg.put", "lg.writes", "lg.message"
-FARTHEST = 96  # entries from a checkpoint back to its key
-HEAVIEST = 64 * 1024  # bytes of the checkpoints from a key on
-EARLIEST = 512  # entries that the latest of a checkpoint's writes may come before it does
+FARTHEST = 96  # most entries from a checkpoint back to the full one that it builds on
+HEAVIEST = 64 * 1024  # most bytes of checkpoints since a full one
+EARLIEST = 512  # most entries between a write and its checkpoint, if the write comes first
 
 Ref: TypeAlias = JSON
-"""Where a value is: the seq of the checkpoint that has it; or an object: what it `is`, if that is short; or ranges of
-seqs, of messages `said` or pieces of a `list`, and `n`, how many there are. `closed`: the last range may not grow."""
+"""Place where the value of a channel is stored. Either the seq of the checkpoint that has it, or one of these objects:
+
+    {"is": value}                 a short value, stored here
+    {"said": ranges, "n": count}  messages of the session
+    {"list": ranges, "n": count}  a list in pieces; the ranges are of the checkpoints that have pieces
+
+With `"closed": True` the last range may not grow.
+"""
 
 Ranges: TypeAlias = list[list[int]]
-"""First and last seq, both included; with a third number for messages of a branch that was left."""
+"""Pairs of first and last seq, both included. A third number, 1, marks messages of a left branch."""
 
 Object: TypeAlias = dict[str, JSON]
 
 
 class NeedsEarlierEntries(Exception):
-    """An earlier entry is needed to understand what was read."""
+    """The log has to be read from an earlier seq on."""
 
     def __init__(self, seq: int) -> None:
         super().__init__(seq)
@@ -50,21 +57,21 @@ class NeedsEarlierEntries(Exception):
 
 
 class StoredCheckpoint(msgspec.Struct, frozen=True):
-    """A checkpoint, whole. `state` is all of it that is neither new with each one nor a value."""
+    """A checkpoint, complete, but with refs in place of values. `state` changes little from one to the next."""
 
     seq: int
     id: str
     ts: str
     parent: str | None
     updated: list[str] | None  # LangGraph's updated_channels
-    state: Object  # versions, seen, meta, refs, and what else LangGraph put
-    values: Mapping[str, JSON] = {}  # those that were written with it
-    pieces: Mapping[str, list[JSON]] = {}  # what was added to lists with it
-    said: int = 0  # how many messages were written with it: they stand right before it
-    early: tuple[int, ...] = ()  # writes that came before it
-    awaiting: tuple[tuple[str, int], ...] = ()  # writes whose checkpoint has not come yet, by its id
-    full_seq: int = 0  # the seq of the nearest key before it
-    weight: int = 0  # bytes of the records since then
+    state: Object  # versions, seen, meta, refs, and other fields that LangGraph put
+    values: Mapping[str, JSON] = {}  # those stored in its own record
+    pieces: Mapping[str, list[JSON]] = {}  # items added to lists, stored in its own record
+    said: int = 0  # number of messages stored with it, right before its record
+    early: tuple[int, ...] = ()  # seqs of its writes that were stored before it
+    awaiting: tuple[tuple[str, int], ...] = ()  # writes whose checkpoint has not been put yet: its id, their seq
+    full_seq: int = 0  # seq of the full checkpoint that it builds on; its own, if it is full
+    weight: int = 0  # bytes of the records from there on
 
     @property
     def refs(self) -> dict[str, Ref]:
@@ -76,9 +83,10 @@ class StoredCheckpoint(msgspec.Struct, frozen=True):
 
 
 def written(stored: StoredCheckpoint, base: StoredCheckpoint | None) -> tuple[StoredCheckpoint, Record]:
-    """The record of a checkpoint, and the point it will read as.
+    """Return the record of a checkpoint, and the checkpoint as it will read.
 
-    It says what differs from `base`, the one before it in the log; or all, if that is None or too far from its key.
+    The record has the differences from `base`, the checkpoint before it in the log. It is full if `base` is None, or
+    too far from the last full one.
     """
     if base is not None and (stored.seq - base.full_seq > FARTHEST or base.weight > HEAVIEST):
         base = None
@@ -90,7 +98,7 @@ def written(stored: StoredCheckpoint, base: StoredCheckpoint | None) -> tuple[St
     else:
         changed, dropped = _difference(base.state, stored.state, but="refs")
         implied, told = _implied_refs(base, changed, stored), stored.refs
-        # Nearly always they are the same, in the same order, which is seen quicker this way.
+        # Nearly always equal; comparing the JSON is the fastest way to see it.
         refs, gone = ({}, []) if _encode(implied) == _encode(told) else _difference(implied, told)
         body["set"] = changed | {"refs": refs} if refs else changed
         if dropped or gone:
@@ -137,7 +145,7 @@ def _read(seq: int, body: Object, base: StoredCheckpoint | None) -> StoredCheckp
 
 
 def _implied_refs(base: StoredCheckpoint, changed: Object, stored: StoredCheckpoint) -> dict[str, Ref]:
-    """Where values are, as far as the versions that changed and what was written with a checkpoint tell."""
+    """Return the refs that follow from the changed versions and the values in a checkpoint's own record."""
     versions, before = changed.get("versions", ()), base.refs
     refs = {name: ref for name, ref in before.items() if name not in versions}
     for name in stored.values:
@@ -161,7 +169,7 @@ def _implied_updates(changed: Object, refs: Mapping[str, Ref]) -> list[str]:
 
 
 def _difference(old: Object, new: Object, but: str | None = None) -> tuple[Object, list[list[str]]]:
-    """What to set, and the paths to drop, to get from one to the other; without what is under the name `but`."""
+    """Return the changes and the paths to drop that turn `old` into `new`, ignoring the key `but`."""
     changed: Object = {}
     dropped: list[list[str]] = [] if old.keys() == new.keys() else [[name] for name in old if name not in new]
     for name, value in new.items():
@@ -188,7 +196,7 @@ _ABSENT = object()  # JSON has no such value
 
 
 def _applied(old: Object, changed: Object, dropped: Iterable[Sequence[str]]) -> Object:
-    """The inverse. Nothing that was handed in is changed."""
+    """Apply changes to `old`: the inverse of `_difference`. The arguments are not modified."""
     new = _merged(old, changed)
     for *path, last in dropped:
         inner = new
@@ -219,17 +227,17 @@ class CheckpointLog:
         self._index()
 
     def before(self, start: int, entries: Iterable[Entry]) -> CheckpointLog:
-        """The same with what stands before it."""
+        """Return the log extended by earlier entries."""
         together = [*entries, *self.entries]
         return CheckpointLog(start, together, life=self.life, version=self.version, last_seq=self.last_seq)
 
     def _index(self) -> None:
         self.bodies: dict[int, Object] = {}  # of checkpoints
-        self.seqs: dict[str, int] = {}  # of checkpoints by their id; of two the later
+        self.seqs: dict[str, int] = {}  # of checkpoints, by id; of two with one id, the later
         self.writes: dict[str, list[tuple[int, Object]]] = {}
         self.said: dict[int, ChatMessage] = {}
         self.left: dict[int, ChatMessage] = {}
-        self.memo: dict[int, Any] = {}  # what a reader made of messages, by seq
+        self.memo: dict[int, Any] = {}  # decoded messages, by seq: a reader's cache
         self._points: dict[int, StoredCheckpoint] = {}
         self._previous: dict[int, int] = {}
         for entry in self.entries:
@@ -248,7 +256,7 @@ class CheckpointLog:
                 self.left[seq] = ChatMessage.from_dict(entry.body)
 
     def checkpoint_at(self, seq: int) -> StoredCheckpoint:
-        """The checkpoint at a seq. Raises Missing if it stands on one that was not read."""
+        """Return the checkpoint at a seq. Raises NeedsEarlierEntries if it builds on one that was not read."""
         chain: list[int] = []
         at: int | None = seq
         while at is not None and at not in self._points:
@@ -264,20 +272,20 @@ class CheckpointLog:
 
     @property
     def latest(self) -> StoredCheckpoint | None:
-        """The checkpoint the thread stands at; None if none was read."""
+        """The thread's latest checkpoint; None if none was read."""
         return self.checkpoint_at(next(reversed(self.bodies))) if self.bodies else None
 
     def writes_of(self, stored: StoredCheckpoint) -> list[tuple[int, Object]]:
-        """What its tasks wrote. Raises Missing if some of it came earlier than what was read."""
+        """Return the writes of a checkpoint's tasks. Raises NeedsEarlierEntries if some were not read."""
         if stored.early and stored.early[0] < self.start:
             raise NeedsEarlierEntries(stored.early[0])
         return self.writes.get(stored.id, [])
 
     def ancestors(self, stored: StoredCheckpoint) -> Iterator[StoredCheckpoint]:
-        """Those it stands on, the nearest first, as far as they are there. Raises Missing if one may stand earlier."""
+        """Yield the ancestors of a checkpoint, nearest first. Raises NeedsEarlierEntries if one may be earlier."""
         parent = stored.parent
         seen = {stored.id}
-        while parent is not None and parent not in seen:  # a cycle can be put, and is walked once
+        while parent is not None and parent not in seen:  # a cycle can be put: visit each once
             seen.add(parent)
             if parent not in self.seqs:
                 if self.start > 1:
@@ -288,7 +296,7 @@ class CheckpointLog:
             parent = ancestor.parent
 
     def awaiting(self, stored: StoredCheckpoint | None) -> list[tuple[str, int]]:
-        """Writes whose checkpoint has not come yet. Those that came long ago belong to a run that is no more."""
+        """Return the recent writes whose checkpoint has not been put yet. Older ones belong to a run that died."""
         found = [] if stored is None else [pair for pair in stored.awaiting if pair[0] not in self.seqs]
         for name, records in self.writes.items():
             if name not in self.seqs:
@@ -297,8 +305,10 @@ class CheckpointLog:
 
 
 def recent(awaiting: Sequence[AwaitedT], last_seq: int) -> list[AwaitedT]:
-    """Of writes, with the name of the checkpoint they wait for and their seq first, those whose checkpoint may still
-    come: many tasks may have written for it before, but the latest of them not long ago."""
+    """Return the writes, as tuples of checkpoint id, seq and more, whose checkpoint may still be put.
+
+    Many tasks may have written for it long ago; the latest of them must be recent.
+    """
     latest: dict[str, int] = {}
     for name, seq, *_ in awaiting:
         latest[name] = max(seq, latest.get(name, 0))
@@ -309,7 +319,7 @@ def recent(awaiting: Sequence[AwaitedT], last_seq: int) -> list[AwaitedT]:
 
 
 def seqs_in(ranges: Ranges, said: Sequence[int], left: Sequence[int]) -> list[int]:
-    """The seqs of messages that ranges name. `said` and `left` are those there are, in order."""
+    """Return the seqs in ranges. `said` and `left`: the seqs that exist, in order."""
     found: list[int] = []
     for first, last, *is_left in ranges:
         among = left if is_left else said
@@ -318,7 +328,7 @@ def seqs_in(ranges: Ranges, said: Sequence[int], left: Sequence[int]) -> list[in
 
 
 def ranges_of(seqs: Iterable[int], following: Mapping[int, int], left: Container[int] = ()) -> Ranges:
-    """The inverse, in as few ranges as will do. `following` says which message may continue a range behind another."""
+    """Return seqs as few ranges: the inverse of `seqs_in`. `following`: the seq that may follow another in a range."""
     ranges: Ranges = []
     for seq in seqs:
         is_left = seq in left
@@ -330,7 +340,7 @@ def ranges_of(seqs: Iterable[int], following: Mapping[int, int], left: Container
 
 
 def extended(ref: Ref, first: int, last: int, *, directly: bool) -> Ranges:
-    """The ranges of a ref with another behind them, as part of the last one where nothing stands between."""
+    """Return the ranges of a ref with another range added; the last range grows if nothing is in between."""
     ranges: Ranges = ref.get("said") or ref.get("list") or []
     if directly and ranges and not ref.get("closed"):
         return [*ranges[:-1], [ranges[-1][0], last]]

@@ -1,4 +1,4 @@
-"""Deletions and copies of LangGraph threads: whole ones, or some of their checkpoints with all that only these need."""
+"""Deletions and copies of LangGraph threads: whole threads, or checkpoints with the entries that only they need."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from everturn.adapters.langgraph.rewrite import entries_to_keep
 from everturn.adapters.langgraph.session_reader import SessionReader
 
 _MARK = Record("lg.mark", None)
-UNFINISHED = "|unfinished"  # a namespace that no graph has: of a thread whose deletion or copy is under way
+UNFINISHED = "|unfinished"  # namespace of a marker: the thread is being deleted or copied
 
 
 class ThreadDeletions:
-    """What an EverturnSaver removes and copies."""
+    """The deletions and copies of an EverturnSaver, as coroutines for a CallRunner."""
 
     def __init__(self, store: AsyncMemoryStore, reader: SessionReader, cache: ThreadCache) -> None:
         self._store = store
@@ -24,9 +24,9 @@ class ThreadDeletions:
         self._cache = cache
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread, then its subgraphs. An absent one is no error.
+        """Erase a thread, then its subgraphs. An absent thread is no error.
 
-        Cut off in between, it is finished by the next call, or by the next run of a thread of this name.
+        If it is interrupted in between, the next call, or the next run of a thread of this name, finishes it.
         """
         subgraphs = await self._subgraphs(thread_id)
         if subgraphs:
@@ -35,7 +35,7 @@ class ThreadDeletions:
         await self._erase_subgraphs(thread_id)
 
     async def finish(self, thread_id: str) -> None:
-        """Erase the subgraphs of a thread that is not there, if a deletion or a copy was cut off."""
+        """Erase the subgraphs of a thread that does not exist, if a deletion or a copy of it was interrupted."""
         try:
             await self._store.info(session_of(thread_id, UNFINISHED))
         except SessionNotFound:
@@ -43,17 +43,17 @@ class ThreadDeletions:
         await self._erase_subgraphs(thread_id)
 
     async def _mark(self, thread_id: str) -> None:
-        """Say that subgraphs without their thread are leftovers."""
+        """Write the marker that says: subgraphs without their thread are leftovers."""
         await self._store.append(session_of(thread_id, UNFINISHED), [_MARK])
 
     async def _erase_subgraphs(self, thread_id: str) -> None:
-        """Erase all sessions of subgraphs, and the mark last: until then they are known to be leftovers."""
+        """Erase all sessions of subgraphs, and the marker last: until then they are known as leftovers."""
         mark = session_of(thread_id, UNFINISHED)
         found = await self._subgraphs(thread_id)
         await self._erase([*(name for name in found if name != mark), *(name for name in found if name == mark)])
 
     async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints of runs: in one step for each session."""
+        """Remove the checkpoints of runs, in one step for each session."""
         unwanted = frozenset(_ids(run_ids, "run_ids"))
         if not unwanted:
             return
@@ -64,13 +64,13 @@ class ThreadDeletions:
     async def copy_thread(self, source: str, target: str) -> None:
         """Copy a thread: its subgraphs, then itself, each in one step. Raises InvalidInput if the new one exists.
 
-        Cut off in between, there is no new thread, and the next call or run of this name begins afresh.
+        If it is interrupted in between, there is no new thread, and the next call or run of this name starts afresh.
         """
         target_session = session_of(target, "")
         try:
             await self._store.info(target_session)
         except SessionNotFound:
-            await self._erase_subgraphs(target)  # what an interrupted copy left
+            await self._erase_subgraphs(target)  # leftovers of an interrupted copy
         else:
             raise InvalidInput(f"thread {target!r} exists already; copy into a new one", path="target_thread_id")
         subgraphs = [name for name in await self._subgraphs(source) if name != session_of(source, UNFINISHED)]
@@ -79,7 +79,7 @@ class ThreadDeletions:
         for session_id in [*subgraphs, session_of(source, "")]:
             await self._copy(session_id, target)
         if subgraphs:
-            # Who looked for the new thread before it was there has erased them, as what an interrupted copy left.
+            # A reader that found no thread yet may have erased the copied subgraphs as leftovers: copy these again.
             there = await self._subgraphs(target)
             for session_id in subgraphs:
                 if session_of(target, thread_of(session_id)[1]) not in there:
@@ -87,7 +87,7 @@ class ThreadDeletions:
             await self._erase([session_of(target, UNFINISHED)])
 
     async def _copy(self, session_id: str, target: str) -> None:
-        """Copy one session of a thread, unless it has gone."""
+        """Copy one session of a thread, unless it is gone."""
         try:
             await self._store.fork(session_id, session_of(target, thread_of(session_id)[1]))
         except SessionNotFound:
@@ -112,7 +112,7 @@ class ThreadDeletions:
                     await self._keep_only(session_id, _latest)
 
     async def _is_finished(self, session_id: str, root: StoredCheckpoint | None) -> bool:
-        """Whether a session is of a subgraph's call (`node:task`) that its thread has left behind for good."""
+        """Whether a session is of a subgraph's call (`node:task`) at an earlier checkpoint of its thread."""
         last = thread_of(session_id)[1].rpartition("|")[2]
         if ":" not in last or root is None:
             return False
@@ -120,7 +120,10 @@ class ThreadDeletions:
         return latest is not None and latest.state["meta"].get("parents", {}).get("", root.id) != root.id
 
     async def _keep_only(self, session_id: str, choose: Callable[[CheckpointLog], frozenset[str] | None]) -> None:
-        """Remove checkpoints, and all that only they need, in one step. `choose` says which stay; None: all do."""
+        """Remove checkpoints and the entries that only they need, in one step, then reclaim the bytes.
+
+        `choose` returns the ids of the checkpoints that stay; None: all stay.
+        """
         while True:
             log = await self._reader.log(session_id)
             keep = choose(log)
@@ -140,7 +143,7 @@ class ThreadDeletions:
             return
 
     async def _erase(self, session_ids: Collection[str]) -> None:
-        """Physically remove sessions, in this order."""
+        """Erase sessions physically, in this order."""
         for session_id in session_ids:
             self._cache.forget(session_id)
             await self._store.erase(session_id)
@@ -152,7 +155,7 @@ class ThreadDeletions:
         return [session.session_id async for session in self._reader.sessions(prefix)]
 
     async def _mentioning(self, texts: Sequence[str]) -> list[str]:
-        """The sessions in which one of the texts may stand."""
+        """Return the sessions that may contain one of the texts: found by search, or all if the backend has none."""
         try:
             found = [match for text in texts for match in await self._store.find(text, limit=2**31)]
         except (Unsupported, InvalidInput):
@@ -161,7 +164,7 @@ class ThreadDeletions:
 
 
 def _ids(given: Sequence[str], path: str) -> list[str]:
-    """The ids. Raises InvalidInput for a string: its letters would be taken for ids, and other threads be deleted."""
+    """Return the ids. Raises InvalidInput for a str: its characters would be taken for ids of threads to delete."""
     if isinstance(given, str | bytes):
         raise InvalidInput(f"is a list of ids, not {given!r}; write [{given!r}]", path=path)
     return [str(one) for one in given]
@@ -193,7 +196,7 @@ def _of_other_runs(log: CheckpointLog, unwanted: frozenset[str], thread: str) ->
 
 
 def _rebuilt_from(log: CheckpointLog, stored: StoredCheckpoint) -> list[StoredCheckpoint]:
-    """The ancestors whose writes a checkpoint's delta channels are made of."""
+    """Return the ancestors from whose writes a checkpoint's delta channels are rebuilt."""
     channels = {*stored.state["meta"].get("counters_since_delta_snapshot", {})} - stored.refs.keys()
     needed = []
     for ancestor in log.ancestors(stored) if channels else ():

@@ -1,4 +1,4 @@
-"""Reads of LangGraph threads: a checkpoint with its values and its pending writes, one or many. Changes nothing."""
+"""LangGraph's `get_tuple` and its relatives: checkpoints with their values and pending writes. Changes nothing."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from everturn.adapters.langgraph.session_reader import TRIES, SessionMoved, Sess
 from everturn.adapters.langgraph.values import ChannelCodec
 from everturn.model import JSON
 
-WITH_SENDS = 4  # the format from which on pending sends are a channel of the checkpoint itself
-_OWN = ("versions", "seen", "meta", "refs")  # of a stored checkpoint; the rest of its state is as it was put
+WITH_SENDS = 4  # LangGraph's checkpoint format; from this one on, pending sends are a channel
+_OWN = ("versions", "seen", "meta", "refs")  # fields that the adapter reads; the rest is as it was put
 
 
 class FoundCheckpoint(msgspec.Struct, frozen=True):
-    """A checkpoint with all that belongs to it."""
+    """A checkpoint with its values and pending writes."""
 
     stored: StoredCheckpoint
-    head: str  # the checkpoint the thread stood at then
+    head: str  # the thread's latest checkpoint at that time
     values: Mapping[str, Any]
     writes: Sequence[PendingWrite]
 
 
 class PendingWrite(msgspec.Struct, frozen=True):
-    """One pending write."""
+    """One pending write of a task."""
 
     checkpoint: str
     path: str
@@ -45,7 +45,7 @@ class PendingWrite(msgspec.Struct, frozen=True):
 
 
 class ChannelTrace(msgspec.Struct, frozen=True):
-    """Writes to a channel, oldest first, since the checkpoint `start` stored it whole: as `seed`."""
+    """Writes to a channel, oldest first, since checkpoint `start`, which has the channel's whole value, `seed`."""
 
     writes: Sequence[PendingWrite]
     start: StoredCheckpoint | None = None
@@ -53,25 +53,25 @@ class ChannelTrace(msgspec.Struct, frozen=True):
 
 
 class CheckpointReads:
-    """What an EverturnSaver reads, in terms of sessions."""
+    """The reads of an EverturnSaver, as coroutines for a CallRunner."""
 
     def __init__(
         self,
         reader: SessionReader,
-        values: ChannelCodec,
+        codec: ChannelCodec,
         cache: ThreadCache,
         heads: SeenHeads,
         indexes: Mapping[str, int],
     ) -> None:
-        """`indexes`: of the channels whose writes replace each other."""
+        """`indexes`: LangGraph's fixed indexes of the channels whose later writes replace earlier ones."""
         self._reader = reader
         self._heads = heads
-        self._codec = values
+        self._codec = codec
         self._cache = cache
         self._indexes = indexes
 
     async def get(self, thread: str, session_id: str, checkpoint: str | None = None) -> FoundCheckpoint | None:
-        """A checkpoint: the one the thread stands at, or that of an id. None if there is none."""
+        """Return the thread's latest checkpoint, or the one with an id; None if there is none."""
         tries = TRIES
         while True:
             view = await self._reader.view(session_id)
@@ -97,7 +97,7 @@ class CheckpointReads:
         return await self._with_sends(thread, session_id, found)
 
     async def _with_sends(self, thread: str, session_id: str, found: FoundCheckpoint) -> FoundCheckpoint:
-        """Add the sends that its parent's tasks wrote to a checkpoint of LangGraph before its format 4."""
+        """Add the sends of its parent's tasks to a checkpoint of a format before 4, as LangGraph expects."""
         stored = found.stored
         if stored.state.get("v", WITH_SENDS) >= WITH_SENDS or stored.parent is None or TASKS in found.values:
             return found
@@ -113,7 +113,7 @@ class CheckpointReads:
     async def walk(
         self, thread: str, session_id: str, wanted: Callable[[StoredCheckpoint], bool], limit: int | None = None
     ) -> AsyncIterator[FoundCheckpoint]:
-        """The checkpoints that are wanted, the latest first, as they were at one moment."""
+        """Yield the wanted checkpoints of a session, latest put first, as of one version."""
         matching: list[int] = []
 
         def is_enough(log: CheckpointLog) -> bool:
@@ -128,8 +128,10 @@ class CheckpointReads:
     async def history(
         self, thread: str, session_id: str, checkpoint: str | None, channels: Collection[str]
     ) -> dict[str, ChannelTrace]:
-        """What was written to channels since they were last stored whole. The checkpoint's own writes lead to the next,
-        and are not part of it."""
+        """Return the writes to channels since each was last stored whole, up to a checkpoint.
+
+        The checkpoint's own pending writes lead to the next one, and are not included.
+        """
         traces: dict[str, ChannelTrace] = {}
 
         def is_enough(log: CheckpointLog) -> bool:
@@ -155,7 +157,7 @@ class CheckpointReads:
     def _traces(
         self, log: CheckpointLog, target: StoredCheckpoint, channels: Collection[str]
     ) -> Iterator[tuple[str, ChannelTrace]]:
-        """Raises Missing if the log does not reach far enough."""
+        """Yield the trace of each channel. Raises NeedsEarlierEntries if the log does not reach far enough back."""
         written: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
         for ancestor in log.ancestors(target):
             for write in reversed(self._writes(ancestor, log.writes_of(ancestor))):
@@ -182,7 +184,7 @@ class CheckpointReads:
     ) -> ChannelContents:
         try:
             return await self._reader.fill(session_id, stored, ChannelContents(), channels, log)
-        except SessionMoved:  # moved since: then all as it was in the log's version
+        except SessionMoved:  # changed since: read all of the log's version
             log = await self._reader.earlier(session_id, log, 1)
         try:
             return await self._reader.fill(session_id, stored, ChannelContents(), channels, log)
@@ -201,7 +203,7 @@ class CheckpointReads:
     ) -> FoundCheckpoint:
         writes = self._writes(stored, records) if records else []
         by = self._codec
-        if writes or contents.nodes or contents.lists:  # what may quote
+        if writes or contents.nodes or contents.lists:  # values that may hold quotes
             by = QuotingCodec(self._codec, conversation_of(stored, contents))
         has_resolved = False
         while True:
@@ -210,7 +212,7 @@ class CheckpointReads:
                 return FoundCheckpoint(
                     stored, head.id, values, self._restored(thread, writes, by) if writes else writes
                 )
-            except UnknownMessages:  # something quotes what is no longer said
+            except UnknownMessages:  # a quote of messages that left the history
                 if has_resolved:
                     raise
             nodes = [*_nodes(contents), *(write.value for write in writes)]
@@ -220,8 +222,10 @@ class CheckpointReads:
     async def _quoting(
         self, session_id: str, conversation: Conversation, nodes: Iterable[JSON], log: CheckpointLog | None
     ) -> QuotingCodec:
-        """What decodes nodes that quote a conversation, or more than that: all of it is read at once. Raises Stale if
-        there is no log, and the session moved meanwhile."""
+        """Return a codec for nodes with quotes. Quoted messages that are not in the conversation are read at once.
+
+        Raises SessionMoved if there is no log and the session changed meanwhile.
+        """
         quoting = QuotingCodec(self._codec, conversation)
         if refs := quoting.unresolved(nodes):
             for ref, said in zip(refs, await self._said(session_id, refs, log), strict=True):
@@ -266,7 +270,7 @@ class CheckpointReads:
         return values
 
     def as_tuple(self, thread: str, namespace: str, found: FoundCheckpoint) -> CheckpointTuple:
-        """What was found, as LangGraph hands it round."""
+        """Return a found checkpoint as LangGraph's CheckpointTuple."""
         stored = found.stored
         state = stored.state
         rest = {}
@@ -291,7 +295,7 @@ class CheckpointReads:
         )
 
     def metadata(self, thread: str, stored: StoredCheckpoint) -> CheckpointMetadata:
-        """The metadata of a checkpoint."""
+        """Return the metadata of a checkpoint."""
         metadata: CheckpointMetadata = self._as_put(thread, stored, "metadata", stored.state["meta"])
         return metadata
 
@@ -302,8 +306,10 @@ class CheckpointReads:
             raise _unreadable(thread, stored.id, name, exc) from exc
 
     def _writes(self, stored: StoredCheckpoint, records: Sequence[tuple[int, Object]]) -> list[PendingWrite]:
-        """In order, as they are stored. Of the same task and index the first counts, but of those that replace each
-        other the last."""
+        """Return the pending writes in LangGraph's order, still encoded.
+
+        Of several writes with the same task and index the first counts; for channels in `indexes`, the last.
+        """
         given = stored.values.get(INPUT)
         kept: dict[tuple[str, int], tuple[str, str, JSON]] = {}
         for _, body in records:
@@ -318,7 +324,7 @@ class CheckpointReads:
         return sorted(found, key=lambda write: (write.path, write.task, write.index))
 
     def _restored(self, thread: str, writes: Sequence[PendingWrite], by: ChannelCodec) -> list[PendingWrite]:
-        """The same, with their values."""
+        """Return the writes with their values decoded."""
         restored = []
         for write in writes:
             try:
@@ -334,5 +340,5 @@ def _nodes(contents: ChannelContents) -> Iterator[JSON]:
 
 
 def _unreadable(thread: str, checkpoint: str, channel: str, exc: Exception) -> Unsupported:
-    """The error for a value that is stored and cannot be made here."""
+    """Make the error for a stored value that cannot be restored here."""
     return Unsupported(f"thread {thread!r}, checkpoint {checkpoint!r}, channel {channel!r}: {exc}")

@@ -1,6 +1,6 @@
-"""Changes of LangGraph threads: a checkpoint, or what a task wrote, is appended in one turn or not at all.
+"""LangGraph's `put` and `put_writes`: a checkpoint, or the writes of a task, appended in one turn or not at all.
 
-Over a blocking store the coroutines never suspend.
+checkpoint_entries.py makes the entries. This module finds the version to append to, and tries again on a conflict.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ OnConflict: TypeAlias = Literal["raise", "last_wins"]
 
 
 class CheckpointPuts:
-    """What an EverturnSaver puts, in terms of sessions."""
+    """The puts of an EverturnSaver, as coroutines for a CallRunner."""
 
     def __init__(
-        self, store: AsyncMemoryStore, reader: SessionReader, values: ChannelCodec, cache: ThreadCache, lock: ThreadLock
+        self, store: AsyncMemoryStore, reader: SessionReader, codec: ChannelCodec, cache: ThreadCache, lock: ThreadLock
     ) -> None:
         self._store = store
         self._reader = reader
-        self._codec = values
+        self._codec = codec
         self._cache = cache
         self._lock = lock
 
     async def put(self, put: CheckpointPut, on_conflict: OnConflict) -> None:
-        """Append a checkpoint in one turn. Raises VersionConflict if the thread has moved on from what the run read."""
+        """Append a checkpoint in one turn. Raises VersionConflict if another run has put a checkpoint meanwhile."""
         async with self._lock.hold(put.session_id):
             await self._put(put, on_conflict)
 
@@ -105,7 +105,10 @@ class CheckpointPuts:
         return draft, receipt, view.awaiting
 
     async def _append_elsewhere(self, put: CheckpointPut, view: ThreadView) -> tuple[ComposedPut, Receipt, Awaiting]:
-        """A fork: what was said since the checkpoint it is put on leaves the history, and nothing else does."""
+        """Append a checkpoint whose parent is not the latest: time travel, in one replace.
+
+        Messages after the parent leave the history and are stored as those of a left branch. All else stays.
+        """
         now, log = await self._reader.view_and_log(
             put.session_id, view.stored.full_seq if view.stored else None, until=lambda log: put.parent in log.seqs
         )
@@ -144,7 +147,7 @@ class CheckpointPuts:
     def _draft(
         self, composer: CheckpointComposer, put: CheckpointPut, awaiting: Awaiting, again: ThreadView | None = None
     ) -> ComposedPut:
-        """`again`: the view of the same checkpoint, if it is put again. What was written for it stays written."""
+        """Compose the entries. `again`: the view of the same checkpoint, if it is put again; its writes stay."""
         early = [seq for seq, _ in again.writes] if again else []
         later: list[tuple[str, int]] = []
         for name, seq, _ in awaiting:
@@ -168,7 +171,7 @@ class CheckpointPuts:
     async def put_writes(
         self, thread: str, session_id: str, checkpoint: str, task: str, path: str, writes: Sequence[tuple[str, Any]]
     ) -> None:
-        """Append what a task wrote, in one turn, whatever else goes on."""
+        """Append the writes of a task in one turn, whichever checkpoint the thread is at."""
         seen = self._cache.get(session_id)
         quoting = QuotingCodec(self._codec, conversation_in(seen))
         nodes = []
@@ -184,7 +187,7 @@ class CheckpointPuts:
                     with suppress(VersionConflict):
                         await self._append_writes(thread, session_id, checkpoint, task, path, nodes, view.expected)
                         return
-                # The messages may have other seqs by now than those they were quoted by.
+                # The quoted messages may have other seqs by now.
                 nodes = [(channel, quoting.unquoted(node)) for channel, node in nodes]
             await self._append_writes(thread, session_id, checkpoint, task, path, nodes)
 
@@ -207,7 +210,7 @@ class CheckpointPuts:
 
 
 def _still_says(view: ThreadView, seen: ThreadView) -> bool:
-    """Whether messages have the seqs they had: nothing was put since, or what was put only added to them."""
+    """Whether the messages of an earlier view still have their seqs: puts since then only added messages."""
     if view.stored is seen.stored:
         return True
     said, before = conversation_in(view).said, conversation_in(seen).said
@@ -215,7 +218,7 @@ def _still_says(view: ThreadView, seen: ThreadView) -> bool:
 
 
 def _step_to(receipt: Receipt, checkpoint: str, body: Object) -> Callable[[ThreadView], ThreadView]:
-    """From the view before a record of writes to the one after it."""
+    """Return the function from the view before a record of writes to the view after it."""
     seq = receipt.seqs[0]
 
     def step(known: ThreadView) -> ThreadView:
@@ -230,7 +233,7 @@ def _step_to(receipt: Receipt, checkpoint: str, body: Object) -> Callable[[Threa
 
 
 def _changing(put: CheckpointPut, base: StoredCheckpoint) -> list[str]:
-    """The channels of the base that will have to be compared: those that grow, and have."""
+    """Return the channels whose old values are needed: lists and messages of the base that have a new version."""
     before, versions = base.versions, put.checkpoint["channel_versions"]
     return [
         channel
@@ -246,10 +249,10 @@ def _may_follow(put: CheckpointPut, view: ThreadView, on_conflict: OnConflict) -
     if put.parent == head or on_conflict == "last_wins":
         return True
     if view.stored is not None and put.id == head and put.parent == view.stored.parent:
-        return True  # put again
+        return True  # the same checkpoint, put again
     if put.parent is None:
         return not put.begins
-    return head is not None and put.head == head  # nothing has happened since it chose to go back
+    return head is not None and put.head == head  # time travel, and no put since the run read the thread
 
 
 def _view_after(

@@ -1,4 +1,4 @@
-"""What a fork or a deletion makes of the entries there are: they move, or become a branch that was left. Pure."""
+"""Entries written again at new seqs, with their refs: after time travel, or a deletion of checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from everturn.model import JSON, Entry
 
 
 def entries_to_leave(log: CheckpointLog, base: int) -> tuple[list[Entry], Mapping[int, int], int | None]:
-    """What has to be written again so that nothing said behind the base is in the history, and behind which seq."""
+    """Return what time travel to the checkpoint at `base` has to write again: entries, their new seqs, and after which
+    seq. Messages after the base become those of a left branch. The seq is None if there are none.
+    """
     first = next((seq for seq in log.said if seq > base), None)
     if first is None:
         return [], {}, None
@@ -39,9 +41,9 @@ def entries_to_leave(log: CheckpointLog, base: int) -> tuple[list[Entry], Mappin
 
 
 def _left_behind(log: CheckpointLog, after: int) -> tuple[list[Entry], Mapping[int, int]]:
-    """Everything behind a seq as it can be appended again, its messages as those of a branch that was left.
+    """Return every entry after a seq, to be written again, with its messages as those of a left branch.
 
-    Returns the entries, and where each will be.
+    Returns the entries, and the new seq of each.
     """
     stay = [entry for entry in log.entries if (entry.seq or 0) > after]
     rewriting = _Rewriter(log, stay, left={*log.said, *log.left}, after=after)
@@ -49,9 +51,9 @@ def _left_behind(log: CheckpointLog, after: int) -> tuple[list[Entry], Mapping[i
 
 
 def base_in_history(base: StoredCheckpoint, known: ChannelContents) -> tuple[StoredCheckpoint, ChannelContents]:
-    """A checkpoint to fork from, as if it knew only what is in the session's history.
+    """Return a checkpoint to go on from, reduced to messages that are in the session's history.
 
-    What was said in a branch that was left has to be said again. Its ranges do not grow any more.
+    Its messages of a left branch have to be stored again. All its ranges are closed.
     """
     refs: dict[str, Ref] = {}
     for channel, ref in base.refs.items():
@@ -67,14 +69,17 @@ def base_in_history(base: StoredCheckpoint, known: ChannelContents) -> tuple[Sto
 
 
 def entries_to_keep(log: CheckpointLog, keep: Collection[str]) -> list[Entry]:
-    """All of a whole log that the kept checkpoints need, and what is not LangGraph's, to be written anew."""
+    """Return the entries to keep after a deletion: those that the kept checkpoints need, and those of others.
+
+    The log must be of the whole session.
+    """
     said, left = sorted(log.said), sorted(log.left)
     spoken = {seq: _spoken(log.checkpoint_at(seq), said, left) for seq in log.bodies}
     kept = {log.seqs[name] for name in keep}
     ours = {seq for seqs in spoken.values() for seq in seqs}
     ours |= {*seqs_in([bounds for ref in _quotes(log, log.bodies, log.seqs) for bounds in ref["said"]], said, left)}
     needed = {at for seq in kept for at in spoken[seq]}
-    # What is only quoted any more is needed, and part of no conversation.
+    # Messages that are only quoted are kept, but belong to no conversation any more.
     quoted = {*seqs_in([bounds for ref in _quotes(log, kept, keep) for bounds in ref["said"]], said, left)} - needed
     gone = {*ours, *left} - needed - quoted
 
@@ -87,7 +92,7 @@ def entries_to_keep(log: CheckpointLog, keep: Collection[str]) -> list[Entry]:
         return entry.seq not in gone
 
     aside = {*left}
-    if kept and not aside.isdisjoint(spoken[max(kept)]):  # the thread now stands in a branch that was left
+    if kept and not aside.isdisjoint(spoken[max(kept)]):  # the latest kept checkpoint is on a left branch
         head = log.checkpoint_at(max(kept))
         aside = ours - {at for stored in (head, *log.ancestors(head)) if stored.id in keep for at in spoken[stored.seq]}
     staying = [entry for entry in log.entries if stays(entry)]
@@ -95,7 +100,7 @@ def entries_to_keep(log: CheckpointLog, keep: Collection[str]) -> list[Entry]:
 
 
 class _Rewriter:
-    """Writes some entries of a log again, behind its end: where they are changes, and what they say stays."""
+    """Rewrites entries of a log to new seqs after its end, with all their refs adjusted."""
 
     def __init__(
         self,
@@ -106,8 +111,8 @@ class _Rewriter:
         after: int = 0,
         checkpoints: Container[str] | None = None,
     ) -> None:
-        """`left`: the messages that will be those of a branch that was left. `after`: up to here all stays as it is.
-        `checkpoints`: those that stay, if not all do; another is nobody's parent any more."""
+        """`left`: seqs of the messages that will be on a left branch. `after`: entries up to this seq keep their place.
+        `checkpoints`: ids of those that stay, if not all do; parents that go are dropped."""
         self._checkpoints = checkpoints
         self.places = {entry.seq or 0: log.last_seq + 1 + index for index, entry in enumerate(stay)}
         self._log = log
@@ -157,7 +162,7 @@ class _Rewriter:
                     values[channel] = requoted(self._log.bodies[ref]["values"][channel], self._ranges)
             elif "said" in ref:
                 refs[channel] = {"said": self._ranges(ref["said"]), "n": ref["n"], "closed": True}
-            elif "list" in ref and self._after:  # all who have a piece of it stay
+            elif "list" in ref and self._after:  # all checkpoints with pieces of it stay
                 refs[channel] = {"list": self._moved(ref["list"]), "n": ref["n"], "closed": True}
                 pieces |= {channel: requoted(old.pieces[channel], self._ranges)} if channel in old.pieces else {}
             elif "list" in ref:
@@ -196,7 +201,7 @@ class _Rewriter:
         return moved
 
     def _moved(self, ranges: Ranges) -> Ranges:
-        """For ranges of checkpoints, none of which goes."""
+        """Return ranges of checkpoints, all of which stay, at their new seqs."""
         moved: Ranges = []
         for bounds in ranges:
             found = [
@@ -223,7 +228,7 @@ class _Rewriter:
 
 
 def _quotes(log: CheckpointLog, kept: Iterable[int], keep: Container[str]) -> Iterator[Ref]:
-    """What is quoted by the checkpoints that are kept, and what was written for them."""
+    """Yield the refs of quotes in the values and the pending writes of the kept checkpoints."""
     for seq in kept:
         for channel, ref in log.checkpoint_at(seq).refs.items():
             if isinstance(ref, int):
@@ -237,7 +242,7 @@ def _quotes(log: CheckpointLog, kept: Iterable[int], keep: Container[str]) -> It
 
 
 def nodes_of(log: CheckpointLog, channel: str, ref: Ref) -> list[JSON]:
-    """The nodes of a list, of which all checkpoints with a piece were read."""
+    """Return the items of a list as JSON. The log must have all checkpoints with pieces of it."""
     with_pieces = [seq for seq, body in log.bodies.items() if channel in body.get("pieces", {})]
     return [node for seq in seqs_in(ref["list"], with_pieces, ()) for node in log.bodies[seq]["pieces"][channel]]
 
@@ -247,7 +252,7 @@ def _spoken(stored: StoredCheckpoint, said: Sequence[int], left: Sequence[int]) 
 
 
 def _covered(said: Sequence[int], points: Iterable[StoredCheckpoint]) -> Iterator[int]:
-    """Of messages, in order, those that checkpoints know of."""
+    """Yield those of the messages, in order, that belong to a checkpoint."""
     named = {tuple(bounds) for stored in points for ref in stored.refs.values() for bounds in _of_messages(ref)}
     ranges = deque(sorted(bounds for bounds in named if len(bounds) == 2))
     reach = 0

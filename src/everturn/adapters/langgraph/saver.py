@@ -43,17 +43,17 @@ from everturn.adapters.langgraph.session_reader import SessionReader
 from everturn.adapters.langgraph.thread_lock import ThreadLock
 from everturn.adapters.langgraph.values import Allow, ChannelCodec
 
-REPLAYING = "__pregel_replay_state"  # LangGraph's word that a subgraph goes back with its parent
+REPLAYING = "__pregel_replay_state"  # key in the config of a subgraph that goes back with its parent
 
 
 class EverturnSaver(BaseCheckpointSaver[int]):
-    """A LangGraph checkpointer over an everturn store.
+    """A LangGraph checkpointer over an everturn store. A thread is the session of its name, with its messages.
 
     Over a `MemoryStore` both the blocking and the async methods work; over an `AsyncMemoryStore` the async ones.
-    A thread is the session of its name, and its messages are the session's. `on_conflict`: "raise" VersionConflict if
-    another run has written to the thread meanwhile, or let the "last_wins" as other checkpointers do. `allow`: classes
-    of yours that may be restored; where some were renamed since, a mapping: `{"old.module.Order": Order}`. With a
-    `serde` of your own every value goes through it, and the session has no messages to read.
+    `on_conflict`: "raise" VersionConflict if another run has written to the thread meanwhile, or "last_wins", as with
+    other checkpointers. `allow`: classes of yours that may be restored; for renamed ones a mapping:
+    `{"old.module.Order": Order}`. With your own `serde` every value goes through it, and the session has no messages
+    that people or other adapters can read.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         self._deletions = ThreadDeletions(opened, self._reader, self._cache)
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> EverturnSaver:
-        """The same checkpointer, which may restore more classes. LangGraph calls it in its strict mode."""
+        """Return a copy of the checkpointer that may restore more classes. LangGraph calls it in its strict mode."""
         clone = copy(self)
         clone._use(self._codec.allowing(extra_allowlist))  # noqa: SLF001 - it is this class's own
         return clone
 
     def get_next_version(self, current: int | str | None, channel: None) -> int | str:  # type: ignore[override]  # noqa: ARG002 - LangGraph's own savers differ as well
-        """Whole numbers. A thread that came from a saver with versions in text goes on with those."""
+        """Return the next version: a whole number; text for a thread that another saver began with versions in text."""
         if isinstance(current, str):
             return f"{int(current.partition('.')[0]) + 1:032}"
         return 1 if current is None else current + 1
@@ -101,11 +101,11 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     # --- reads -------------------------------------------------------------------------------------------------------
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that the config names, or the latest; None if there is none."""
+        """Return the checkpoint that the config names, or the latest; None if there is none."""
         return await self._runner.run_async(self._get_tuple(config))
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """See `aget_tuple`."""
+        """Return a checkpoint, as `aget_tuple` does."""
         return self._runner.run_blocking(self._get_tuple(config))
 
     async def _get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -128,9 +128,9 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """The checkpoints of a thread and namespace, the latest put first; where the config names none, of all, by id.
+        """Yield the checkpoints of a thread and namespace, latest put first; without a config, all, greatest id first.
 
-        `filter`: with these values in their metadata; `before`: whose id is smaller than the config's.
+        `filter`: values that their metadata must have. `before`: only ids smaller than this config's.
         """
         tuples = self._listing.checkpoints(config, filter, before, limit)
         while (found := await self._runner.run_async(next_of(tuples))) is not None:
@@ -144,7 +144,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """See `alist`."""
+        """Yield checkpoints, as `alist` does."""
         tuples = self._listing.checkpoints(config, filter, before, limit)
         while (found := self._runner.run_blocking(next_of(tuples))) is not None:
             yield found
@@ -152,13 +152,13 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What was written to channels on the way to a checkpoint, since each was last stored whole."""
+        """Return the writes to channels on the way to a checkpoint, since each channel was last stored whole."""
         return await self._runner.run_async(self._history(config, channels))
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """See `aget_delta_channel_history`."""
+        """Return the writes to channels, as `aget_delta_channel_history` does."""
         return self._runner.run_blocking(self._history(config, channels))
 
     async def _history(self, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
@@ -185,10 +185,10 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint as the child of the one that the config names: one turn, all or nothing.
+        """Store a checkpoint as the child of the one that the config names, in one turn: all or nothing.
 
-        Raises VersionConflict if another run has written to the thread meanwhile (unless the last may win), and
-        InvalidInput, naming thread, checkpoint and channel, if a value would not come back as it is.
+        Raises VersionConflict if another run has written to the thread meanwhile (unless `on_conflict` is
+        "last_wins"), and InvalidInput, naming thread, checkpoint and channel, if a value would not come back equal.
         """
         return await self._runner.run_async(self._put(config, checkpoint, metadata, new_versions))
 
@@ -199,7 +199,7 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """See `aput`."""
+        """Store a checkpoint, as `aput` does."""
         return self._runner.run_blocking(self._put(config, checkpoint, metadata, new_versions))
 
     async def _put(
@@ -230,24 +230,28 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         return config_of(thread, namespace, self._heads.note(put.id, put.id))
 
     def _begins(self, config: RunnableConfig, session_id: str) -> bool:
-        """Whether a checkpoint without a parent is meant to be the first: its run saw none. A subgraph that goes back
-        with its parent to before its first is meant to begin again."""
+        """Whether a checkpoint without a parent is meant to be the thread's first: its run saw an empty thread.
+
+        A subgraph that goes back with its parent to before its first checkpoint begins again, and is not refused.
+        """
         if _is_of_a_graph(config):
-            self._beginnings.forget(session_id)  # who saw it empty before only looked, as graphs do
+            self._beginnings.forget(session_id)  # a graph's earlier read was not this run's
             return not setting(config, REPLAYING)
         return self._beginnings.used(session_id)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Store what a task wrote, for its checkpoint: one turn. What it wrote before under the same index stays, but
-        errors, interrupts and the like are replaced."""
+        """Store the writes of a task for its checkpoint, in one turn.
+
+        An earlier write of the task with the same index stays. Errors, interrupts and the like are replaced.
+        """
         await self._runner.run_async(self._put_writes(config, writes, task_id, task_path))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """See `aput_writes`."""
+        """Store the writes of a task, as `aput_writes` does."""
         self._runner.run_blocking(self._put_writes(config, writes, task_id, task_path))
 
     async def _put_writes(
@@ -263,33 +267,33 @@ class EverturnSaver(BaseCheckpointSaver[int]):
     # --- deletions and copies ----------------------------------------------------------------------------------------
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Erase a thread, then its subgraphs. An absent one is no error.
+        """Erase a thread, then its subgraphs. An absent thread is no error.
 
-        Cut off in between, it is finished by the next call, or by the next run of a thread of this name.
+        If it is interrupted in between, the next call, or the next run of a thread of this name, finishes it.
         """
         await self._runner.run_async(self._deletions.delete_thread(thread_id))
 
     def delete_thread(self, thread_id: str) -> None:
-        """See `adelete_thread`."""
+        """Erase a thread, as `adelete_thread` does."""
         self._runner.run_blocking(self._deletions.delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints of runs, their writes and what was said only in them: in one step for each session."""
+        """Remove the checkpoints of runs, with writes and messages that only they have: one step for each session."""
         await self._runner.run_async(self._deletions.delete_for_runs(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """See `adelete_for_runs`."""
+        """Remove the checkpoints of runs, as `adelete_for_runs` does."""
         self._runner.run_blocking(self._deletions.delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy a thread with all its checkpoints into a new one: its subgraphs, then itself, each in one step.
+        """Copy a thread with all its checkpoints to a new one: first its subgraphs, then itself, each in one step.
 
         Raises InvalidInput if the new thread exists. An absent source is no error.
         """
         await self._runner.run_async(self._deletions.copy_thread(source_thread_id, target_thread_id))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """See `acopy_thread`."""
+        """Copy a thread, as `acopy_thread` does."""
         self._runner.run_blocking(self._deletions.copy_thread(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
@@ -297,12 +301,12 @@ class EverturnSaver(BaseCheckpointSaver[int]):
         await self._runner.run_async(self._deletions.prune(thread_ids, strategy))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """See `aprune`."""
+        """Remove checkpoints, as `aprune` does."""
         self._runner.run_blocking(self._deletions.prune(thread_ids, strategy))
 
 
 def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:
-    """LangGraph goes on with the very lists and sets that are in it, while they wait here to be stored."""
+    """Copy the lists, dicts and sets of a checkpoint: LangGraph goes on changing them before they are stored."""
     now = checkpoint.copy()
     now["channel_values"] = values = checkpoint.get("channel_values", {}).copy()
     now["channel_versions"] = checkpoint.get("channel_versions", {})
@@ -314,5 +318,5 @@ def _as_it_is_now(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _is_of_a_graph(config: RunnableConfig) -> bool:
-    """Whether a run, or an update, of a graph calls. LangGraph fills this in for them, and nobody else does."""
+    """Whether the caller is a run or an update of a graph. Only for these LangGraph sets `recursion_limit`."""
     return "recursion_limit" in config

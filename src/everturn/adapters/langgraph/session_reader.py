@@ -1,4 +1,4 @@
-"""Reads the sessions of LangGraph threads, as far back as is needed, and not again what is known. Changes nothing."""
+"""Reads of a LangGraph thread's session: only as far back as needed, and not what the cache has. Changes nothing."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ from everturn.adapters.langgraph.message_refs import Conversation, input_message
 from everturn.adapters.langgraph.values import ChannelCodec, StoredMessage
 from everturn.model import JSON, MESSAGE
 
-WINDOW = 128  # entries to read at first where nothing is known
-NEAR = 32  # entries between two that are better read together
-TRIES = 5
+WINDOW = 128  # entries read first, if nothing is cached
+NEAR = 32  # two wanted entries closer than this are read together
+TRIES = 5  # reads of a session that changes meanwhile, before it is called corrupt
 
 T = TypeVar("T")
 
 
 class SessionMoved(Exception):
-    """Something moved while it was being read."""
+    """The session changed while it was being read: entries have other seqs, or are gone."""
 
 
 class SessionReader:
-    """Reads sessions. Every answer is of one moment, or is read again."""
+    """Reads sessions. Every result is of one version of the session."""
 
-    def __init__(self, store: AsyncMemoryStore, values: ChannelCodec, cache: ThreadCache) -> None:
+    def __init__(self, store: AsyncMemoryStore, codec: ChannelCodec, cache: ThreadCache) -> None:
         self._store = store
-        self._codec = values
+        self._codec = codec
         self._cache = cache
 
     async def view(self, session_id: str) -> ThreadView:
-        """The session as it is now. An absent one is at version 0."""
+        """Return the session as it is now. An absent session is at version 0."""
         known = self._cache.get(session_id)
         if known is not None and known.version:
             try:
@@ -64,7 +64,7 @@ class SessionReader:
                 return known
         full_seq = known.stored.full_seq if known is not None and known.stored is not None else None
         view, log = await self.view_and_log(session_id, full_seq)
-        if log.start == 1:  # then all of it is there, unless something hides it: who needs it will see
+        if log.start == 1:  # the whole session was read, so its values are at hand
             with suppress(SessionMoved):
                 return await self._filled(view, log)
         return view
@@ -72,7 +72,10 @@ class SessionReader:
     async def view_and_log(
         self, session_id: str, start: int | None = None, *, until: Callable[[CheckpointLog], bool] = lambda _: True
     ) -> tuple[ThreadView, CheckpointLog]:
-        """The same, and the log it was seen in: from `start` or earlier, as early as needed `until` it has enough."""
+        """Return the view and the log that it was made from.
+
+        The log begins at `start`, or as much earlier as the view needs and `until` asks for.
+        """
         if start is None:
             try:
                 session = await self._store.info(session_id)
@@ -93,7 +96,7 @@ class SessionReader:
     async def look_back(
         self, session_id: str, log: CheckpointLog, read: Callable[[CheckpointLog], T]
     ) -> tuple[T, CheckpointLog]:
-        """What a look at the log gives, and the log, which is read from as early as the look needs."""
+        """Call `read` on the log, which is extended backwards as often as it raises NeedsEarlierEntries."""
         while True:
             try:
                 return read(log), log
@@ -110,23 +113,23 @@ class SessionReader:
         return view
 
     async def log(self, session_id: str, start: int = 1) -> CheckpointLog:
-        """The entries from a seq on."""
+        """Read the entries from a seq on."""
         state = await self._store.state(session_id, after=start - 1)
         return CheckpointLog(start, state.entries, life=state.life, version=state.version, last_seq=state.last_seq)
 
     async def earlier(self, session_id: str, log: CheckpointLog, start: int) -> CheckpointLog:
-        """The same log from an earlier seq on. All of it anew if it has moved meanwhile."""
+        """Extend a log back to an earlier seq, at its version; if that is gone, read the present version instead."""
         start = max(1, min(start, log.start - 1))
         try:
             state = await self._store.state(session_id, at=log.version, after=start - 1, before=log.start)
-        except InvalidInput:  # that version is gone
+        except InvalidInput:  # the version was reclaimed
             return await self.log(session_id, start)
         if state.life != log.life:
             return await self.log(session_id, start)
         return log.before(start, state.entries)
 
     async def sessions(self, prefix: str) -> AsyncIterator[SessionInfo]:
-        """All sessions whose id begins so."""
+        """Yield all sessions whose id has this prefix."""
         page = None
         while True:
             found = await self._store.sessions(prefix, limit=500, page=page)
@@ -138,7 +141,7 @@ class SessionReader:
     # --- contents ----------------------------------------------------------------------------------------------------
 
     async def contents(self, view: ThreadView) -> ChannelContents:
-        """All values of a view's checkpoint."""
+        """Return all values of a view's checkpoint, reading those that are not cached."""
         if view.stored is None or not unknown(view.contents, view.stored, view.stored.refs):
             return view.contents
         return (await self._filled(view)).contents
@@ -160,7 +163,7 @@ class SessionReader:
         channels: Iterable[str],
         log: CheckpointLog | None = None,
     ) -> ChannelContents:
-        """Read the values of some channels that are not known yet. Raises Stale if the session moved meanwhile."""
+        """Read the values of channels that are not known yet. Raises SessionMoved if the session changed meanwhile."""
         missing = unknown(known, stored, channels)
         if not missing:
             return known
@@ -183,7 +186,7 @@ class SessionReader:
         return ChannelContents(said, left, nodes, lists, known.input_messages)
 
     async def unclaimed(self, view: ThreadView) -> SeqMessages:
-        """The messages behind those of a view's checkpoint, which are no checkpoint's."""
+        """Return the messages after those of the view's checkpoint: appended by others, in no checkpoint yet."""
         ref = view.stored.refs.get(MESSAGES) if view.stored else None
         known: Object = ref if isinstance(ref, dict) and "said" in ref else {"said": [], "closed": True}
         if not (view.unclaimed or "closed" in known) or not view.version:
@@ -199,8 +202,10 @@ class SessionReader:
     async def input_messages(
         self, session_id: str, stored: StoredCheckpoint | None, log: CheckpointLog | None = None
     ) -> Conversation | None:
-        """What a subgraph was given to begin with, if this is the checkpoint of that. Raises Stale if some of it is not
-        there any more."""
+        """Return the messages in a subgraph's input, if this is its first checkpoint; else None.
+
+        Raises SessionMoved if some of them are gone.
+        """
         ref = input_messages_ref(stored)
         if ref is None:
             return None
@@ -212,13 +217,13 @@ class SessionReader:
         return said, left.intersection([seq for seq, _ in said])
 
     async def all_said(self, session_id: str, refs: Sequence[Ref], log: CheckpointLog | None) -> list[SeqMessages]:
-        """The messages that refs name, read at once. Raises Stale if some are not there any more."""
+        """Return the messages of each ref, in one read. Raises SessionMoved if some are gone."""
         return (await self._all_said(session_id, refs, log))[0]
 
     async def _all_said(
         self, session_id: str, refs: Sequence[Ref], log: CheckpointLog | None
     ) -> tuple[list[SeqMessages], frozenset[int]]:
-        """The same, and which of all that was read were said in a branch that was left."""
+        """Return the messages of each ref, and the seqs of those on a left branch."""
         ranges: Ranges = [bounds for ref in refs for bounds in ref["said"]]
         spoken = [bounds for bounds in ranges if len(bounds) == 2]
         left = [bounds for bounds in ranges if len(bounds) == 3]
@@ -275,7 +280,7 @@ class SessionReader:
         if not ranges:
             return ()
         after, before = min(bounds[0] for bounds in ranges) - 1, max(bounds[1] for bounds in ranges) + 1
-        if kind == MESSAGE:  # read together, messages take half the time
+        if kind == MESSAGE:  # get_history decodes messages in half the time of state
             said: Sequence[ChatMessage] = await self._store.get_history(session_id, after=after, before=before)
             return said
         state = await self._store.state(session_id, kind=kind, after=after, before=before)
@@ -283,7 +288,7 @@ class SessionReader:
 
 
 def unknown(known: ChannelContents, stored: StoredCheckpoint, channels: Iterable[str]) -> list[str]:
-    """Those of a checkpoint's channels whose values have to be read."""
+    """Return those of a checkpoint's channels whose values are not known yet."""
     refs, missing = stored.refs, []
     for channel in channels:
         ref = refs[channel]
@@ -318,7 +323,7 @@ def _view_of(session_id: str, log: CheckpointLog) -> ThreadView:
 
 
 def lost(session_id: str, seq: int, needed: int | None = None) -> CorruptEntry:
-    """The error for a checkpoint that needs entries which are not in the session's history."""
+    """Make the error for a checkpoint that needs entries which are not in the session's history."""
     which = "entries" if needed is None else f"entry {needed}"
     return CorruptEntry(
         f"session {session_id!r}, entry {seq}: it is a checkpoint that needs {which} which cannot be seen any more: "

@@ -1,8 +1,7 @@
-"""Channel values as JSON and back, faithfully or not at all. Knows no store.
+"""Channel values as JSON and back, or a refusal.
 
-Values of messages are in adapters/_shared/values.py and adapters/langchain/values.py. Here are those of a graph's
-channels, and classes of the caller's. Nothing is restored but what is allowed by name: no pickle, no import of what a
-file asks for.
+_shared/values.py has Python's values, langchain/values.py has messages. Here are LangGraph's own types and the caller's
+classes. A class is restored only if it is allowed by name. No pickle.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ from everturn.model import JSON
 
 Name: TypeAlias = tuple[str, ...]  # module and class
 Allow: TypeAlias = "Collection[Name | type] | Mapping[str, type]"
-"""The classes that may be restored; or, where some were renamed since, the old dotted names and what they are now."""
-Allowed: TypeAlias = dict[Name, type | None]  # None: what its module has by this name
+"""Classes that may be restored; for renamed ones a mapping of old dotted names to classes."""
+Allowed: TypeAlias = dict[Name, type | None]  # None: import it by its name
 
 
 class StoredMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message as it is stored, and what LangChain's holds (of one that is not LangChain's own, nothing).
+    """A stored message, with the fields of LangChain's message, decoded once. No fields for a class of the caller's.
 
-    gc=False: it is never part of a reference cycle, and there are thousands.
+    gc=False: there are thousands, and none is part of a reference cycle.
     """
 
     entry: ChatMessage
@@ -47,12 +46,12 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str | None:
-        """The id of the message; None if it has none."""
+        """Id of the message; None if it has none."""
         return self.entry.id if self.template is None else self.fields["id"]
 
 
 class ChannelCodec(langchain.LangChainCodec):
-    """Encodes and decodes. With a `serde` of the caller's, everything goes through that, and nothing is readable."""
+    """Encodes and decodes channel values. With the caller's `serde`, everything goes through it (`opaque`)."""
 
     def __init__(self, serde: SerializerProtocol | None, allow: Allow) -> None:
         self.allowed: Allowed = allowed_by(allow)
@@ -60,7 +59,7 @@ class ChannelCodec(langchain.LangChainCodec):
         self.serde: SerializerProtocol = serde or StrictSerializer(self.allowed)
 
     def allowing(self, more: Allow) -> ChannelCodec:
-        """Make the same, with more that may be restored."""
+        """Return a codec that may restore more classes."""
         values = ChannelCodec(self.serde if self.opaque else None, ())
         given = {name: kind for name, kind in self.allowed.items() if kind is not None}
         values.allowed = {**self.allowed, **allowed_by(more), **given}
@@ -71,11 +70,11 @@ class ChannelCodec(langchain.LangChainCodec):
     # --- in ----------------------------------------------------------------------------------------------------------
 
     def encode(self, value: Any) -> JSON:
-        """The value as JSON. Raises Unfaithful if `decode` would not give it back."""
+        """Return the value as JSON. Raises RoundTripError if `decode` would not return an equal value."""
         return self._encode_with_serde(value) if self.opaque else self._encode(value)
 
     def encode_readable(self, value: Any) -> JSON:
-        """The same, whatever the serializer: for what is looked for, a checkpoint's metadata."""
+        """Return the value as JSON even with the caller's `serde`: for metadata, which `list` filters by."""
         return self._encode(value)
 
     def _encode_other(self, value: Any) -> JSON:
@@ -87,7 +86,7 @@ class ChannelCodec(langchain.LangChainCodec):
         if kind is Send:
             return {TAG: "send", "of": [self._encode(part) for part in (value.node, value.arg, value.timeout)]}
         if isinstance(value, BaseException):
-            return repr(value)  # what LangGraph keeps of an error
+            return repr(value)  # as LangGraph stores an error
         if _is_plain(kind):
             return self._encode_dataclass(value)
         if isinstance(value, BaseModel):
@@ -98,7 +97,7 @@ class ChannelCodec(langchain.LangChainCodec):
         return self._encode_with_serde(value)
 
     def encode_message(self, message: BaseMessage, *, names_itself: bool = True) -> ChatMessage:
-        """A message as an entry (of a session, unless told otherwise)."""
+        """Return a message as an entry. `names_itself`: as in langchain/messages.py."""
         entry = messages.to_entry(message, self._encode, names_itself=names_itself)
         if entry.metadata or entry.tool_calls or type(entry.content) is not str:
             _check_text(entry.to_dict())
@@ -116,7 +115,7 @@ class ChannelCodec(langchain.LangChainCodec):
         return node
 
     def _encode_model(self, value: BaseModel) -> JSON:
-        """A Pydantic model by field, as dataclasses are: its own dump would make dicts of the messages in it."""
+        """Encode a Pydantic model by field. `model_dump` would turn messages inside it into dicts."""
         fields = {name: self._encode(getattr(value, name)) for name in type(value).model_fields}
         more = {name: self._encode(item) for name, item in (value.__pydantic_extra__ or {}).items()}
         node = {TAG: "model", "of": [*_name(type(value)), fields, more, sorted(value.model_fields_set)]}
@@ -125,7 +124,7 @@ class ChannelCodec(langchain.LangChainCodec):
 
     def _encode_with_serde(self, value: Any) -> JSON:
         if self.opaque:
-            # A caller's serializer need not know these two, and LangGraph writes both: interrupts, errors of nodes.
+            # LangGraph writes tuples (of interrupts) and exceptions, which a caller's serializer may not know.
             if type(value) is tuple:
                 return {TAG: "tuple", "of": [self._encode_with_serde(item) for item in value]}
             if isinstance(value, BaseException):
@@ -135,7 +134,7 @@ class ChannelCodec(langchain.LangChainCodec):
         except (TypeError, ValueError) as exc:
             raise RoundTripError(f"{type(value).__qualname__} cannot be serialized: {exc}") from exc
         node = {TAG: "serde", "of": [kind, b64encode(packed).decode()]}
-        if not self.opaque:  # what a caller's own serializer keeps is the caller's choice
+        if not self.opaque:  # a caller's serializer may lose what it likes
             _compare(value, self._decode(node))
         return node
 
@@ -157,44 +156,43 @@ class ChannelCodec(langchain.LangChainCodec):
         return super()._decode_other(what, of)
 
     def decode_message(self, entry: ChatMessage) -> BaseMessage:
-        """The message an entry stands for, whoever wrote it."""
+        """Return the message of an entry, whichever framework wrote it."""
         if entry.seq is None or entry.id is not None:
             return super().decode_message(entry)
         return self.to_message(self.stored_message(entry))
 
     def stored_message(self, entry: ChatMessage) -> StoredMessage:
-        """The same, to be compared with or built from again and again."""
+        """Return a message of an entry in a form to compare with and to copy from many times."""
         if (entry.id is not None or entry.seq is None) and (
             plain_text_fields := messages.plain_text_fields(entry)
         ) is not None:
             return StoredMessage(entry, plain_text_fields[0], plain_text_fields[1])
         if messages.whole(entry) is not None:
             return StoredMessage(entry)
-        # A graph tells messages apart by their ids; in a session a seq is as good, and stays the same.
+        # A graph needs ids. The seq is unique in the session and never changes, so it makes an id.
         kind, fields = self._fields(entry, None if entry.seq is None else messages.name_at(entry.seq))
         return StoredMessage(entry, messages.MessageTemplate.of(kind, fields), fields)
 
     def to_message(self, kept: StoredMessage) -> BaseMessage:
-        """A message of one's own, which may be changed."""
+        """Build a new message, which the caller may change."""
         if kept.template is None:
             whole: BaseMessage = self._decode(messages.whole(kept.entry))
             return whole
         return kept.template.build(kept.fields.copy())
 
     def to_messages(self, said: Iterable[tuple[int, StoredMessage]]) -> list[BaseMessage]:
-        """The same for many."""
+        """Build new messages, which the caller may change."""
         return [
             self.to_message(kept) if kept.template is None else kept.template.build(kept.fields.copy())
             for _, kept in said
         ]
 
     def unchanged(self, said: Sequence[BaseMessage], known: Iterable[tuple[int, StoredMessage]]) -> int:
-        """How many messages, from the first on, are still what they were. Nodes change messages in place, so that each
-        is looked at closely."""
+        """Count the messages, from the first on, that equal the stored ones. Nodes may change messages in place."""
         count = 0
         for message, (_, kept) in zip(said, known, strict=False):
             template, fields, own = kept.template, kept.fields, message.__dict__
-            is_same = (  # of one of LangChain's own; of another, or if it is not, it has to be encoded to tell
+            is_same = (  # fast check, for LangChain's own classes; else compare the encoded forms
                 template is not None
                 and type(message) is template.kind
                 and own == fields
@@ -241,14 +239,14 @@ class ChannelCodec(langchain.LangChainCodec):
 
 
 class StrictSerializer(jsonplus.JsonPlusSerializer):
-    """LangGraph's msgpack, without pickle, and strict: what it cannot rebuild is an error, not a dict in its place."""
+    """LangGraph's msgpack serializer without pickle, and strict: a class that cannot be restored is an error."""
 
     def __init__(self, allowed: Allowed) -> None:
         super().__init__(pickle_fallback=False, allowed_msgpack_modules=None)
         self._allowed = allowed
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:
-        """The value. Raises Unfaithful where LangGraph's own would hand out what it could make of it."""
+        """Return the value. Raises RoundTripError where LangGraph's own serializer would return a partial one."""
         kind, packed = data
         if kind != "msgpack":
             return super().loads_typed(data)
@@ -263,7 +261,7 @@ class StrictSerializer(jsonplus.JsonPlusSerializer):
             try:
                 return self._rebuilt(code, self._unpack(inner, failures))
             except RoundTripError as exc:
-                failures.append(exc)  # ormsgpack does not pass on what its hook raised
+                failures.append(exc)  # ormsgpack replaces an exception of its hook
                 raise
 
         return ormsgpack.unpackb(packed, ext_hook=rebuild, option=ormsgpack.OPT_NON_STR_KEYS)
@@ -296,9 +294,9 @@ class StrictSerializer(jsonplus.JsonPlusSerializer):
 
 
 def allowed_by(allow: Allow) -> Allowed:
-    """The names that may be restored, each with the class that stands for it now, if that was given.
+    """Return the names that may be restored, each with its class, if that was given.
 
-    Raises InvalidInput for two classes of one name: what is stored says no more than the name.
+    Raises InvalidInput for two classes of one name: only the name is stored.
     """
     if isinstance(allow, Mapping):
         renamed = {tuple(old.rpartition(".")[::2]): now for old, now in allow.items()}
@@ -314,7 +312,7 @@ def allowed_by(allow: Allow) -> Allowed:
 
 
 def allowed_class(name: Name, allowed: Allowed) -> Any:
-    """The class of this name. Raises Unfaithful if it may not be restored, or is not there."""
+    """Return the class of a name. Raises RoundTripError if it is not allowed, or does not exist."""
     if (made := allowed.get(name)) is not None:
         return made
     if name not in allowed and name not in SAFE_MSGPACK_TYPES and name not in _OF_LANGGRAPH:
@@ -325,7 +323,7 @@ def allowed_class(name: Name, allowed: Allowed) -> Any:
     return _imported(*name)
 
 
-# States of LangGraph's own agents: they hold messages, and run nothing when they are made.
+# States of LangGraph's own agents: safe, because making one runs no code.
 _STATES = "langgraph.prebuilt.chat_agent_executor"
 _OF_LANGGRAPH = frozenset({(_STATES, "AgentStatePydantic"), (_STATES, "AgentStateWithStructuredResponsePydantic")})
 
@@ -352,7 +350,7 @@ def _is_plain(made: Any) -> bool:
 
 
 def _check_text(node: JSON) -> None:
-    """Of what did not go through `_encode`."""
+    """Check the texts of JSON that did not go through `_encode`. Raises RoundTripError for a lone surrogate."""
     if type(node) is str:
         checked(node)
     elif type(node) is list:
@@ -365,7 +363,7 @@ def _check_text(node: JSON) -> None:
 
 
 def _compare(value: Any, restored: Any) -> None:
-    """Raises Unfaithful unless the two are the same."""
+    """Check that a restored value equals the original. Raises RoundTripError if not."""
     if not _same(value, restored):
         raise RoundTripError(
             f"{type(value).__qualname__} would come back as something else ({short(value)} as {short(restored)})"

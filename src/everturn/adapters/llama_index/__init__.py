@@ -1,8 +1,8 @@
-"""LlamaIndex: chat stores on a store of everturn's.
+"""LlamaIndex: chat stores over a store of everturn's: `Memory.from_defaults(chat_store=EverturnDBChatStore(store))`.
 
-chat_store.py  EverturnChatStore, EverturnDBChatStore
-messages.py    LlamaIndex messages as ours and back
-sessions.py    one key of a chat store as one session
+chat_store.py  EverturnChatStore and EverturnDBChatStore, LlamaIndex's two interfaces
+sessions.py    ChatSessions: reads and changes of a key's session, shared by both classes
+messages.py    LlamaIndex's messages as entries and back
 """
 
 from everturn.adapters._shared.sync_async import require

@@ -1,7 +1,6 @@
-"""OpenAI Agents: a session in a store of everturn's.
+"""OpenAI Agents SDK: a session in a store of everturn's: `Runner.run(..., session=EverturnSession("a", store))`.
 
-session.py  EverturnSession
-items.py    the SDK's items as entries and back
+session.py  EverturnSession, the SDK's interface; _shared/openai_items.py turns items into messages and back
 """
 
 from everturn.adapters._shared.sync_async import require

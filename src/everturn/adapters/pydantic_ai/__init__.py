@@ -1,6 +1,6 @@
-"""Pydantic AI: conversations in a store of everturn's.
+"""Pydantic AI: conversations in a store of everturn's. Example: `await EverturnConversationStore(store).save(result)`.
 
-conversation_store.py  EverturnConversationStore
+conversation_store.py  EverturnConversationStore, Pydantic AI's interface
 messages.py            Pydantic AI's messages as entries and back
 """
 

@@ -1,8 +1,4 @@
-"""Pydantic AI: `EverturnConversationStore(store)`, a conversation store that outlives its process.
-
-How a message is stored is said in `messages.py`; here it is Pydantic AI's interface, on either face of a
-store.
-"""
+"""EverturnConversationStore: Pydantic AI's conversation store interface. messages.py converts the messages."""
 
 from __future__ import annotations
 
@@ -32,44 +28,43 @@ from everturn.adapters._shared.sync_async import CallRunner
 from everturn.adapters.pydantic_ai.messages import StoredEntry, to_entries, to_stored
 from everturn.model import Entry
 
-RECORD = "pydantic_ai.record"  # the kind of the record behind each save: what Pydantic AI keeps beside the messages
-BRANCH = "branch "  # before the id of its last entry: the label of the snapshot of a history that was left
-NEAR = 32  # entries looked at first for the latest record
-KNOWN = 10_000  # entries whose conversation is remembered
+RECORD = "pydantic_ai.record"  # kind of the record that each save ends with: Pydantic AI's data beside the messages
+BRANCH = "branch "  # label of the snapshot of a history that was left; the id of its last entry follows
+NEAR = 32  # entries read first, to find the latest record
+KNOWN = 10_000  # entries whose conversation is cached
 
 _records = TypeAdapter(ConversationRecord)
 
 
 class ConversationEnd(msgspec.Struct, frozen=True):
-    """The end of a session: as much as tells where it stands."""
+    """The end of a session, back to its latest record."""
 
     state: SessionState
     record: ConversationRecord | None
 
 
 class EverturnConversationStore(ConversationStore):
-    """Pydantic AI's conversations in an everturn store: a conversation is the session of its id.
+    """Pydantic AI's conversations in an everturn store. A conversation is the session of its id.
 
-    A save is one atomic turn: the new messages, and what is kept beside them. It is compared with the revision that was
-    loaded: `ConversationConflict`, and nothing is written, if anyone has saved, branched or deleted meanwhile. The
-    session's history is the conversation's; a history that was left stays, in a snapshot of the session. A fork is a
-    copy of its own. `delete` erases. The store is the caller's to close.
+    A save is one atomic turn: the new messages and the record. If anyone has saved, branched or deleted since the
+    conversation was loaded, it raises `ConversationConflict` and writes nothing. After a branch, the history that was
+    left stays in a snapshot of the session. A fork is a copy of its own. `delete` erases. The caller closes the store.
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
         self._runner = CallRunner(store, "EverturnConversationStore")
         self._run, self._store = self._runner.run_async, self._runner.store
-        self._where: dict[str, str] = {}  # the conversation of an entry, for those seen lately
-        self._ends: dict[str, int] = {}  # the last seq of a conversation, when it was last seen
+        self._where: dict[str, str] = {}  # the conversation of an entry, for entries seen lately
+        self._ends: dict[str, int] = {}  # the last known seq of a conversation
 
     # --- Pydantic AI's interface -------------------------------------------------------------------------------------
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """The record of a conversation as it is now; None if there is none."""
+        """Return the record of a conversation as it is now; None if there is none."""
         return (await self._run(self._read_end(conversation_id))).record
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """The records of all conversations that were saved, or of those with this scope; latest saved first."""
+        """Return the records of all saved conversations, or of those with a scope; latest saved first."""
         return await self._run(self._list(scope, limit))
 
     async def write_record(
@@ -79,25 +74,25 @@ class EverturnConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store a record and its new entries, in one step. Raises ConversationConflict, and nothing is written."""
+        """Store a record and its new entries in one step. On a ConversationConflict nothing is written."""
         await self._run(self._write(record, new_entries, expected_revision))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Erase a conversation with all its messages, physically. Raises ConversationConflict, and nothing is changed.
+        """Erase a conversation and its messages physically. On a ConversationConflict nothing is changed.
 
         Forks of it are copies, and stay.
         """
         await self._run(self._delete(conversation_id, expected_revision))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """An entry by its id. Raises KeyError if there is none.
+        """Return an entry by its id. Raises KeyError if there is none.
 
-        Quick for conversations that this object has read or written lately; others are looked for in all of them.
+        Fast for conversations that this object has read or written lately. Others are searched in the whole store.
         """
         return (await self.read_history(entry_id))[-1]
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """The entries up to this one, in order, or the last `limit` of them, in one read. Raises KeyError."""
+        """Return the entries up to this one in order, or the last `limit` of them. Raises KeyError if there is none."""
         if head_id is None or limit == 0:
             return []
         stored = await self._run(self._history(head_id, limit))
@@ -106,7 +101,7 @@ class EverturnConversationStore(ConversationStore):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def _read_end(self, conversation_id: str) -> ConversationEnd:
-        """The end of a session, back to the latest record, if it has one."""
+        """Read the end of a session, back to its latest record, or all of it if it has none."""
         width = NEAR
         after = max(self._ends.get(conversation_id, 0) - 1, 0)
         while True:
@@ -123,13 +118,13 @@ class EverturnConversationStore(ConversationStore):
         return ConversationEnd(state, record)
 
     async def _history(self, head_id: str, limit: int | None) -> list[StoredEntry]:
-        """The path to an entry, at least `limit` long if it is."""
+        """Return the entries up to one, at least the last `limit`. Raises KeyError if there is no such entry."""
         where = self._where.get(head_id)
         if where is not None:
             try:
                 return await self._path(where, head_id, limit)
             except KeyError:
-                pass  # it was there, and may be elsewhere: forks are copies
+                pass  # it may be in another conversation: forks are copies
         async for conversation_id in self._holding(head_id):
             try:
                 path = await self._path(conversation_id, head_id, limit)
@@ -159,7 +154,7 @@ class EverturnConversationStore(ConversationStore):
         raise KeyError(head_id)
 
     async def _holding(self, entry_id: str) -> AsyncIterator[str]:
-        """Conversations that may hold an entry: those that mention it, then all."""
+        """Yield conversations that may have an entry: those that mention its id, then all others."""
         seen: set[str] = set()
         try:
             for match in await self._store.find(entry_id):
@@ -187,7 +182,7 @@ class EverturnConversationStore(ConversationStore):
         async for session_id in self._sessions():
             end = await self._read_end(session_id)
             if end.record is None or not any(entry.kind == RECORD for entry in end.state.records):
-                continue  # a session of something else
+                continue  # a session that Pydantic AI did not save
             if scope is None or end.record.scope == scope:
                 found[session_id] = end.record
         records = sorted(found.values(), key=lambda record: record.updated_at, reverse=True)
@@ -218,9 +213,9 @@ class EverturnConversationStore(ConversationStore):
             try:
                 receipt = await self._write_at(end, base, turn, record)
             except VersionConflict:
-                continue  # a snapshot, or a save: the revision tells
+                continue  # a snapshot or another save came first: the revision tells which
             except KeyError:
-                raise ConversationConflict(conversation_id) from None  # what it goes on from is gone
+                raise ConversationConflict(conversation_id) from None  # the entry that it continues is gone
             self._ends[conversation_id] = receipt.seqs[-1]
             self._remember(conversation_id, record.head_id, *record.branches)
             return
@@ -228,11 +223,14 @@ class EverturnConversationStore(ConversationStore):
     async def _write_at(
         self, end: ConversationEnd, base: str | None, turn: list[Entry], record: ConversationRecord
     ) -> Receipt:
-        """Write behind the entry `base`, wherever it is, if the session is still as it was seen."""
+        """Write a save that continues the entry `base`, in this conversation or another.
+
+        Raises VersionConflict if the session has changed since `end` was read, KeyError if `base` is gone.
+        """
         session_id = record.conversation_id
         receipt: Receipt
         if end.record is None:
-            if end.state.version:  # deleted, by someone who could not finish
+            if end.state.version:  # a deletion that was not finished
                 await self._store.erase(session_id)
             copied = await self._history(base, None) if base is not None else []
             entries = [entry for one in copied for entry in to_entries(one.entry)]
@@ -266,7 +264,7 @@ class EverturnConversationStore(ConversationStore):
                 raise ConversationConflict(conversation_id)
             gone = Record(RECORD, {"deleted": True})
             try:
-                # First in a way that a save meanwhile is refused, or refuses this; then for good.
+                # First a mark, with the version checked, so that a concurrent save conflicts; then the erasure.
                 await self._store.append(conversation_id, [gone], expected_version=end.state)
             except VersionConflict:
                 continue
@@ -276,16 +274,16 @@ class EverturnConversationStore(ConversationStore):
 
 
 def _kept(record: ConversationRecord) -> Record:
-    """What stands behind the messages of a save. The session says whose it is."""
+    """Make the record that a save ends with. The conversation id is left out: it is the session's."""
     body: dict[str, Any] = _records.dump_python(record, mode="json", exclude_none=True, exclude={"conversation_id"})
     body["usage"] = {name: value for name, value in body["usage"].items() if value}
     return Record(RECORD, body)
 
 
 def _record_of(state: SessionState, kept: Record | None) -> ConversationRecord | None:
-    """The record of a session; None if it is deleted, or has nothing in it.
+    """Return the record of a session; None if it is deleted or empty.
 
-    Where others have written to it since, or no save ever has, its version is its revision.
+    If other adapters have written since the last save, or nothing was saved yet, the revision is the session's version.
     """
     if kept is not None and "deleted" in kept.body:
         return None
@@ -303,7 +301,7 @@ def _record_of(state: SessionState, kept: Record | None) -> ConversationRecord |
 
 
 def _up_to(head_id: str, stored: list[StoredEntry]) -> list[StoredEntry] | None:
-    """The path to an entry; None if it is not on it."""
+    """Return the entries up to one; None if it is not among them."""
     for index in range(len(stored) - 1, -1, -1):
         if stored[index].entry.id == head_id:
             return stored[: index + 1]
@@ -311,5 +309,5 @@ def _up_to(head_id: str, stored: list[StoredEntry]) -> list[StoredEntry] | None:
 
 
 def _without_parent(stored: list[StoredEntry]) -> list[StoredEntry]:
-    """The first of a window is left out: what stands before it is not known."""
+    """Drop the first entry of a partial read, whose parent is unknown."""
     return stored[1:]
