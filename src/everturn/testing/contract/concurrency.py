@@ -226,7 +226,7 @@ def open_together(kit: Kit) -> None:
 
 def _opened_meanwhile(kit: Kit, session: str, n: int) -> bool:
     """Stop one process at its n-th driver call in opening a new store, and let another open it and store a turn.
-    False if the first had opened it before."""
+    Returns False if opening ended before that call."""
     place = kit.place()
     late, early = kit.worker(watched=True), kit.worker()
     late.send(kit.opening("late", place, stop=Stop(n)))
