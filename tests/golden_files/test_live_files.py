@@ -27,7 +27,7 @@ def inspector() -> Iterator[InspectorProcess]:
 
 
 def beside(path: Path) -> dict[str, tuple[bytes, int]]:
-    """All that is in its folder: names, content, time of the last change."""
+    """Take the state of its folder: names, contents, times of the last change."""
     return {each.name: (each.read_bytes(), each.stat().st_mtime_ns) for each in path.parent.iterdir() if each.is_file()}
 
 

@@ -40,10 +40,10 @@ def checkpoint_lost_update(kit: Kit) -> None:
     store.call("hold", session, "A")
     store.call("hold", session, "B")
     store.call("put_held", session, "A", first)
-    told = store.take(Step("put_held", session, ("B", second)))
+    outcome = store.take(Step("put_held", session, ("B", second)))
     found = {seen.content for seen in store.read(session)}
     kit.check(
-        not told.ok or found.issuperset(sent.content for sent in (*first, *second)),
+        not outcome.ok or found.issuperset(sent.content for sent in (*first, *second)),
         "A reads, B reads, A puts, B puts: B was told nothing, and A's turn is gone",
         session=session,
     )

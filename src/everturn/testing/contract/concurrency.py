@@ -217,7 +217,7 @@ def open_together(kit: Kit) -> None:
             break
     kit.notes.append(f"one process stopped at {points} driver calls of opening, while another opened and stored")
     stored = 0
-    for number in range(8):  # a store that tells late writers so acknowledges few of them
+    for number in range(8):  # a store that refuses late writers acknowledges few turns
         if number >= 3 and stored >= ENOUGH:
             break
         stored += _four_at_once(kit)

@@ -52,7 +52,7 @@ def _pickled(result: ChildResult) -> bytes:
         octets = pickle_by_name.dumps(result)
         pickle_by_name.loads(octets)
         return octets
-    except Exception as exc:  # noqa: BLE001 - whatever it is, it is told
+    except Exception as exc:  # noqa: BLE001 - the parent shows it
         what = result.value if result.raised is None else result.raised
         why = f"{type(exc).__name__}: {exc}"
         error = ProcessDied(f"{what!r} cannot be brought from the process that made it ({why})")

@@ -206,7 +206,7 @@ class RowMatching:
             if node.partner is None:
                 self._place(node)
 
-    # --- where looks do not tell -------------------------------------------------------------------------------------
+    # --- rows that stay alike ----------------------------------------------------------------------------------------
 
     def _nameless(self, side: int) -> list[int]:
         values = dict.fromkeys(value for node in self._open if node.side == side for value in node.values)

@@ -16,7 +16,7 @@ from everturn.testing.golden.match_rows import RowMatching
 
 _CELL = 48  # characters of a value; two of them and a name fit a screen
 _LINE = 100
-_KNOWN_BY = 3  # columns of a row without a key that are shown to tell which it is
+_KNOWN_BY = 3  # columns that identify a row without a key
 
 
 def show(image: DatabaseImage) -> Iterator[str]:

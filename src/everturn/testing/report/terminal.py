@@ -22,8 +22,8 @@ STYLES: dict[Status, str] = {
     "known": "magenta",
     "not_offered": "dim",
 }
-_NAMED = 3  # clauses that are named where something is not offered; of more, the number is told
-_STORIES = 3  # violations of a clause that are told here; the files have more
+_NAMED = 3  # if more clauses need something, only their number is shown
+_STORIES = 3  # violations of a clause that are shown here; the files have all
 
 
 def terminal(report: RunReport, console: Console) -> None:
