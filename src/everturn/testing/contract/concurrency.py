@@ -133,7 +133,7 @@ def many_sessions(kit: Kit) -> None:
     kit.judge(*NO_LOSS)
 
 
-# --- who comes first -------------------------------------------------------------------------------------------------
+# --- one of several wins ---------------------------------------------------------------------------------------------
 
 
 @registry.clause(
@@ -234,7 +234,7 @@ def _opened_meanwhile(kit: Kit, session: str, n: int) -> bool:
     early.send(kit.opening("early", place))
     blocked = not early.poll(min(max(0.05, 4 * kit.environment.open_seconds), 1.0))
     if blocked and isinstance(report, Paused):
-        late.resume()  # it holds what the other waits for
+        late.resume()  # it holds a lock that the other waits for
     first = kit.adopt(early, "early", place, "early", kit.report(early, Opened))
     first.append(session, kit.turn())
     if not blocked and isinstance(report, Paused):

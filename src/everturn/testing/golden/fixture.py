@@ -88,7 +88,7 @@ class SnapshotDb(Database):
 
     @_raised_here
     def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:
-        """Call a function in a new process. Returns what it returned, raises what it raised there.
+        """Call a function in a new process. Returns its result, raises its error.
 
         It may be anything at the top of a module, a test module too, in any import mode; a coroutine function is run
         to its end. Arguments, result and error are pickled. May be called from several threads at once.

@@ -71,7 +71,7 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        for clause_id in self._awaited:  # a run that was stopped: what did end, though not in turn
+        for clause_id in self._awaited:  # after a run that was stopped: clauses that ended out of order
             if self._ended[clause_id]:
                 self._print_mark(self._ended[clause_id].pop())
         self._end_line()

@@ -32,7 +32,7 @@ def terminal(report: RunReport, console: Console) -> None:
     with console.capture() as capture:
         for part in _parts(report, plain=plain):
             console.print(part, width=min(console.width, 80 if plain else 100))
-    # A log is no grid: what pads a cell would only be there to be copied.
+    # In a log, the padding of cells is useless.
     text = capture.get()
     console.file.write("\n".join(line.rstrip() for line in text.split("\n")) if plain else text)
 

@@ -71,7 +71,7 @@ def read_message(raw: Any) -> ReadMessage:
 
 
 class Shape:
-    """One opened store. A shape overrides `append` and `read`, and names what else it has."""
+    """One opened store. A shape overrides `append` and `read`, and lists its other operations."""
 
     name: ClassVar[str]
     unit: ClassVar[Unit] = "turn"
@@ -98,7 +98,7 @@ class Shape:
         self._handed: list[Any] = []
         self.awaited = awaited
 
-    # --- what is offered ---------------------------------------------------------------------------------------------
+    # --- operations offered ------------------------------------------------------------------------------------------
 
     @classmethod
     def fits(cls, example: Any) -> bool:
