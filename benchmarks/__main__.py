@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, report
-from benchmarks.plan import Measurement, Plan, Row
+from benchmarks.plan import Measurement, RunPlan, TableRow
 from benchmarks.rounds import progress
 
 MEASUREMENTS = (
@@ -23,10 +23,10 @@ def main() -> int:
     """Return 1 when a measurement broke, 0 otherwise: a missed bar is a finding, not a failure."""
     arguments = _arguments()
     names = [name for name in arguments.only or MEASUREMENTS if arguments.peers or name not in ("peers", "adapters")]
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     broken = []
     with tempfile.TemporaryDirectory(prefix="everturn-bench-", dir=arguments.directory) as scratch:
-        plan = Plan(Path(scratch), quick=arguments.quick, peers=arguments.peers)
+        plan = RunPlan(Path(scratch), quick=arguments.quick, peers=arguments.peers)
         facts = machine.facts(plan.directory)
         other_work = machine.OtherWork()
         for name in names:
@@ -38,7 +38,7 @@ def main() -> int:
                     progress(report.line(row))
             except Exception as exc:  # noqa: BLE001  one broken measurement must not lose the others
                 broken.append(name)
-                rows.append(Row(name, "", "", note=f"broken: {type(exc).__name__}: {exc}"))
+                rows.append(TableRow(name, "", "", note=f"broken: {type(exc).__name__}: {exc}"))
             progress(f"{time.perf_counter() - start:.1f} s")
     facts["processors busy with other work"] = others = other_work.processors()
     print(", ".join(f"{name}: {value}" for name, value in facts.items()) + "\n")

@@ -1,4 +1,4 @@
-"""Input and output of a measurement: Plan and Row. Runs nothing itself."""
+"""Input and output of a measurement: RunPlan and TableRow. Runs nothing itself."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from benchmarks.stats import Spread
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """The amount of work of a run, and the directory of its files."""
 
     directory: Path
@@ -41,7 +41,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """One line of the table. `figure` is what the bar is about: a ratio, or a quantity in `unit`."""
 
     name: str
@@ -60,7 +60,7 @@ class Row:
         return self.bar.holds(self.figure.median)
 
 
-Measurement = Callable[[Plan], Iterator[Row]]
+Measurement = Callable[[RunPlan], Iterator[TableRow]]
 """One kind of work. Yields its rows as they are ready, so that a failure later does not lose them."""
 
 

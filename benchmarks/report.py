@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks.plan import Bar, Row
+from benchmarks.plan import Bar, TableRow
 from benchmarks.stats import Spread
 
 HEADINGS = ("row", "ours", "baseline", "ratio (quartiles)", "bar", "reached")
 
 
-def table(rows: Sequence[Row]) -> str:
+def table(rows: Sequence[TableRow]) -> str:
     """Aligned plain text, one line per row, notes below."""
     lines = [HEADINGS, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
@@ -21,13 +21,13 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([*text, "", *notes] if notes else text)
 
 
-def line(row: Row) -> str:
+def line(row: TableRow) -> str:
     """One row on its own, for a person who waits."""
     return " | ".join(_cells(row)) + (f"  [{row.note}]" if row.note else "")
 
 
 def write_json(
-    path: Path, rows: Sequence[Row], machine: dict[str, str | float | None], versions: dict[str, str]
+    path: Path, rows: Sequence[TableRow], machine: dict[str, str | float | None], versions: dict[str, str]
 ) -> None:
     """Everything the table shows and the extremes it does not."""
     document = {
@@ -39,7 +39,7 @@ def write_json(
     path.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: TableRow) -> tuple[str, ...]:
     figure = _figure(row.figure, row.unit) if row.figure else "-"
     return (row.name, row.ours or "-", row.baseline or "-", figure, _bar(row.bar, row.unit), _reached(row))
 
@@ -55,7 +55,7 @@ def _bar(bar: Bar | None, unit: str) -> str:
     return f"{bar.sense} {bar.limit:g}{unit}" + (" wanted" if bar.wanted else "")
 
 
-def _reached(row: Row) -> str:
+def _reached(row: TableRow) -> str:
     if row.reached is None:
         return "-"
     if row.reached:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from benchmarks.backends import POSTGRES, REDIS, MeasuredBackend, apart
-from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows.append import append_round
 from benchmarks.rows.load import MESSAGES, load_round
@@ -22,7 +22,7 @@ AHEAD = Bar(">=", 1.0)
 
 
 @dataclass(frozen=True)
-class Pair:
+class AdapterPair:
     """An adapter of ours, and the framework's own store. `grows`: an append costs more the longer the history is, so it
     is measured at 1,000 messages, too."""
 
@@ -65,24 +65,24 @@ _ADK_DATABASE = _theirs(
 _LANGGRAPH = _ours("EverturnSaver", "langgraph:EverturnUnderLangGraph", "langgraph", "langgraph-checkpoint")
 
 ON_SQLITE = (
-    Pair(
+    AdapterPair(
         _LANGCHAIN,
         _theirs(
             "LangChain SQLChatMessageHistory", "langchain:LangChainSQLHistory", "langchain-community", "SQLAlchemy"
         ),
     ),
-    Pair(_AGENTS, _theirs("OpenAI Agents SQLiteSession", "openai_agents:OpenAISQLiteSession", "openai-agents")),
-    Pair(_MEMORY, _SQLALCHEMY),
-    Pair(_ADK, _theirs("ADK SqliteSessionService", "google_adk:AdkSqliteService", "google-adk", "aiosqlite")),
-    Pair(_ADK, _ADK_DATABASE),
-    Pair(
+    AdapterPair(_AGENTS, _theirs("OpenAI Agents SQLiteSession", "openai_agents:OpenAISQLiteSession", "openai-agents")),
+    AdapterPair(_MEMORY, _SQLALCHEMY),
+    AdapterPair(_ADK, _theirs("ADK SqliteSessionService", "google_adk:AdkSqliteService", "google-adk", "aiosqlite")),
+    AdapterPair(_ADK, _ADK_DATABASE),
+    AdapterPair(
         _LANGGRAPH,
         _theirs("LangGraph SqliteSaver", "langgraph:LangGraphSqliteSaver", "langgraph", "langgraph-checkpoint-sqlite"),
         grows=True,
     ),
 )
 ON_REDIS = (
-    Pair(
+    AdapterPair(
         _LANGCHAIN,
         _theirs(
             "LangChain RedisChatMessageHistory",
@@ -91,14 +91,16 @@ ON_REDIS = (
             "redis",
         ),
     ),
-    Pair(
+    AdapterPair(
         _AGENTS,
         _theirs("OpenAI Agents RedisSession", "on_redis.openai_agents:OpenAIRedisSession", "openai-agents", "redis"),
     ),
-    Pair(_MEMORY, _redis_chat_store("LlamaIndexRedisStoreAsync")),
-    Pair(_BY_MESSAGE, _redis_chat_store("LlamaIndexRedisStore")),
-    Pair(_ADK, _theirs("ADK RedisSessionService", "frameworks.google_adk:AdkRedisService", "google-adk", "redis")),
-    Pair(
+    AdapterPair(_MEMORY, _redis_chat_store("LlamaIndexRedisStoreAsync")),
+    AdapterPair(_BY_MESSAGE, _redis_chat_store("LlamaIndexRedisStore")),
+    AdapterPair(
+        _ADK, _theirs("ADK RedisSessionService", "frameworks.google_adk:AdkRedisService", "google-adk", "redis")
+    ),
+    AdapterPair(
         _LANGGRAPH,
         _theirs(
             "LangGraph ValkeySaver",
@@ -111,7 +113,7 @@ ON_REDIS = (
     ),
 )
 ON_POSTGRES = (
-    Pair(
+    AdapterPair(
         _LANGCHAIN,
         _theirs(
             "LangChain PostgresChatMessageHistory",
@@ -119,7 +121,7 @@ ON_POSTGRES = (
             "langchain-postgres",
         ),
     ),
-    Pair(
+    AdapterPair(
         _AGENTS,
         _theirs(
             "OpenAI Agents SQLAlchemySession",
@@ -128,9 +130,9 @@ ON_POSTGRES = (
             "SQLAlchemy",
         ),
     ),
-    Pair(_MEMORY, _SQLALCHEMY),
-    Pair(_ADK, _ADK_DATABASE),
-    Pair(
+    AdapterPair(_MEMORY, _SQLALCHEMY),
+    AdapterPair(_ADK, _ADK_DATABASE),
+    AdapterPair(
         _LANGGRAPH,
         _theirs(
             "LangGraph PostgresSaver",
@@ -142,7 +144,7 @@ ON_POSTGRES = (
 )
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline: the framework's own store with its defaults, through the same interface. Ratios say how much faster
     the adapter is."""
     yield from _operations(plan, "SQLite", ON_SQLITE, None)
@@ -150,12 +152,12 @@ def measure(plan: Plan) -> Iterator[Row]:
         yield from _on_server(plan, backend, pairs)
 
 
-def _on_server(plan: Plan, backend: MeasuredBackend, pairs: Sequence[Pair]) -> Iterator[Row]:
+def _on_server(plan: RunPlan, backend: MeasuredBackend, pairs: Sequence[AdapterPair]) -> Iterator[TableRow]:
     with backend.run() as server, apart(server):
         yield from _operations(plan, backend.name, pairs, server.url)
 
 
-def _operations(plan: Plan, backend: str, pairs: Sequence[Pair], url: str | None) -> Iterator[Row]:
+def _operations(plan: RunPlan, backend: str, pairs: Sequence[AdapterPair], url: str | None) -> Iterator[TableRow]:
     for pair in pairs:
         with ExitStack() as stack:
             started: dict[Entrant, ContenderProcess] = {}
@@ -171,12 +173,14 @@ def _operations(plan: Plan, backend: str, pairs: Sequence[Pair], url: str | None
                 for each in filled:
                     each.result()
             except ContenderError as exc:
-                yield Row(f"{backend}: {pair.ours.title} and {pair.theirs.title}", "", str(exc))
+                yield TableRow(f"{backend}: {pair.ours.title} and {pair.theirs.title}", "", str(exc))
                 continue
             yield from _rows(plan, backend, pair, started)
 
 
-def _rows(plan: Plan, backend: str, pair: Pair, started: dict[Entrant, ContenderProcess]) -> Iterator[Row]:
+def _rows(
+    plan: RunPlan, backend: str, pair: AdapterPair, started: dict[Entrant, ContenderProcess]
+) -> Iterator[TableRow]:
     appends = {entrant: append_round(contender, turns=TURNS) for entrant, contender in started.items()}
     loads = {entrant: load_round(contender, messages=MESSAGES) for entrant, contender in started.items()}
     work = [("append a turn", appends, plan.pick(40, 20)), ("load 1,000 messages", loads, plan.pick(20, 6))]
@@ -185,7 +189,7 @@ def _rows(plan: Plan, backend: str, pair: Pair, started: dict[Entrant, Contender
         work.append(("append a turn at 1,000 messages", longer, plan.pick(20, 6)))  # last: it makes `long` longer
     for name, rounds, number in work:
         taken = interleave(rounds, rounds=number)
-        yield Row(
+        yield TableRow(
             f"{backend}, {pair.ours.title}: {name}: times faster than {pair.theirs.title}",
             duration(statistics.median(taken[pair.ours])),
             duration(statistics.median(taken[pair.theirs])),

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio
 from everturn.bench.contenders import BARE, BARE_SAME_ROWS, EVERTURN, EVERTURN_ASYNC, TWIN
@@ -15,7 +15,7 @@ TURNS = 20
 WARM_UP = 1_200  # turns: enough to write a WAL to its full length, even at one page a turn
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baselines, both in `contenders/bare.py`: the four rows everturn writes, and the two messages alone.
 
     The bar is for the same rows. The second baseline is beside it because a person with a bare driver would
@@ -44,7 +44,7 @@ def measure(plan: Plan) -> Iterator[Row]:
         ("append a turn, one async task", EVERTURN_ASYNC, BARE_SAME_ROWS, None),
         ("noise: the bare driver over its twin", TWIN, BARE_SAME_ROWS, None),
     ):
-        yield Row(
+        yield TableRow(
             name,
             duration(statistics.median(figures[ours])),
             f"{duration(statistics.median(figures[baseline]))} {baseline.title}",

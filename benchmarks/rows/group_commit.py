@@ -8,12 +8,12 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import everturn
-from benchmarks.plan import Bar, Plan, Row
+from benchmarks.plan import Bar, RunPlan, TableRow
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio, spread
 from everturn.bench.contenders.bare import BareSqlite, BareSqliteSameRows
 from everturn.bench.contenders.everturn_store import as_messages, url
-from everturn.bench.workload import Message
+from everturn.bench.workload import PlainMessage
 from everturn.bench.workload import turns as make_turns
 from everturn.testing.faults.disks import SlowSyncVFS
 
@@ -23,7 +23,7 @@ THREADS, THREAD_TURNS = 16, 20
 Rates = dict[str, list[float]]
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline: the bare driver, one commit per append, in one loop on one connection, through the same VFS.
 
     One connection in one loop is the fastest that one-commit-per-append can be: tasks or threads around it
@@ -41,7 +41,7 @@ def measure(plan: Plan) -> Iterator[Row]:
             yield _row(f"{THREADS} sync threads, {disk}", rates, thread_bar)
 
 
-def _tasks(plan: Plan, path: Path, vfs: str | None) -> Rates:
+def _tasks(plan: RunPlan, path: Path, vfs: str | None) -> Rates:
     turns = [as_messages(turn) for turn in make_turns(TASK_TURNS)]
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner())
@@ -64,7 +64,7 @@ def _tasks(plan: Plan, path: Path, vfs: str | None) -> Rates:
         return interleave({"ours": one_round} | bare, rounds=plan.pick(12, 2))
 
 
-def _threads(plan: Plan, path: Path, vfs: str | None) -> Rates:
+def _threads(plan: RunPlan, path: Path, vfs: str | None) -> Rates:
     turns = [as_messages(turn) for turn in make_turns(THREAD_TURNS)]
     with ExitStack() as stack:
         store = stack.enter_context(everturn.open(url(path), **_on(vfs)))
@@ -82,7 +82,7 @@ def _threads(plan: Plan, path: Path, vfs: str | None) -> Rates:
 
 
 def _bare_rounds(
-    stack: ExitStack, path: Path, vfs: str | None, *, sessions: int, turns: Sequence[list[Message]]
+    stack: ExitStack, path: Path, vfs: str | None, *, sessions: int, turns: Sequence[list[PlainMessage]]
 ) -> dict[str, Callable[[], float]]:
     """Rounds of both bare contenders: the turns of everturn over its sessions, one commit each."""
 
@@ -112,8 +112,8 @@ def _rate(work: Callable[[], object], turns: int) -> float:
     return turns / (time.perf_counter() - start)
 
 
-def _row(name: str, rates: Rates, bar: Bar | None) -> Row:
-    return Row(
+def _row(name: str, rates: Rates, bar: Bar | None) -> TableRow:
+    return TableRow(
         name,
         f"{spread(rates['ours']).median:,.0f} turns/s",
         f"{spread(rates['same rows']).median:,.0f} turns/s, a commit each",

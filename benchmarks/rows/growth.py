@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import everturn
-from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.stats import ratio
 from everturn.bench.contenders.everturn_store import as_messages, url
@@ -21,7 +21,7 @@ REPEATS = 5
 WARM_UP = 20_000  # messages: enough to write a WAL to its full length
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline: the same call at 10 messages. The bar is for 1,000,000; with --quick the longest is 100,000.
 
     Each length has a file of its own, so that a long history also means a big file. What is timed lengthens
@@ -44,7 +44,7 @@ def measure(plan: Plan) -> Iterator[Row]:
         shortest = [figure[work] for figure in figures[SHORTEST]]
         for length in lengths[1:]:
             ours = [figure[work] for figure in figures[length]]
-            yield Row(
+            yield TableRow(
                 f"{work} at {length:,} messages",
                 duration(statistics.median(ours)),
                 f"{duration(statistics.median(shortest))} at {SHORTEST}",

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
-from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave
 from benchmarks.stats import excess, spread
 
@@ -15,7 +15,7 @@ IMPORT, ALL, BARE = "import everturn", "from everturn import *", "pass"
 DRIVERS = ("apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "asyncpg", "aiosqlite")
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline: the same interpreter with `pass` for a program.
 
     Whole processes are timed, from start to exit, with the byte code compiled already. Because everturn
@@ -28,7 +28,7 @@ def measure(plan: Plan) -> Iterator[Row]:
         ("import everturn, over bare Python", IMPORT, Bar("<=", 60.0)),
         ("from everturn import *, over bare Python", ALL, Bar("<=", 60.0, wanted=True)),
     ):
-        yield Row(
+        yield TableRow(
             name,
             duration(statistics.median(figures[program])),
             f"{duration(statistics.median(bare))} bare Python",
@@ -37,7 +37,7 @@ def measure(plan: Plan) -> Iterator[Row]:
             bar=bar,
         )
     loaded = [name for name in _modules_after(ALL) if name in DRIVERS]
-    yield Row(
+    yield TableRow(
         "drivers imported by from everturn import *",
         ", ".join(loaded) or "none",
         "none",

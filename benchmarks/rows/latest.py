@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 
-from benchmarks.plan import Plan, Row, duration
+from benchmarks.plan import RunPlan, TableRow, duration
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio
 from everturn.bench.contenders import BARE, EVERTURN, Entrant
@@ -17,7 +17,7 @@ READS = 20
 TURNS = 10
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline on SQLite: a row for each message, `SELECT ... ORDER BY seq DESC LIMIT 20`, and `json.loads`."""
     with ExitStack() as stack:
         contenders = {
@@ -28,8 +28,8 @@ def measure(plan: Plan) -> Iterator[Row]:
 
 
 def compare(
-    plan: Plan, backend: str, contenders: Mapping[Entrant, ContenderProcess], ours: Entrant, bare: Entrant
-) -> Iterator[Row]:
+    plan: RunPlan, backend: str, contenders: Mapping[Entrant, ContenderProcess], ours: Entrant, bare: Entrant
+) -> Iterator[TableRow]:
     """The rows of one backend. The bare driver reads the same messages, makes dicts of them, and checks nothing."""
     pair = {entrant: contenders[entrant] for entrant in (ours, bare)}
     for length in LENGTHS:
@@ -44,7 +44,7 @@ def compare(
                 {entrant: one_round(contender, session_id, length) for entrant, contender in pair.items()},
                 rounds=plan.pick(40, 12),
             )
-            yield Row(
+            yield TableRow(
                 f"{backend}: {work}",
                 duration(statistics.median(taken[ours])),
                 f"{duration(statistics.median(taken[bare]))} {bare.title}",

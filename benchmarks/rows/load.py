@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio
 from everturn.bench.contenders import BARE_SAME_ROWS, EVERTURN, EVERTURN_ASYNC
@@ -14,7 +14,7 @@ MESSAGES = 1_000
 LOADS = 5
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline: the same messages in as many rows, each line of which goes through `json.loads`.
 
     It makes dicts and checks nothing; everturn makes objects and verifies a checksum on the way.
@@ -34,7 +34,7 @@ def measure(plan: Plan) -> Iterator[Row]:
         ("load 1,000 messages as objects", EVERTURN, Bar("<=", 0.4)),
         ("load 1,000 messages, async", EVERTURN_ASYNC, None),
     ):
-        yield Row(
+        yield TableRow(
             name,
             duration(statistics.median(figures[ours])),
             f"{duration(statistics.median(figures[BARE_SAME_ROWS]))} rows + json.loads",

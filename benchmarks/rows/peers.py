@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows.append import append_round
 from benchmarks.rows.load import MESSAGES, load_round
@@ -17,7 +17,7 @@ from everturn.bench.contenders.process import ContenderError, ContenderProcess
 TURNS = 10
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline: each peer with its own defaults through its own API. Ratios say how much faster we are.
 
     Appends go to a short session (at most 10 turns), which is kind to LangGraph, whose append grows with
@@ -39,7 +39,7 @@ def measure(plan: Plan) -> Iterator[Row]:
             try:
                 filled[entrant].result()
             except ContenderError as exc:
-                yield Row(entrant.title, "", str(exc))
+                yield TableRow(entrant.title, "", str(exc))
                 continue
             hosted[entrant] = contender
             disk[entrant] = _bytes(paths[entrant])
@@ -62,7 +62,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     loads = figures["load 1,000 messages"]
     fastest = min(peers, key=lambda peer: statistics.median(loads[peer]))
     yield _row("load 1,000 messages: times faster than the fastest peer", loads, fastest, bar=Bar(">=", 3.0))
-    yield Row(
+    yield TableRow(
         "bytes on disk, 1,000 messages in 500 turns, WAL included",
         f"{disk[EVERTURN] / 1e6:.1f} MB",
         "peers",
@@ -70,8 +70,8 @@ def measure(plan: Plan) -> Iterator[Row]:
     )
 
 
-def _row(name: str, taken: dict[Entrant, list[float]], peer: Entrant, bar: Bar | None = None) -> Row:
-    return Row(
+def _row(name: str, taken: dict[Entrant, list[float]], peer: Entrant, bar: Bar | None = None) -> TableRow:
+    return TableRow(
         name,
         duration(statistics.median(taken[EVERTURN])),
         f"{duration(statistics.median(taken[peer]))} {peer.title}" if bar else duration(statistics.median(taken[peer])),

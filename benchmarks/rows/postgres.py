@@ -6,7 +6,7 @@ import psycopg
 
 import everturn
 from benchmarks.backends import POSTGRES, Running
-from benchmarks.plan import Plan, Row
+from benchmarks.plan import RunPlan, TableRow
 from benchmarks.rows import servers
 from benchmarks.stats import spread
 from everturn.bench.contenders.everturn_store import as_messages
@@ -20,14 +20,14 @@ SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON
 """
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline of the size: the JSON of the messages. Tables and indexes, after a checkpoint; no VACUUM FULL."""
     with POSTGRES.run() as server:
         yield from _disk(server)
         yield from servers.measure(plan, POSTGRES, server)
 
 
-def _disk(server: Running) -> Iterator[Row]:
+def _disk(server: Running) -> Iterator[TableRow]:
     written = make_turns(MESSAGES // 2)
     with psycopg.connect(server.url, autocommit=True) as beside, everturn.open(server.url) as store:
         beside.execute("ALTER SYSTEM SET synchronous_commit = off")  # quicker, and the same rows
@@ -42,7 +42,7 @@ def _disk(server: Running) -> Iterator[Row]:
         beside.execute("CHECKPOINT")
         ours = (_bytes(beside) - before) / SESSIONS
     stored = json_bytes([message for turn in written for message in turn])
-    yield Row(
+    yield TableRow(
         f"PostgreSQL: disk of a session of {MESSAGES} messages, with its indexes",
         f"{ours / 1e3:,.1f} kB",
         f"{stored / 1e3:,.1f} kB JSON",

@@ -1,4 +1,4 @@
-"""Eight processes append to one session as fast as they can: the time of each append, and whether every turn is there."""
+"""Eight processes append to one session as fast as they can: the time of each append, and every turn counted."""
 
 import itertools
 import multiprocessing
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 import everturn
-from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.stats import percentile, spread
 from everturn.bench.contenders.bare import INSERT, connect
 from everturn.bench.contenders.everturn_store import as_messages, url
-from everturn.bench.workload import Message, content, encode
+from everturn.bench.workload import PlainMessage, content, encode
 
 WRITERS = 8
 SESSION = "shared"
@@ -26,7 +26,7 @@ Report = tuple[int, dict[int, float], dict[int, str]]
 """A writer's number, the seconds of each turn that was acknowledged, the error of each that was not."""
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline: bare apsw with SQLite's own busy handler (10 s), the next seq read inside BEGIN IMMEDIATE.
 
     All writers run flat out for the whole time: the worst contention there is, on fewer cores than writers.
@@ -52,7 +52,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     )
     yield _row("worst", [max(map(max, ours))], [max(map(max, bare))], Bar("<=", 250.0))
     rate, bare_rate = (statistics.median(map(len, taken)) / seconds for taken in (ours, bare))
-    yield Row(
+    yield TableRow(
         f"{WRITERS} processes: errors, turns lost, doubled, torn, reordered",
         f"{wrong.total()} of {sum(map(len, ours)):,}",
         "not checked",
@@ -63,8 +63,8 @@ def measure(plan: Plan) -> Iterator[Row]:
     )
 
 
-def _row(name: str, ours: list[float], bare: list[float], bar: Bar) -> Row:
-    return Row(
+def _row(name: str, ours: list[float], bare: list[float], bar: Bar) -> TableRow:
+    return TableRow(
         f"{WRITERS} processes, one session: {name} append",
         duration(statistics.median(ours)),
         f"{duration(statistics.median(bare))} bare, SQLite's busy handler",
@@ -110,7 +110,7 @@ def _write(kind: Kind, path: Path, number: int, *, seconds: float, barrier: Barr
     reports.put((number, taken, errors))
 
 
-def _marked(writer: int, turn: int, place: int, text: str) -> Message:
+def _marked(writer: int, turn: int, place: int, text: str) -> PlainMessage:
     mark = f"{writer}/{turn}/{place} "
     return {"role": "assistant" if place else "user", "content": mark + text[len(mark) :]}
 
@@ -119,7 +119,7 @@ class _EverturnWriter:
     def __init__(self, path: Path) -> None:
         self._store = everturn.open(url(path))
 
-    def prepare(self, turn: list[Message]) -> Callable[[], object]:
+    def prepare(self, turn: list[PlainMessage]) -> Callable[[], object]:
         messages = as_messages(turn)
         return lambda: self._store.add_messages(SESSION, messages)
 
@@ -131,10 +131,10 @@ class _BareWriter:
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
 
-    def prepare(self, turn: list[Message]) -> Callable[[], object]:
+    def prepare(self, turn: list[PlainMessage]) -> Callable[[], object]:
         return lambda: self._append(turn)
 
-    def _append(self, turn: list[Message]) -> None:
+    def _append(self, turn: list[PlainMessage]) -> None:
         bodies = [encode(message) for message in turn]
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")

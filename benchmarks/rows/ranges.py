@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import everturn
-from benchmarks.plan import Plan, Row, duration
+from benchmarks.plan import RunPlan, TableRow, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.stats import ratio
 from everturn.bench.contenders.everturn_store import as_messages, url
@@ -17,7 +17,7 @@ MESSAGES = 1_000
 LOADS = 5
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline: the same 1,000 messages appended in turns of two, in one range.
 
     In the other session each message but the last was followed by one that the next `replace` took away
@@ -35,7 +35,7 @@ def measure(plan: Plan) -> Iterator[Row]:
             ("append a turn", _append_round, plan.pick(40, 10)),
         ):
             figures = interleave({ranges: one_round(store) for ranges, store in stores.items()}, rounds=rounds)
-            yield Row(
+            yield TableRow(
                 f"{work} at {MESSAGES:,} ranges",
                 duration(statistics.median(figures[MESSAGES])),
                 f"{duration(statistics.median(figures[1]))} at 1 range",

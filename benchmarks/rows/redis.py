@@ -6,7 +6,7 @@ import redis
 
 import everturn
 from benchmarks.backends import REDIS, Running
-from benchmarks.plan import Bar, Plan, Row
+from benchmarks.plan import Bar, RunPlan, TableRow
 from benchmarks.rows import servers
 from benchmarks.stats import spread
 from everturn.bench.contenders.everturn_store import as_messages
@@ -17,14 +17,14 @@ LENGTHS = (10_000, 20)  # messages: the session that the bar is about, and one a
 ALIKE = 50  # sessions of the short kind: one is a matter of chance
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline of the memory: the JSON of the messages; the note has the bare list. MEMORY USAGE, no sampling."""
     with REDIS.run() as server:
         yield from _memory(server)
         yield from servers.measure(plan, REDIS, server)
 
 
-def _memory(server: Running) -> Iterator[Row]:
+def _memory(server: Running) -> Iterator[TableRow]:
     with redis.Redis.from_url(server.url) as client, everturn.open(server.url, warnings=False) as store:
         for messages in LENGTHS:
             written = make_turns(messages // 2)
@@ -36,7 +36,7 @@ def _memory(server: Running) -> Iterator[Row]:
             ours = sum(_used(client, f"everturn:{{:{session_id}}}:*") for session_id in ids) / len(ids)
             bare = sum(_used(client, f"memory:{session_id}") for session_id in ids) / len(ids)
             stored = json_bytes([message for turn in written for message in turn])
-            yield Row(
+            yield TableRow(
                 f"Redis: memory of a session of {messages:,} messages",
                 f"{ours / 1e3:,.1f} kB",
                 f"{stored / 1e3:,.1f} kB JSON",

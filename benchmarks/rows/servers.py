@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from benchmarks.backends import MeasuredBackend, Running
-from benchmarks.plan import Bar, Plan, Row, duration
+from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows import latest
 from benchmarks.rows.append import append_round
@@ -22,14 +22,14 @@ TASKS, TASK_TURNS = 256, 5
 Figures = Mapping[Entrant, list[float]]
 
 
-def measure(plan: Plan, backend: MeasuredBackend, server: Running) -> Iterator[Row]:
+def measure(plan: RunPlan, backend: MeasuredBackend, server: Running) -> Iterator[TableRow]:
     """Baseline: the bare driver on the same server, which encodes and writes the two messages in one round trip.
 
     Every contender is a process of its own with a client of its own. The bar of the append is for `MemoryStore`.
     With 256 tasks, each on a session of its own, everyone has as many connections as everturn opens by default,
     unless it opens its own; the bar is over the best of the peers.
     """
-    yield Row(f"{backend.name}: the server", server.version, backend.durability)
+    yield TableRow(f"{backend.name}: the server", server.version, backend.durability)
     with ExitStack() as stack:
         entrants = [entrant for entrant in backend.everyone if plan.peers or entrant not in backend.peers]
         started = {entrant: stack.enter_context(ContenderProcess(entrant, server.url)) for entrant in entrants}
@@ -41,7 +41,7 @@ def measure(plan: Plan, backend: MeasuredBackend, server: Running) -> Iterator[R
             try:
                 filled[entrant].result()
             except ContenderError as exc:
-                yield Row(f"{backend.name}: {entrant.title}", "", str(exc))
+                yield TableRow(f"{backend.name}: {entrant.title}", "", str(exc))
             else:
                 hosted[entrant] = contender
         peers = [peer for peer in backend.peers if peer in hosted]
@@ -57,8 +57,8 @@ def _fill(contender: ContenderProcess) -> None:
 
 
 def _one_writer(
-    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, ContenderProcess], peers: list[Entrant]
-) -> Iterator[Row]:
+    plan: RunPlan, backend: MeasuredBackend, hosted: dict[Entrant, ContenderProcess], peers: list[Entrant]
+) -> Iterator[TableRow]:
     rounds = {entrant: append_round(contender, turns=TURNS) for entrant, contender in hosted.items()}
     slow = {peer: rounds.pop(peer) for peer in peers}  # apart: their work would cool the caches of the others
     figures = interleave(rounds, rounds=plan.pick(120, 30))
@@ -75,8 +75,8 @@ def _one_writer(
 
 
 def _loading(
-    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, ContenderProcess], peers: list[Entrant]
-) -> Iterator[Row]:
+    plan: RunPlan, backend: MeasuredBackend, hosted: dict[Entrant, ContenderProcess], peers: list[Entrant]
+) -> Iterator[TableRow]:
     entrants = (backend.ours, backend.ours_async, backend.bare, *peers)
     figures = interleave(
         {entrant: load_round(hosted[entrant], messages=MESSAGES) for entrant in entrants}, rounds=plan.pick(20, 5)
@@ -92,8 +92,12 @@ def _loading(
 
 
 def _many_tasks(
-    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, ContenderProcess], peers: list[Entrant], server: Running
-) -> Iterator[Row]:
+    plan: RunPlan,
+    backend: MeasuredBackend,
+    hosted: dict[Entrant, ContenderProcess],
+    peers: list[Entrant],
+    server: Running,
+) -> Iterator[TableRow]:
     used: dict[Entrant, list[float]] = {}
     entrants = (backend.ours_async, backend.bare, *peers)
     rounds = {entrant: _tasks_round(hosted[entrant], server, used.setdefault(entrant, [])) for entrant in entrants}
@@ -101,7 +105,7 @@ def _many_tasks(
     what = f"{backend.name}: {TASKS} async sessions"
     ours, rate = figures[backend.ours_async], statistics.median(figures[backend.ours_async])
     for other in (backend.bare, *peers):
-        yield Row(
+        yield TableRow(
             f"{what}: times the rate of {other.title}",
             f"{rate:,.0f} turns/s",
             f"{statistics.median(figures[other]):,.0f} turns/s",
@@ -109,14 +113,14 @@ def _many_tasks(
         )
     if peers:
         best = max(peers, key=lambda peer: statistics.median(figures[peer]))
-        yield Row(
+        yield TableRow(
             f"{what}: times the rate of the best peer",
             f"{rate:,.0f} turns/s",
             f"{statistics.median(figures[best]):,.0f} turns/s {best.title}",
             ratio(ours, figures[best]),
             bar=Bar(">=", 3.0),
         )
-    yield Row(
+    yield TableRow(
         f"{what}: processor time of the server for a turn",
         duration(statistics.median(used[backend.ours_async])),
         f"{duration(statistics.median(used[backend.bare]))} {backend.bare.title}",
@@ -126,7 +130,7 @@ def _many_tasks(
 
 
 def _tasks_round(contender: ContenderProcess, server: Running, used: list[float]) -> Callable[[], float]:
-    """A round of new sessions: turns per second over all of it. Adds the server's processor seconds of a turn to `used`."""
+    """A round of new sessions: turns per second. Adds the server's processor seconds of a turn to `used`."""
     numbers = itertools.count()
 
     def one_round() -> float:
@@ -140,8 +144,8 @@ def _tasks_round(contender: ContenderProcess, server: Running, used: list[float]
 
 def _against(
     backend: MeasuredBackend, name: str, figures: Figures, entrant: Entrant, base: Entrant, bar: Bar | None
-) -> Row:
-    return Row(
+) -> TableRow:
+    return TableRow(
         f"{backend.name}: {name}",
         duration(statistics.median(figures[entrant])),
         f"{duration(statistics.median(figures[base]))} {base.title}",
@@ -157,8 +161,8 @@ def _faster(
     peer: Entrant,
     name: str | None = None,
     bar: Bar | None = None,
-) -> Row:
-    return Row(
+) -> TableRow:
+    return TableRow(
         f"{backend.name}: {work}: times faster than {name or peer.title}",
         duration(statistics.median(figures[backend.ours])),
         duration(statistics.median(figures[peer])) + (f" {peer.title}" if name else ""),

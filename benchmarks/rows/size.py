@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 import everturn
-from benchmarks.plan import Bar, Plan, Row
+from benchmarks.plan import Bar, RunPlan, TableRow
 from benchmarks.stats import spread
 from everturn.bench.contenders.bare import BareSqlite
 from everturn.bench.contenders.everturn_store import as_messages, url
@@ -17,7 +17,7 @@ from everturn.bench.workload import turns as make_turns
 TURNS = 5_000
 
 
-def measure(plan: Plan) -> Iterator[Row]:
+def measure(plan: RunPlan) -> Iterator[TableRow]:
     """Baseline: the JSON of the messages themselves, `{"role":..,"content":..}` without spaces.
 
     Turns of two 200-byte messages, written one at a time in turn over the sessions, which splits pages the
@@ -37,7 +37,7 @@ def measure(plan: Plan) -> Iterator[Row]:
                 bare.add(ids[number % sessions], turn)
         stored = json_bytes([message for turn in written for message in turn])
         ours, theirs = _settled_bytes(path), _settled_bytes(bare_path)
-        yield Row(
+        yield TableRow(
             f"file size, {2 * len(written):,} messages, "
             + ("one session" if sessions == 1 else f"{sessions} interleaved"),
             f"{ours / 1e6:.2f} MB",

@@ -24,7 +24,7 @@ def database(where: Path) -> Any:
 def postgres(where: Path, postgres_url: str) -> Any:
     """DatabaseSessionService over PostgreSQL, in a schema of the place's own."""
     with psycopg.connect(postgres_url, autocommit=True) as plain:
-        plain.execute("SELECT pg_advisory_lock(1)")  # IF NOT EXISTS is no help to two at once: ours to prevent
+        plain.execute("SELECT pg_advisory_lock(1)")  # two processes at once would both create it
         plain.execute(f"CREATE SCHEMA IF NOT EXISTS {where.name}")
     url = make_url(postgres_url).set(drivername="postgresql+psycopg")
     return DatabaseSessionService(db_url=url, connect_args={"options": f"-c search_path={where.name}"})

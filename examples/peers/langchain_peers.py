@@ -22,7 +22,7 @@ from sqlalchemy import create_engine
 
 
 def file(where: Path, session_id: str) -> Any:
-    """FileChatMessageHistory: a JSON file per session. Which file is the caller's business; here it is a digest."""
+    """FileChatMessageHistory: a JSON file per session. The caller chooses the file; here its name is a digest."""
     return FileChatMessageHistory(str(where / f"{hashlib.sha256(session_id.encode()).hexdigest()}.json"))
 
 
@@ -44,9 +44,9 @@ def redis(where: Path, session_id: str, redis_url: str, ttl: float | None = None
 
 
 def postgres(where: Path, session_id: str, postgres_url: str) -> Any:
-    """PostgresChatMessageHistory of langchain-postgres. Its session ids are UUIDs: here, made from the name."""
+    """PostgresChatMessageHistory of langchain-postgres. Its session ids are UUIDs, here made from the id."""
     connection = _connection(os.getpid(), postgres_url)
-    connection.execute("SELECT pg_advisory_xact_lock(1)")  # to be done once, says its documentation
+    connection.execute("SELECT pg_advisory_xact_lock(1)")  # its documentation says: once
     PostgresChatMessageHistory.create_tables(connection, where.name)
     name = str(uuid.uuid5(uuid.NAMESPACE_OID, session_id))
     return PostgresChatMessageHistory(where.name, name, sync_connection=connection)
@@ -56,11 +56,11 @@ _connections: dict[tuple[int, str], psycopg.Connection[Any]] = {}
 
 
 def _connection(process: int, url: str) -> psycopg.Connection[Any]:
-    """One for all histories of a process, as a server has only so many; a new one when it is gone."""
+    """The connection of a process, shared by its histories; a new one if it was lost."""
     found = _connections.get((process, url))
     try:
         if found is not None:
-            found.execute("ROLLBACK")  # whatever another history has left behind
+            found.execute("ROLLBACK")  # an open transaction of another history
             return found
     except psycopg.OperationalError:
         pass

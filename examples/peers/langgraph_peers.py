@@ -33,7 +33,7 @@ async def awaited_sqlite(where: Path) -> AsyncIterator[Any]:
 def postgres(where: Path, postgres_url: str) -> Iterator[Any]:
     """PostgresSaver, in a schema of the place's own."""
     with psycopg.connect(postgres_url, autocommit=True) as plain:
-        plain.execute("SELECT pg_advisory_lock(1)")  # to be set up once: ours to see to
+        plain.execute("SELECT pg_advisory_lock(1)")  # setup() must not run twice at once
         plain.execute(f"CREATE SCHEMA IF NOT EXISTS {where.name}")
         with _saver(where, postgres_url) as saver:
             saver.setup()

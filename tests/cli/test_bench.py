@@ -11,7 +11,7 @@ import pytest
 
 from everturn.bench import measuring
 from everturn.bench.contenders import BARE, EVERTURN, Entrant
-from everturn.bench.measuring import Chart, Curve, Point
+from everturn.bench.measuring import Chart, ChartPoint, Curve
 from everturn.bench.plots import drawn, value
 from everturn.testing.servers import valkey_server
 from tests.cli.conftest import Run
@@ -63,7 +63,7 @@ def test_a_server_is_left_as_it_was(run: Run) -> None:
 
 
 def test_a_chart_is_drawn_with_names_that_do_not_collide() -> None:
-    curves = tuple(Curve(f"<store {n}>", (Point(10, 1e-4), Point(1000, 1e-4 * 1.01**n))) for n in range(5))
+    curves = tuple(Curve(f"<store {n}>", (ChartPoint(10, 1e-4), ChartPoint(1000, 1e-4 * 1.01**n))) for n in range(5))
     picture = drawn(Chart("append", "A & B", "messages", "seconds", (*curves, Curve("none", (), "not installed"))))
     root = ET.fromstring(picture)
     names = [text for text in root.iter("{http://www.w3.org/2000/svg}text") if (text.text or "").startswith("<store")]

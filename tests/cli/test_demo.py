@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import everturn
-from everturn.cli.demo.verdict import Verdict, judge
+from everturn.cli.demo.verdict import DemoCounts, judge
 
 
 def test_the_incident_is_replayed_over_both_stores(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_the_incident_is_replayed_over_both_stores(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "\x1b" not in ran.stdout
     table = {line.rsplit(maxsplit=4)[0].strip(): list(map(int, line.split()[-4:])) for line in _rows(ran.stdout)}
-    naive, ours = table["a list, read and written back"], table["everturn"]
+    naive, ours = table["a JSON list, read and written back"], table["everturn"]
     assert naive[1] > 0  # lost
     assert ours[1:] == [0, 0, 0]
     assert len(re.findall(r"killed with -9$", ran.stdout, re.MULTILINE)) == 2
@@ -40,6 +40,6 @@ def _rows(text: str) -> list[str]:
 
 def test_the_verdict_counts_what_is_lost_doubled_and_torn() -> None:
     messages = ["question 1", "answer 1", "question 2", "question 3", "answer 3", "answer 3", "answer 2"]
-    assert judge(["1", "2", "3", "4"], messages) == Verdict(4, lost=1, doubled=1, torn=1)
+    assert judge(["1", "2", "3", "4"], messages) == DemoCounts(4, lost=1, doubled=1, torn=1)
     assert judge(["1"], ["question 1", "answer 1"]).sound
     assert judge([], []).sound

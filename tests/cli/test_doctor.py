@@ -1,4 +1,4 @@
-"""What the doctor tells of a file and of real servers, and what it finds wrong with them."""
+"""Doctor on a file and on real servers: facts and findings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_file_that_is_well_is_said_to_be(run: Run, url: str) -> None:
     assert ran.code == 0, ran.out
     assert "journal" in ran.out
     assert "wal, synchronous=FULL" in ran.out
-    assert ran.lines[-1] == "nothing to object to"
+    assert ran.lines[-1] == "no findings"
 
 
 def test_a_file_that_everyone_may_change_is_not(run: Run, url: str) -> None:
@@ -81,7 +81,7 @@ def test_a_real_postgres(run: Run) -> None:
         ran = run("doctor", server.url)
     for told in ("PostgreSQL 1", "fsync=on, synchronous_commit=on", "connections", "pgvector"):
         assert told in ran.out, ran.out
-    assert ran.lines[-1] == "nothing to object to"
+    assert ran.lines[-1] == "no findings"
 
 
 def test_what_is_wrong_with_a_postgres() -> None:

@@ -88,7 +88,7 @@ def test_a_file_of_openai_agents(run: Run, agents_file: Path, tmp_path: Path) ->
     before, url = fingerprint(agents_file), f"sqlite:///{tmp_path / 'memory.db'}"
     ran = run("import", url, agents_file, "--from", "openai-agents")
     assert (ran.code, ran.out) == (0, "2 imported\n"), ran.err
-    assert run("import", url, agents_file, "--from", "openai-agents").out == "2 there already\n"
+    assert run("import", url, agents_file, "--from", "openai-agents").out == "2 already there\n"
     assert fingerprint(agents_file) == before
     with everturn.open(url) as store:
         assert asyncio.run(EverturnSession("one", store).get_items()) == ITEMS * 3
@@ -139,7 +139,7 @@ def test_files_that_are_none(run: Run, agents_file: Path, langchain_file: Path, 
         ([langchain_file, "--from", "openai-agents"], "its tables are message_store"),
         ([agents_file, "--from", "langchain"], "agent_messages"),
         ([langchain_file, "--from", "langchain", "--table", "nope"], "no such table"),
-        ([text, "--from", "langchain"], "no SQLite file"),
+        ([text, "--from", "langchain"], "not a SQLite file"),
         ([tmp_path / "nowhere.db", "--from", "langchain"], "is not a file"),
         ([agents_file, "--from", "mem0"], "openai-agents or langchain"),
         (["--from", "langchain"], "needs a file"),

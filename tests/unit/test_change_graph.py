@@ -44,7 +44,9 @@ def told_by(store: MemoryStore) -> list[Moment]:
         return before[-1] if before else 0
 
     taken = {change.snapshot: change.version for change in store.changes("s", limit=1000) if change.kind == "snapshot"}
-    return change_graph.moments(store.changes("s", limit=1000), {name: at for name, at in taken.items() if name}, after)
+    return change_graph.place_changes(
+        store.changes("s", limit=1000), {name: at for name, at in taken.items() if name}, after
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -56,10 +58,10 @@ def test_every_moment_stands_where_the_store_says(steps: list[tuple[str, int]]) 
                 take(store, step, number)
             except MemoryStoreError:
                 pass
-        told = told_by(store)
-        parents = {moment.version: moment.parent for moment in told if moment.is_turn}
-        wrote = {moment.version: moment.change.seqs for moment in told if moment.is_turn}
-        for moment in told:
+        moments = told_by(store)
+        parents = {moment.version: moment.parent for moment in moments if moment.is_turn}
+        wrote = {moment.version: moment.change.seqs for moment in moments if moment.is_turn}
+        for moment in moments:
             path: list[int] = []
             turn = moment.head
             while turn:
@@ -68,14 +70,14 @@ def test_every_moment_stands_where_the_store_says(steps: list[tuple[str, int]]) 
             shown = [entry.seq for entry in store.state("s", at=moment.version).entries]
             # Trims and clears hide a part of the path; what is shown is on it, in order, and ends where it ends.
             assert [seq for seq in path if seq in shown] == shown
-            if shown and not hides(told, moment):
+            if shown and not hides(moments, moment):
                 assert path[-1] == shown[-1]
-        drawn = [row.moment.version for row in change_graph.graph(told) if row.moment]
-        assert drawn == [moment.version for moment in reversed(told)]
+        drawn = [row.moment.version for row in change_graph.graph(moments) if row.moment]
+        assert drawn == [moment.version for moment in reversed(moments)]
 
 
-def hides(told: list[Moment], last: Moment) -> bool:
-    return any(moment.change.kind in {"trim", "clear"} for moment in told if moment.version <= last.version)
+def hides(moments: list[Moment], last: Moment) -> bool:
+    return any(moment.change.kind in {"trim", "clear"} for moment in moments if moment.version <= last.version)
 
 
 def change(version: int, kind: str, *seqs: int, snapshot: str | None = None) -> Change:
@@ -83,13 +85,13 @@ def change(version: int, kind: str, *seqs: int, snapshot: str | None = None) -> 
 
 
 def test_a_log_that_begins_late_says_what_it_cannot_know() -> None:
-    told = change_graph.moments([change(9, "rollback", snapshot="old"), change(8, "append", 20)], {"old": 3})
-    assert [(moment.version, moment.head, moment.parent) for moment in told] == [(8, 8, None), (9, None, None)]
-    assert change_graph.on_path(told) == frozenset()
+    moments = change_graph.place_changes([change(9, "rollback", snapshot="old"), change(8, "append", 20)], {"old": 3})
+    assert [(moment.version, moment.head, moment.parent) for moment in moments] == [(8, 8, None), (9, None, None)]
+    assert change_graph.on_path(moments) == frozenset()
 
 
 def test_an_empty_log_draws_nothing() -> None:
-    assert change_graph.moments([], {}) == []
+    assert change_graph.place_changes([], {}) == []
     assert change_graph.graph([]) == []
 
 
@@ -104,8 +106,8 @@ def test_lanes_cross_where_branches_join() -> None:
         change(2, "append", 2),
         change(1, "append", 1),
     ]
-    told = change_graph.moments(log, {"a": 1, "b": 3})
-    assert [row.drawn for row in change_graph.graph(told)] == [
+    moments = change_graph.place_changes(log, {"a": 1, "b": 3})
+    assert [row.drawn for row in change_graph.graph(moments)] == [
         "*",
         "o",
         "| *",
@@ -117,5 +119,5 @@ def test_lanes_cross_where_branches_join() -> None:
         "|/",
         "*",
     ]
-    assert change_graph.on_path(told) == {8, 2, 1}
-    assert change_graph.tips(told) == [4, 6, 8]
+    assert change_graph.on_path(moments) == {8, 2, 1}
+    assert change_graph.tips(moments) == [4, 6, 8]

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 import everturn
 from everturn import ChatMessage, Record, Summary, ToolCall
 from everturn.web.app import make_app
-from everturn.web.page import Inspector
+from everturn.web.page import InspectorContext
 
 HOST = "127.0.0.1:8642"
 TOKEN = "the-token-that-was-printed"
@@ -69,9 +69,9 @@ def client(url: str) -> Iterator[Client]:
             root: str = "",
         ) -> TestClient:
             @contextlib.asynccontextmanager
-            async def opening() -> AsyncIterator[Inspector]:
+            async def opening() -> AsyncIterator[InspectorContext]:
                 async with await everturn.open_async(url) as store:
-                    yield Inspector(store, "sqlite:///memory.db", can_change, can_order, reports)
+                    yield InspectorContext(store, "sqlite:///memory.db", can_change, can_order, reports)
 
             app = make_app(opening, token=TOKEN, hosts=[HOST], root=root)
             made = open_clients.enter_context(TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False))

@@ -79,16 +79,16 @@ def test_browse_compare_roll_back_and_undo(page: Any, serve: Any, url: str) -> N
     page.wait_for_selector("text=Order 1234 is in Bern.")
     page.select_option("select[name=a]", "3")
     page.click("button:has-text('Compare')")
-    page.wait_for_selector("text=2 gone, 5 added")
+    page.wait_for_selector("text=2 removed, 5 added")
     page.click("text=Back to the session")
     page.click("text=roll back…")
-    page.wait_for_selector("text=5 gone, 0 added")
+    page.wait_for_selector("text=5 removed, 0 added")
     page.click("button:has-text('Roll back')")
     page.wait_for_selector(".toast >> text=The session was rolled back.")
     with everturn.open(url) as store:
         assert store.get_history(CUSTOMER)[-1].text == "My order is 1234."
     page.click(".toast button:has-text('Undo')")
-    page.wait_for_selector(".toast >> text=It was undone.")
+    page.wait_for_selector(".toast >> text=The change was undone.")
     with everturn.open(url) as store:
         assert store.get_history(CUSTOMER)[-1].text == "in Bern"
 

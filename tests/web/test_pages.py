@@ -1,4 +1,4 @@
-"""What the pages show, and what their forms do, without a browser."""
+"""Pages and forms of the inspector, without a browser."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_sessions_are_listed_latest_first_and_by_name(client: Client) -> None:
 
 def test_a_backend_that_cannot_order_says_so(client: Client) -> None:
     page = client(can_order=False).get("/").text
-    assert "by name" in page
+    assert "by id" in page
     assert "latest first" not in page
 
 
@@ -112,9 +112,9 @@ def test_earlier_entries_come_a_window_at_a_time(client: Client, url: str) -> No
 
 def test_two_points_are_compared(client: Client) -> None:
     page = client().get("/compare", params={"id": CUSTOMER, "a": 3}).text
-    assert "2 gone, 5 added" in page
+    assert "2 removed, 5 added" in page
     assert "entry user gone" in page
-    assert "There is no difference." in client().get("/compare", params={"id": CUSTOMER, "a": 1, "b": 2}).text
+    assert "No difference." in client().get("/compare", params={"id": CUSTOMER, "a": 1, "b": 2}).text
 
 
 def test_what_took_the_place_of_another_stands_beside_it(client: Client, url: str) -> None:
@@ -149,7 +149,7 @@ def test_a_rollback_first_shows_what_leaves(client: Client, url: str) -> None:
     address = re.search(r'href="(/rollback[^"]+)"', page)
     assert address
     asked = made.get(address[1].replace("&amp;", "&")).text
-    assert "5 gone, 0 added" in asked
+    assert "5 removed, 0 added" in asked
     assert texts(url)[-1] == "in Bern"
     answer = made.post("/act/rollback", data=form_of(asked, "rollback"), headers=ORIGIN)
     assert "The session was rolled back." in answer.text
@@ -163,7 +163,7 @@ def test_a_page_that_has_grown_old_changes_nothing(client: Client, url: str) -> 
         store.save_context(CUSTOMER, "meanwhile", "yes")
     answer = made.post("/act/clear", data=form, headers=ORIGIN)
     assert answer.status_code == 409
-    assert "It has changed" in answer.text
+    assert "The session has changed" in answer.text
     assert texts(url)[-1] == "yes"
 
 

@@ -15,7 +15,7 @@ from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
 from everturn.bench.contenders import Place
 from everturn.bench.contenders.base import AsyncContender, BlockingContender
 from everturn.bench.contenders.everturn_store import open_async_store, open_store
-from everturn.bench.workload import Message
+from everturn.bench.workload import PlainMessage
 
 
 class _MemoryStore(AsyncContender):
@@ -23,7 +23,7 @@ class _MemoryStore(AsyncContender):
 
     chat: AsyncDBChatStore
 
-    def made(self, turn: Sequence[Message]) -> list[ChatMessage]:
+    def made(self, turn: Sequence[PlainMessage]) -> list[ChatMessage]:
         return _made(turn)
 
     async def add(self, session: str, turn: list[ChatMessage]) -> None:
@@ -71,7 +71,7 @@ class _ByMessage(BlockingContender):
 
     chat: BaseChatStore
 
-    def made(self, turn: Sequence[Message]) -> list[ChatMessage]:
+    def made(self, turn: Sequence[PlainMessage]) -> list[ChatMessage]:
         return _made(turn)
 
     def add(self, session: str, turn: list[ChatMessage]) -> None:
@@ -127,7 +127,7 @@ class LlamaIndexRedisStoreAsync(AsyncContender):
         """The key."""
         return f"{os.getpid()}:{session_id}"
 
-    def made(self, turn: Sequence[Message]) -> list[ChatMessage]:
+    def made(self, turn: Sequence[PlainMessage]) -> list[ChatMessage]:
         return _made(turn)
 
     async def add(self, session: str, turn: list[ChatMessage]) -> None:
@@ -145,5 +145,5 @@ class LlamaIndexRedisStoreAsync(AsyncContender):
         self.runner.close()
 
 
-def _made(turn: Sequence[Message]) -> list[ChatMessage]:
+def _made(turn: Sequence[PlainMessage]) -> list[ChatMessage]:
     return [ChatMessage(message["content"], role=message["role"]) for message in turn]

@@ -38,7 +38,7 @@ SERVERS = {
 }
 
 
-class Point(msgspec.Struct, frozen=True):
+class ChartPoint(msgspec.Struct, frozen=True):
     """One figure of one contender. `x` is a number of messages or of writers."""
 
     x: int
@@ -49,7 +49,7 @@ class Curve(msgspec.Struct, frozen=True):
     """The figures of one contender; `note` says why they end where they do, if they do."""
 
     contender: str
-    points: tuple[Point, ...]
+    points: tuple[ChartPoint, ...]
     note: str = ""
 
 
@@ -94,8 +94,8 @@ def measure(
 
 def _by_length(entrant: Entrant, place: Place, lengths: Sequence[int]) -> tuple[Curve, Curve]:
     """The latency of an append, and the bytes on disk, at each length."""
-    latencies: list[Point] = []
-    sizes: list[Point] = []
+    latencies: list[ChartPoint] = []
+    sizes: list[ChartPoint] = []
     note = ""
     with ContenderProcess(entrant, place) as hosted:
         try:
@@ -109,10 +109,12 @@ def _by_length(entrant: Entrant, place: Place, lengths: Sequence[int]) -> tuple[
                     written += 2 * turns
                     _refuse_slow(time.monotonic() - start, length)
                 if isinstance(place, Path):
-                    sizes.append(Point(length, sum(file.stat().st_size for file in place.rglob("*") if file.is_file())))
+                    sizes.append(
+                        ChartPoint(length, sum(file.stat().st_size for file in place.rglob("*") if file.is_file()))
+                    )
                 taken = hosted.append("growing", turns=SAMPLES, first=written // 2)
                 written += 2 * SAMPLES
-                latencies.append(Point(length, statistics.median(taken)))
+                latencies.append(ChartPoint(length, statistics.median(taken)))
         except ContenderError as exc:
             note = str(exc)
     return Curve(entrant.title, tuple(latencies), note), Curve(entrant.title, tuple(sizes), note)
@@ -125,7 +127,7 @@ def _refuse_slow(seconds: float, length: int) -> None:
 
 def _by_writers(entrant: Entrant, place: Place, writers: Sequence[int]) -> Curve:
     """Turns a second by number of processes, each of which appends to a session of its own in one database."""
-    points: list[Point] = []
+    points: list[ChartPoint] = []
     note = ""
     with ExitStack() as stack:
         hosted: list[ContenderProcess] = []
@@ -142,7 +144,7 @@ def _by_writers(entrant: Entrant, place: Place, writers: Sequence[int]) -> Curve
                     ]
                     for each in done:
                         each.result()
-                    points.append(Point(number, number * TURNS / (time.perf_counter() - start)))
+                    points.append(ChartPoint(number, number * TURNS / (time.perf_counter() - start)))
         except ContenderError as exc:
             note = str(exc)
     return Curve(entrant.title, tuple(points), note)

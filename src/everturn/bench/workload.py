@@ -8,7 +8,7 @@ CONTENT_BYTES = 200
 _WORDS = ("order", "ticket", "please", "number", "refund", "agent", "status", "shipping", "today", "customer")
 
 
-class Message(TypedDict):
+class PlainMessage(TypedDict):
     """A plain message, which a contender turns into its own kind before the clock starts."""
 
     role: str
@@ -24,7 +24,7 @@ def content(index: int) -> str:
     return text[:CONTENT_BYTES]
 
 
-def messages(count: int, *, first: int = 0) -> list[Message]:
+def messages(count: int, *, first: int = 0) -> list[PlainMessage]:
     """`count` messages, the user and the assistant in turn."""
     return [
         {"role": "assistant" if index % 2 else "user", "content": content(index)}
@@ -32,17 +32,17 @@ def messages(count: int, *, first: int = 0) -> list[Message]:
     ]
 
 
-def turns(count: int, *, first: int = 0) -> list[list[Message]]:
+def turns(count: int, *, first: int = 0) -> list[list[PlainMessage]]:
     """`count` turns of two messages each."""
     flat = messages(2 * count, first=2 * first)
     return [flat[at : at + 2] for at in range(0, len(flat), 2)]
 
 
-def encode(message: Message) -> str:
+def encode(message: PlainMessage) -> str:
     """The JSON a bare baseline stores: compact, through stdlib `json`, as written by hand with care."""
     return json.dumps(message, separators=(",", ":"), ensure_ascii=False)
 
 
-def json_bytes(written: list[Message]) -> int:
+def json_bytes(written: list[PlainMessage]) -> int:
     """The size of these messages as JSON, in bytes."""
     return sum(len(encode(message).encode()) for message in written)

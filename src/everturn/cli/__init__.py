@@ -1,6 +1,15 @@
-"""The command `everturn`: what a person meets first, and what the person on call uses.
+"""The command `everturn`. It parses arguments, calls the public API of a store, and prints the results.
 
-It parses, asks and prints. What it does to a store it does through the public API; app.py lists the commands.
+app.py              the list of commands, and the first page of help
+arguments.py        opens the store of a URL; finds a session, a snapshot or a version by the name it was given
+output.py           text for people, JSON for scripts, control characters escaped
+entries.py          entries as lines of a terminal; adapter_records.py puts records of adapters into words
+inspect.py log.py serve.py                        commands that read: sessions, show, snapshots, diff, tail, log, serve
+change.py           commands that change a session
+transfer.py backup.py                             export, import, copy, backup
+verify.py doctor.py check.py bench.py golden.py   commands that test a store, a machine, a file
+foreign/            SQLite files of other stores, imported
+demo/               `everturn demo`
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`python -m everturn.cli`, for where the command itself is not on the path."""
+"""Runs the command: `python -m everturn.cli` is `everturn`."""
 
 from everturn.cli import main
 

@@ -1,4 +1,4 @@
-"""Records of adapters in words, where their bodies say nothing to people. Pure; what it does not know, it leaves."""
+"""Records of adapters in words, where their bodies say nothing to people. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from everturn.model import ChatMessage, Record
 
 
 def in_words(record: Record) -> str | None:
-    """What a record is; None if only its body tells. Anybody may write a record of any kind, so that a body of another
-    shape is no error."""
+    """A record in words; None for a record that no adapter is known to write. Anybody may write a record of any kind,
+    so a body of another shape is no error."""
     try:
         return _of_langgraph(record) if isinstance(record.body, dict) else None
     except (InvalidInput, TypeError, ValueError, OverflowError):  # no message, no id, no time

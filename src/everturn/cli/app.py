@@ -1,6 +1,6 @@
-"""The list of commands, by what a person wants to do, and the first page of help.
+"""The list of commands, in groups, and the first page of help.
 
-What a command does is in the module it comes from; this one only names it.
+Each command is a function of another module; this one only lists them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
 TITLE = "Agent memory that cannot lose a turn: look inside, take it back, prove it."
 
 
-class Commands(TyperGroup):
+class CommandList(TyperGroup):
     """The commands, shown by group and on one screen."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -32,14 +32,14 @@ class Commands(TyperGroup):
             "",
             "A URL names a store: memory.db, sqlite:///memory.db, redis://host,",
             "redis+cluster://host, redis+sentinel://host/service, postgresql://host/db.",
-            "everturn COMMAND --help tells more, with examples.",
+            "everturn COMMAND --help explains a command, with examples.",
             "Completion in your shell: everturn --install-completion.",
         ]
         formatter.write("\n".join(lines) + "\n")
 
 
-class Command(TyperCommand):
-    """One command, whose help names no types of Python's: Typer writes `<list[Path]>` where several may be given."""
+class PlainHelpCommand(TyperCommand):
+    """A command whose help has no Python types: Typer writes `<list[Path]>` for an option that may be repeated."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)
@@ -53,9 +53,9 @@ class Command(TyperCommand):
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandList,
     rich_markup_mode=None,  # plain help, like a manual page: it can be piped, and examples keep their lines
-    pretty_exceptions_enable=False,  # the user's mistakes are one line; ours should show themselves whole
+    pretty_exceptions_enable=False,  # a mistake of the user is one line; a bug of ours needs its whole traceback
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
@@ -84,7 +84,7 @@ def everturn(
 def _register(group: str, **commands: Callable[..., Any]) -> None:
     GROUPS[group] = {name.rstrip("_").replace("_", "-"): command for name, command in commands.items()}
     for name, command in GROUPS[group].items():
-        app.command(name, cls=Command)(command)
+        app.command(name, cls=PlainHelpCommand)(command)
 
 
 # A new command: a function in a module beside this one, and its name in one of these lines.

@@ -1,6 +1,6 @@
-"""Opens the store a command was given, and finds what it names in it: a session, a snapshot, a point in time.
+"""Opens the store of a command, and finds the session, snapshot or version that its arguments name.
 
-A command never creates a store by a slip of the pen: a SQLite file must be there, unless it is to be filled.
+A mistyped path never creates a store: a SQLite file must exist, except for commands that fill one.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from everturn.errors import InvalidInput, SessionNotFound, SnapshotNotFound
 from everturn.model import SessionInfo, Snapshot
 from everturn.store.sync import MemoryStore
 
-MOST_NAMES = 1000  # looked through for near matches
-DIGITS = 19  # of the largest number that means something here; Python refuses to read some 4,300
+MOST_NAMES = 1000  # session ids that are searched for similar ones
+DIGITS = 19  # of the largest version; int() refuses more than 4,300
 
 URL = Annotated[str, typer.Argument(metavar="URL", help="The store: sqlite:///memory.db, redis://host, ...")]
 SESSION = Annotated[str, typer.Argument(metavar="SESSION", help="The session's id.")]
-JSON = Annotated[bool, typer.Option("--json", help="One JSON value a line, for scripts.")]
+JSON = Annotated[bool, typer.Option("--json", help="Print one JSON value per line, for scripts.")]
 TIMEOUT = 30.0  # a person waits longer than a request
 
 
 @contextmanager
-def opened(url: str, *, create: bool = False, look: bool = False, **options: Any) -> Iterator[MemoryStore]:
-    """The store; with `look`, a SQLite file is opened read-only. Raises InvalidInput for a file that is not there.
+def opened(url: str, *, create: bool = False, for_reading: bool = False, **options: Any) -> Iterator[MemoryStore]:
+    """Open the store. With `for_reading`, a SQLite file is opened read-only; `create` allows a new file.
 
-    Warnings about its settings go to stderr, a line each.
+    Warnings about its settings go to stderr, a line each. Raises InvalidInput for a file that does not exist.
     """
     url = as_url(url)
     if not create:
         refuse_absent_file(url)
-    if look and url.startswith("sqlite:"):
-        options["read_only"] = True  # a command that looks writes nothing, and needs no permission to
+    if for_reading and url.startswith("sqlite:"):
+        options["read_only"] = True  # a command that reads needs no permission to write
     if "timeout=" not in url:
         options.setdefault("timeout", TIMEOUT)
-    with warnings_told(), everturn.open(url, **options) as store:
+    with warnings_on_stderr(), everturn.open(url, **options) as store:
         yield store
 
 
 @contextmanager
-def warnings_told() -> Iterator[None]:
-    """Let warnings about a store's settings go to stderr, a line each."""
+def warnings_on_stderr() -> Iterator[None]:
+    """Send warnings about a store's settings to stderr, a line each, for a block."""
     with warnings.catch_warnings():
-        warnings.showwarning = _say
+        warnings.showwarning = _warn
         warnings.simplefilter("always")
         yield
 
 
 def as_url(url: str) -> str:
-    """A path stands for the URL of the file."""
+    """The URL of a store; a path becomes the URL of a SQLite file."""
     return url if "://" in url else f"sqlite:///{quote(url)}"
 
 
@@ -74,10 +74,12 @@ def file_of(url: str) -> Path | None:
 
 
 def refuse_absent_file(url: str) -> None:
-    """Raises InvalidInput if a SQLite URL names no file that is there."""
+    """Check that the file of a SQLite URL exists. Raises InvalidInput."""
     path = file_of(url)
     if url.startswith("sqlite://") and path is None:
-        raise InvalidInput("a store in memory is empty, and gone when the command ends; name a file", path="url")
+        raise InvalidInput(
+            "a store in memory is empty, and is gone when the command ends; give the path of a file", path="url"
+        )
     if path is not None and not path.exists():
         near = sorted(str(other) for other in path.parent.glob(f"*{path.suffix or '.db'}") if other.is_file())[:5]
         hint = f"; there is {', '.join(near)}" if near else ""
@@ -86,26 +88,26 @@ def refuse_absent_file(url: str) -> None:
         raise InvalidInput(f"there is no file {shown}{hint}", path="url")
 
 
-def _say(message: Warning | str, *_: object, **__: object) -> None:
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
     sys.stderr.write(f"everturn: warning: {clean(str(message))}\n")
 
 
-# --- what a command names --------------------------------------------------------------------------------------------
+# --- sessions, snapshots, versions ------------------------------------------------------------------------------------
 
 
 def session_in(store: MemoryStore, session_id: str) -> SessionInfo:
-    """The facts of a session that must be there. Raises SessionNotFound, with names that are near."""
+    """The facts of a session. Raises SessionNotFound, with similar ids in its message."""
     try:
         return store.info(session_id)
     except SessionNotFound as error:
-        near = _near(store, session_id)
+        near = _similar(store, session_id)
         if not near:
             raise
         names = ", ".join(repr(name) for name in near)
-        raise SessionNotFound(f"there is no session {session_id!r}; near it: {names}", session_id=session_id) from error
+        raise SessionNotFound(f"there is no session {session_id!r}; similar: {names}", session_id=session_id) from error
 
 
-def _near(store: MemoryStore, session_id: str) -> list[str]:
+def _similar(store: MemoryStore, session_id: str) -> list[str]:
     names: dict[str, None] = {}
     for prefix in (session_id[:3], ""):
         page = store.sessions(prefix, limit=MOST_NAMES)
@@ -117,7 +119,7 @@ def _near(store: MemoryStore, session_id: str) -> list[str]:
 
 
 def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
-    """The snapshot with this id, this label (the latest so named), or the only one whose id begins so."""
+    """The snapshot with this id, or with this label, or whose id begins so; of several the latest, with a warning."""
     snapshots = store.list_snapshots(session_id)
     for found in (
         [snapshot for snapshot in snapshots if snapshot.id == name],
@@ -127,7 +129,7 @@ def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
         if found:
             if len(found) > 1:
                 others = ", ".join(snapshot.id for snapshot in found[:-1])
-                _say(f"{len(found)} snapshots go by {name!r}: this is the latest, {found[-1].id}, not {others}")
+                _warn(f"{len(found)} snapshots match {name!r}: this is the latest, {found[-1].id}; others: {others}")
             return found[-1]
     labels = ", ".join(repr(snapshot.label or snapshot.id) for snapshot in snapshots[-5:])
     have = f"it has {labels}" if snapshots else "it has none"
@@ -137,7 +139,7 @@ def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
 
 
 def point_in(store: MemoryStore, session_id: str, name: str | None) -> Snapshot | int | None:
-    """A point in the session's time: a version (a number), a snapshot (its id or label), or None for now."""
+    """A state of the session by a version (a number) or a snapshot (its id or label); None for the present state."""
     if name is None or name == "now":
         return None
     if name.isdecimal() and len(name) <= DIGITS:

@@ -1,4 +1,4 @@
-"""The command that copies a SQLite file while others write to it."""
+"""The command `backup`: copies a SQLite file while others write to it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 
 def backup(
     url: URL,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to; it must not exist.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write; it must not exist.")],
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
-    anyway: Annotated[bool, typer.Option("--damaged-too", help="Keep the copy even if something is wrong.")] = False,
+    anyway: Annotated[bool, typer.Option("--damaged-too", help="Keep the copy even if verify finds damage.")] = False,
 ) -> None:
-    """Copy a SQLite store into a file, under writers.
+    """Copy a SQLite store into a file while it is in use.
 
-    The copy is the store at one moment, however many write meanwhile, and nobody waits for it. It is verified before it
-    takes its name; a backup that was cut off leaves nothing behind. Only you can read it (mode 600), unless it replaces
-    a file that others can read. For the other backends use their own tools, or copy.
+    The copy is the store at one moment. Writers go on meanwhile and do not wait. The copy is verified before it gets
+    its name; an interrupted backup leaves no file. Only you can read the copy (mode 600), unless it replaces a file
+    that others can read. For other backends use the tools of the server, or everturn copy.
 
     \b
     Examples:
@@ -40,17 +40,17 @@ def backup(
     if source is None:
         raise Unsupported("backup is for SQLite files; use the server's own tools, or everturn copy")
     if file.is_dir():
-        raise InvalidInput("is a directory; name a file in it", path=str(file))
+        raise InvalidInput("is a directory; give a file in it", path=str(file))
     if not file.parent.is_dir():
         raise InvalidInput(f"there is no directory {file.parent}; make it first", path=str(file))
     if file.exists() and source.exists() and file.samefile(source):
-        raise InvalidInput("is the store itself; name another file", path=str(file))
+        raise InvalidInput("is the store itself; give another file", path=str(file))
     if file.exists() and not file.is_file():
-        raise InvalidInput("is not a plain file; name another", path=str(file))
+        raise InvalidInput("is not a plain file; give another", path=str(file))
     if file.exists() and not force:
-        raise InvalidInput("exists; name another file, or --force to replace it", path=str(file))
+        raise InvalidInput("exists; give another file, or --force to replace it", path=str(file))
     with opened(url):
-        pass  # says what is wrong with it, and brings its schema up to date
+        pass  # raises if it cannot be opened, and migrates an older schema
     part = private_files.beside(file)
     try:
         with Progress(transient=True, disable=not os.isatty(1)) as bar:
@@ -61,7 +61,7 @@ def backup(
         if not report.ok and not anyway:
             raise MemoryStoreBackendError(
                 f"{source} has {count(len(report.problems), 'problem')}, so its copy was not kept: everturn verify "
-                "tells which, --damaged-too keeps it",
+                "lists them, --damaged-too keeps the copy",
                 outcome="not_written",
             )
         if file.exists():

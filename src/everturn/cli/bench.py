@@ -1,4 +1,4 @@
-"""The command that measures the user's own machine and URL."""
+"""The command `bench`: measures the user's own machine and URL."""
 
 from __future__ import annotations
 
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
 
 
 def bench(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where to measure; else a file in this directory.")] = "",
+    url: Annotated[
+        str, typer.Argument(metavar="URL", help="The store to measure; default: a file in this directory.")
+    ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Fewer messages and writers: about half a minute.")] = False,
     plots: Annotated[Path | None, typer.Option(help="A directory for the plots (SVG).")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON value a line: a chart each.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON value per line, one for each chart.")] = False,
 ) -> None:
-    """Measure this machine: everturn, bare drivers, peers.
+    """Measure everturn and other stores on this machine.
 
-    How long an append takes as the history grows, how many turns a second several processes write, and what it takes on
-    disk; everturn, the bare driver, and on SQLite the peers that are installed (OpenAI Agents, LangChain, LangGraph,
-    ADK). For SQLite it works in a new directory beside the file, on the same disk; on a server under names of its own.
-    Both are removed. Figures are medians; close other programs first.
+    Measures the time of an append as the history grows, the turns per second of several processes, and the bytes on
+    disk: of everturn, of the bare driver, and on SQLite of the other stores that are installed (OpenAI Agents,
+    LangChain, LangGraph, ADK). Your data is not touched: on SQLite the files go to a new directory beside yours, on a
+    server the sessions have ids of their own. Both are removed. Figures are medians; close other programs first.
 
     \b
     Examples:
@@ -59,7 +61,7 @@ def bench(
             else:
                 _print(chart)
     if plots is not None:
-        sys.stderr.write(f"the plots are in {plots}\n")
+        sys.stderr.write(f"plots written to {plots}\n")
 
 
 @contextmanager

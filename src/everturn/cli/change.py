@@ -1,6 +1,7 @@
 """The commands that change a session: snapshot, rollback, undo, fork, trim, clear, erase, set-ttl, compact.
 
-What takes something away shows what, and asks. `--yes` answers for a script; without a terminal nothing is assumed.
+A command that removes something from the history shows it and asks. `--yes` answers for a script; without a terminal
+and without `--yes` nothing is changed.
 """
 
 from __future__ import annotations
@@ -17,23 +18,24 @@ from everturn.core.numbers import count, size
 from everturn.errors import InvalidInput
 from everturn.model import Entry, Receipt
 from everturn.store.sync import MemoryStore
+from everturn.ui.descriptions import contents, erased, not_erased
 
 YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-KEY = Annotated[str | None, typer.Option(help="An idempotency key: the same command again does nothing more.")]
+KEY = Annotated[str | None, typer.Option(help="An idempotency key: repeated with the same key, nothing more is done.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print the receipt as JSON.")]
-MOST_SHOWN = 40  # entries that leave the history, before the rest is only counted
+MOST_SHOWN = 40  # entries that are printed; the rest is only counted
 
 
 def snapshot(
     url: URL,
     session: SESSION,
-    label: Annotated[str | None, typer.Argument(metavar="LABEL", help="What to call it.")] = None,
+    label: Annotated[str | None, typer.Argument(metavar="LABEL", help="A label for it.")] = None,
     key: KEY = None,
     json: JSON = False,
 ) -> None:
     """Save a snapshot of a session.
 
-    It costs the same at any length, and stays until it is deleted or the session ends.
+    A snapshot costs the same for any length of the session. It stays until it is deleted or the session ends.
 
     \b
     Examples:
@@ -49,21 +51,25 @@ def snapshot(
         named = f" {taken.label!r}" if taken.label else ""
         console().print(f"snapshot {taken.id}{named} of {count(taken.messages, 'message')}, version {taken.version:,}")
         if len(named_so) > 1:
-            sys.stderr.write(f"everturn: {len(named_so)} snapshots have this label; the label means the latest\n")
+            sys.stderr.write(
+                f"everturn: {len(named_so)} snapshots have this label; rollback to the label takes the latest\n"
+            )
 
 
 def rollback(
     url: URL,
     session: SESSION,
-    to: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="A snapshot's id (or its beginning) or label.")],
+    to: Annotated[
+        str, typer.Argument(metavar="SNAPSHOT", help="A snapshot's label, its id, or the beginning of its id.")
+    ],
     yes: YES = False,
     key: KEY = None,
     json: JSON = False,
 ) -> None:
-    """Take a session back to a snapshot.
+    """Roll a session back to a snapshot.
 
-    First shows what will leave the history and what returns, then asks. Nothing is destroyed: undo takes it back. If
-    the session changes while you read, nothing is done and you are told.
+    Shows the entries that will leave the history and those that come back, then asks. Nothing is deleted: undo
+    restores them. If the session changes before you answer, nothing is done and an error is printed.
 
     \b
     Examples:
@@ -83,9 +89,10 @@ def rollback(
 
 
 def undo(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JSON = False) -> None:
-    """Take back the latest rollback, replace, trim or clear.
+    """Undo the latest rollback, replace, trim or clear.
 
-    If turns followed a rollback or replace, undoing it drops them: then it shows them and asks first.
+    If turns were appended after a rollback or replace, undoing it removes them from the history: they are shown, and
+    you are asked first.
 
     \b
     Examples:
@@ -100,13 +107,13 @@ def undo(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JS
             receipt = store.undo(session, key=key)
         except VersionConflict:
             if not yes:
-                _show_leaving(_since_the_move(store, session), ())
-                _ask("undo all the same, and drop these turns?")
+                _show_leaving(_since_rollback(store, session), ())
+                _ask("undo anyway, and remove these turns from the history?")
             receipt = store.undo(session, key=key, expected_version=now)
     _done(receipt, "undone", json=json)
 
 
-def _since_the_move(store: MemoryStore, session_id: str) -> tuple[Entry, ...]:
+def _since_rollback(store: MemoryStore, session_id: str) -> tuple[Entry, ...]:
     """The entries of the turns that followed the latest rollback or replace."""
     seqs: set[int] = set()
     for change in store.changes(session_id, limit=1024):
@@ -126,7 +133,7 @@ def fork(
 ) -> None:
     """Copy a session's state into a new session.
 
-    As it is now, or as it was --at a version or snapshot. Snapshots and keys stay behind.
+    Copies the present state, or with --at the state at a version or snapshot. Snapshots and keys are not copied.
 
     \b
     Examples:
@@ -142,7 +149,7 @@ def fork(
 def trim(
     url: URL,
     session: SESSION,
-    max_messages: Annotated[int, typer.Argument(metavar="N", min=0, help="Keep at most so many messages.")],
+    max_messages: Annotated[int, typer.Argument(metavar="N", min=0, help="The number of messages to keep at most.")],
     all_roles: Annotated[bool, typer.Option("--no-keep-system", help="Trim system messages, too.")] = False,
     yes: YES = False,
     key: KEY = None,
@@ -150,8 +157,8 @@ def trim(
 ) -> None:
     """Shorten a session to its latest messages.
 
-    Keeps whole turns, always the last one, system messages, and tool results with their calls. Asks first; undo takes
-    it back.
+    Keeps whole turns, always the last turn, system messages, and tool results with their calls. Asks first; undo
+    restores the messages.
 
     \b
     Examples:
@@ -169,7 +176,7 @@ def trim(
 def clear(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JSON = False) -> None:
     """Empty a session's history.
 
-    The entries stay stored, and undo shows them again; erase is what removes them. Asks first.
+    The entries stay stored, and undo brings them back. To delete them, use erase. Asks first.
 
     \b
     Examples:
@@ -186,13 +193,15 @@ def clear(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: J
 def erase(
     url: URL,
     session: SESSION,
-    confirm: Annotated[str | None, typer.Option(metavar="SESSION", help="The id once more, for scripts.")] = None,
+    confirm: Annotated[
+        str | None, typer.Option(metavar="SESSION", help="The session's id again, instead of typing it when asked.")
+    ] = None,
     json: JSON = False,
 ) -> None:
-    """Remove a session for good, with a receipt.
+    """Delete a session for good, with a receipt.
 
-    Physically, with its snapshots, and with no way back. Asks for the session's id to be typed. Exit code 1 if copies
-    may remain where they cannot be reached yet; the receipt says so.
+    Deletes its entries and snapshots from the storage; this cannot be undone. You are asked to type the session's id.
+    Exit code 1 if a reader or a replica can still see the session; the receipt says so.
 
     \b
     Examples:
@@ -203,34 +212,30 @@ def erase(
         facts = session_in(store, session)
         if confirm is None:
             _need_terminal("--confirm SESSION")
-            words = f"{count(facts.messages, 'message')}, {count(facts.snapshots, 'snapshot')}, {size(facts.bytes)}"
-            console().print(f"this removes {session!r} for good: {words}")
-            confirm = typer.prompt("type the session's id to go on", default="", show_default=False)
+            console().print(f"this deletes {session!r} for good: {contents(facts)}")
+            confirm = typer.prompt("type the session's id to delete it", default="", show_default=False)
         if confirm != session:
             raise InvalidInput(f"is {confirm!r}, not {session!r}; nothing was erased", path="confirm")
         receipt = store.erase(session)
     if json:
         print_json([receipt])
     else:
-        words = f"{count(receipt.entries, 'entry', 'entries')}, {count(receipt.snapshots, 'snapshot')}"
-        console().print(f"erased {session!r}: {words}, {size(receipt.bytes)}")
-        if not receipt.complete:
-            console().print("not complete: a reader or a replica can still see it; erase again later")
-        for place in receipt.remains:
-            console().print(f"bytes may remain in {place}")
+        console().print(f"erased {session!r}: {erased(receipt)}")
+        for sentence in not_erased(receipt):
+            console().print(sentence)
     raise typer.Exit(0 if receipt.complete else 1)
 
 
 def set_ttl(
     url: URL,
     session: SESSION,
-    ttl: Annotated[str, typer.Argument(metavar="TTL", help="Seconds, or 30min, 12h, 7d; 'never' to keep it.")],
+    ttl: Annotated[str, typer.Argument(metavar="TTL", help="Seconds, or 30min, 12h, 7d; 'never' for no expiry.")],
     key: KEY = None,
     json: JSON = False,
 ) -> None:
-    """Let a session expire, so long after its latest change.
+    """Set how long after its latest change a session expires.
 
-    Every change refreshes it; reads do not.
+    Every change starts the time again; reads do not.
 
     \b
     Examples:
@@ -257,12 +262,12 @@ def _seconds(text: str) -> float | None:
 
 def compact(
     url: URL,
-    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this one; else all.")] = None,
+    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this session; default: all.")] = None,
     json: JSON = False,
 ) -> None:
-    """Reclaim what nothing can reach any more.
+    """Delete entries that nothing can show any more.
 
-    Entries that no head, snapshot or undo step leads to, and what is left of expired sessions; never anything else.
+    Deletes entries that neither the history nor a snapshot nor undo can show, and the rest of expired sessions.
 
     \b
     Examples:
@@ -280,12 +285,12 @@ def compact(
         console().print(f"reclaimed {words}")
 
 
-# --- asking and telling ----------------------------------------------------------------------------------------------
+# --- questions and results -------------------------------------------------------------------------------------------
 
 
 def _show_leaving(leaving: tuple[Entry, ...], returning: tuple[Entry, ...]) -> None:
     screen = console()
-    for title, entries, mark in (("leaving the history", leaving, "-"), ("coming back", returning, "+")):
+    for title, entries, mark in (("will leave the history", leaving, "-"), ("will come back", returning, "+")):
         if not entries:
             continue
         screen.print(f"{title}: {count(len(entries), 'entry', 'entries')}")
@@ -299,7 +304,7 @@ def _show_leaving(leaving: tuple[Entry, ...], returning: tuple[Entry, ...]) -> N
 
 
 def _ask(question: str) -> None:
-    """Go on only if a person says so."""
+    """Ask a person. Exits with 2 if the answer is no."""
     _need_terminal("--yes")
     if not typer.confirm(question):
         sys.stderr.write("everturn: nothing was changed\n")
@@ -308,13 +313,13 @@ def _ask(question: str) -> None:
 
 def _need_terminal(option: str) -> None:
     if not sys.stdin.isatty():
-        raise InvalidInput(f"there is no terminal to ask on; {option} goes on without", path="stdin")
+        raise InvalidInput(f"there is no terminal to ask on; give {option}", path="stdin")
 
 
 def _done_unless_same(receipt: Receipt, before: int, what: str, *, json: bool) -> None:
-    """Tell of a change that undo takes back; or that there was nothing to do, when undo would take back another."""
+    """Print a change that undo can take back; or that there was nothing to do, since undo would take back another."""
     if receipt.version == before and not receipt.replayed:
-        _done(receipt, "nothing to do, and nothing was changed", json=json)
+        _done(receipt, "nothing to do", json=json)
     else:
         _done(receipt, what, json=json, hint="undo takes it back")
 
@@ -323,6 +328,6 @@ def _done(receipt: Receipt, what: str, *, json: bool, hint: str = "") -> None:
     if json:
         print_json([receipt])
         return
-    again = " (it was done before: the same key)" if receipt.replayed else ""
+    again = " (done before, with the same key)" if receipt.replayed else ""
     tip = f"; {hint}" if hint else ""
     console().print(f"{what}: {receipt.session_id!r} is at version {receipt.version:,}{again}{tip}")

@@ -1,6 +1,6 @@
 """The command `check`: the contract, run on any memory store.
 
-It parses and prints. What is run is testing/kit/runner.py's business, how it looks testing/report's.
+It parses and prints. testing/kit/runner.py runs the clauses, testing/report makes the report.
 """
 
 from __future__ import annotations
@@ -29,37 +29,43 @@ def check(
     ] = None,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="The least of every clause, side by side: about 10 seconds."),
+        typer.Option("--quick", help="Run the least of every clause, in parallel: about 10 seconds."),
     ] = False,
-    budget: Annotated[float | None, typer.Option(metavar="SECONDS", help="What the run may take; 60 is usual.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Fixes inputs, plan, pause and kill points.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="The time that the run may take; default: 60.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Repeat a run: fixes inputs, order, pauses and kills.")] = None,
     stop_at_first: Annotated[bool, typer.Option("-x", help="Stop at the first broken clause.")] = False,
     clause: Annotated[
-        list[str] | None, typer.Option(metavar="ID[@N]", help="Only this one; at one point of its sweep.")
+        list[str] | None,
+        typer.Option(metavar="ID[@N]", help="Only this clause; with @N, only at point N of its sweep."),
     ] = None,
     layers: Annotated[list[str] | None, typer.Option(metavar="LAYER,...", help="Only these layers.")] = None,
     use_server: Annotated[
-        bool, typer.Option("--use-server", help="Use the server in the URL, in a namespace of the run's own.")
+        bool, typer.Option("--use-server", help="Use the server of the URL, in a namespace that is removed.")
     ] = False,
-    ledger: Annotated[Path | None, typer.Option(metavar="FILE", help="Known failures, each with its reason.")] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of known failures, each with its reason.")
+    ] = None,
     json: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as one HTML page.")] = None,
     soak: Annotated[
-        float | None, typer.Option(metavar="MINUTES", help="Run again and again, with a new seed each time.")
+        float | None, typer.Option(metavar="MINUTES", help="Repeat for so many minutes, with a new seed each time.")
     ] = None,
-    judge: Annotated[Path | None, typer.Option(metavar="FILE", help="Judge a saved history, and run nothing.")] = None,
-    list_clauses: Annotated[bool, typer.Option("--list", help="Name the clauses, and run nothing.")] = False,
+    judge: Annotated[Path | None, typer.Option(metavar="FILE", help="Judge a saved history; run nothing.")] = None,
+    list_clauses: Annotated[bool, typer.Option("--list", help="List the clauses; run nothing.")] = False,
     explain: Annotated[
-        str | None, typer.Option(metavar="ID", help="What a clause promises, and the incident behind it.")
+        str | None, typer.Option(metavar="ID", help="Print the promise of a clause, and the incident behind it.")
     ] = None,
     init: Annotated[bool, typer.Option("--init", help="Write a factory and a CI job to start from.")] = False,
 ) -> None:
     """Run the contract on any memory store, ours or yours.
 
-    A URL names a backend and its options, never data to touch: files go to a private directory, servers are private
-    ones. A factory is called with a directory to work in; its signature says what may be tested.
+    TARGET is a URL or a factory. A URL only names a backend and its options; your data is not touched: files go to a
+    new directory, and servers are started for the run. A factory is called with a directory to work in; its signature
+    says what it supports.
 
-    Exit code 0: every clause that is offered holds. 1: something is broken or untested. 2: it could not be run.
+    Exit code 0: every clause that applies holds. 1: a clause is broken, or was not tested. 2: the run could not start.
 
     \b
     Examples:
@@ -119,7 +125,7 @@ def _chosen(names: list[str], layers: list[str]) -> list[Chosen]:
     return chosen(CLAUSES, names, layers)
 
 
-# --- what runs nothing -----------------------------------------------------------------------------------------------
+# --- without a run ---------------------------------------------------------------------------------------------------
 
 
 def _init() -> None:
@@ -141,7 +147,7 @@ def _tell(explain: str | None, layers: list[str]) -> None:
         screen.print(f"  promise   {clause.promise}", soft_wrap=True)
         screen.print(f"  incident  {clause.incident}", soft_wrap=True)
         needs = ", ".join(need.replace("|", " or ") for need in clause.needs)
-        screen.print(f"  needs     {needs or 'nothing beside storing and reading'}", soft_wrap=True)
+        screen.print(f"  needs     {needs or 'nothing but storing and reading'}", soft_wrap=True)
         return
     for one in chosen(CLAUSES, (), layers):
         screen.print(f"{one.clause.layer:<12} {one.clause.id:<28} {one.clause.promise}", soft_wrap=True)
@@ -153,7 +159,7 @@ def _judged(path: Path) -> RunReport:
     return judge_file(path)
 
 
-# --- what runs -------------------------------------------------------------------------------------------------------
+# --- a run -----------------------------------------------------------------------------------------------------------
 
 
 def _checked(

@@ -1,4 +1,4 @@
-"""The command that looks at a store's settings and says what they risk."""
+"""The command `doctor`: examines the settings of a store, and prints risks and fixes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from everturn.store.sync import operations_of
 
 def doctor(
     url: URL,
-    json: Annotated[bool, typer.Option("--json", help="One JSON value: facts and findings.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print facts and findings as one JSON value.")] = False,
 ) -> None:
-    """Look at a store's settings, and say what they risk.
+    """Check the settings of a store for risks.
 
-    SQLite: the library, journal and sync, the file system, the WAL and who pins it. Redis: persistence, eviction,
-    memory, replicas, version. PostgreSQL: fsync, synchronous_commit, connections, bloat. Each finding comes with its
-    risk and the fix to paste. Exit code 1 if there are any.
+    SQLite: the library, journal and sync, the file system, the WAL and readers that keep it from shrinking. Redis:
+    persistence, eviction, memory, replicas, version. PostgreSQL: fsync, synchronous_commit, connections, bloat. Each
+    finding has its risk and a fix to paste. Exit code 1 if there are findings.
 
     \b
     Examples:
@@ -38,7 +38,7 @@ def doctor(
     with opened(url, **quiet) as store:
         backend: Any = operations_of(store).backend
         if not hasattr(backend, "examine"):
-            raise Unsupported(f"the backend of {masked_url(url)!r} does not tell about itself")
+            raise Unsupported(f"the backend of {masked_url(url)!r} has nothing for doctor to examine")
         found: Examination = drive(backend.examine(time.monotonic() + operations_of(store).settings.timeout))
     if json:
         print_json([found])
@@ -58,6 +58,4 @@ def _print(found: Examination) -> None:
         screen.print(Text(f"! {clean(finding.where)}: {clean(finding.what)}", style="bold red"), soft_wrap=True)
         screen.print(Text(f"  risk: {clean(finding.risk)}"), soft_wrap=True)
         screen.print(Text(f"  fix:  {clean(finding.fix)}", style="green"), soft_wrap=True)
-    screen.print(
-        count(len(found.findings), "finding") if found.findings else Text("nothing to object to", style="green")
-    )
+    screen.print(count(len(found.findings), "finding") if found.findings else Text("no findings", style="green"))

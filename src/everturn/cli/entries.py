@@ -1,6 +1,6 @@
 """Entries as people read them in a terminal, and as scripts read them.
 
-Pure: values in, lines out. The text of an entry is someone else's, so none of it reaches the terminal uncleaned.
+Pure: values in, lines out. Others wrote the text of an entry, so none of it reaches the terminal uncleaned.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from rich.text import Text
 from everturn.cli.adapter_records import in_words
 from everturn.cli.output import clean, clean_lines
 from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
+from everturn.ui.descriptions import called_tool
 
 ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "bold magenta", "tool": "yellow"}
 SHORT = 200  # of a value that is only mentioned
@@ -24,7 +25,7 @@ _FOLDER = Console()  # it knows how wide characters are
 
 
 def entry_lines(entry: Entry, width: int, *, mark: str = "", style: str = "") -> Iterator[Text]:
-    """The entry: a seq, who speaks, and what is said, folded to the width with a hanging indent."""
+    """The entry as lines: seq, speaker and text, folded to the width with a hanging indent."""
     who, who_style, said = _spoken(entry)
     head = f"{mark}{entry.seq if entry.seq is not None else '':>{GUTTER - len(mark) - 1}} "
     label = f"{clean(who):<9} "
@@ -41,7 +42,7 @@ def entry_lines(entry: Entry, width: int, *, mark: str = "", style: str = "") ->
 
 
 def _spoken(entry: Entry) -> tuple[str, str, str]:
-    """Who, in which style, and what."""
+    """The speaker, the style of its name, and the text."""
     if isinstance(entry, ChatMessage):
         who = f"{entry.role} ({entry.name})" if entry.name else entry.role
         return who, ROLE_STYLES.get(entry.role, "bold"), "\n".join(_message_parts(entry))
@@ -77,16 +78,11 @@ def part_text(part: JSON) -> str:
 
 
 def _named_call(call: JSON) -> str:
-    """One of a message's tool calls, in whichever of the common forms it was written."""
-    if not isinstance(call, dict):
-        return short(call)
-    inner = call.get("function")
-    function = inner if isinstance(inner, dict) else call
-    name = function.get("name") or call.get("type") or "call"
-    arguments = function.get("arguments", function.get("args", call.get("input")))
-    identity = call.get("id") or call.get("call_id")
-    told = arguments if isinstance(arguments, str) else "" if arguments is None else short(arguments)
-    return f"{name}({told})" + (f" [{identity}]" if identity else "")
+    """One of a message's tool calls: `search({"q": 1}) [call-7]`."""
+    called = called_tool(call)
+    given = called.arguments
+    arguments = given if isinstance(given, str) else "" if given is None else short(given)
+    return f"{called.name}({arguments})" + (f" [{called.id}]" if called.id else "")
 
 
 def _tool_call(call: ToolCall) -> str:

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from everturn.testing.golden.masks import Mask
 
-HELP = """Read and compare SQLite files, as snapshot_db does.
+HELP = """Show and compare SQLite files, as snapshot_db does.
 
 \b
 Examples:
@@ -26,9 +26,9 @@ app = typer.Typer(help=HELP, no_args_is_help=True)
 
 @app.command()
 def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="A SQLite file.", show_default=False)]) -> None:
-    """Print all that is in a SQLite file: its schema, and its rows by primary key.
+    """Print the schema and all rows of a SQLite file, ordered by primary key.
 
-    The text is the same for two files that hold the same, so git can compare files by it.
+    Files with the same contents give the same text, so git can compare files by it.
 
     \b
     Examples:
@@ -45,25 +45,27 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="A SQLite fil
 @app.command()
 def diff(
     expected: Annotated[Path, typer.Argument(metavar="EXPECTED", help="A SQLite file.", show_default=False)],
-    actual: Annotated[Path, typer.Argument(metavar="ACTUAL", help="Another.", show_default=False)],
+    actual: Annotated[Path, typer.Argument(metavar="ACTUAL", help="Another SQLite file.", show_default=False)],
     mask: Annotated[
         list[str] | None, typer.Option(metavar="TABLE.COLUMN", help="Mask a column; '*' for any part. May be repeated.")
     ] = None,
     pattern: Annotated[
-        list[str] | None, typer.Option(metavar="REGEX", help="Mask what matches, in any text. May be repeated.")
+        list[str] | None, typer.Option(metavar="REGEX", help="Mask matches in any text. May be repeated.")
     ] = None,
     type_: Annotated[
         list[str] | None, typer.Option("--type", metavar="TYPE", help="Mask uuid, ulid, timestamp. May be repeated.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Show so many rows of a kind.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, help="The number of rows to show of each kind of difference.")
+    ] = None,
 ) -> None:
-    """Compare two SQLite files by what they hold: schema, header facts, every row.
+    """Compare the contents of two SQLite files: schema, header fields, every row.
 
-    Exits with 0 if they hold the same, with 1 if not, with 2 if one cannot be read.
+    Exit code 0: equal. 1: different. 2: one cannot be read.
 
     \b
     Examples:
-      everturn golden diff tests/snapshots/test_memory/test_rollback.sqlite /tmp/what-the-test-made.sqlite
+      everturn golden diff tests/snapshots/test_memory/test_rollback.sqlite /tmp/actual.sqlite
       everturn golden diff a.sqlite b.sqlite --mask snapshots.created_at --type uuid
     """
     from everturn.testing.golden import compare
@@ -99,7 +101,7 @@ def _print(lines: Iterable[str]) -> None:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stderr.close()  # the reader has seen enough, and Python would complain of it at the end
+        sys.stderr.close()  # the reader (head, less) has ended; Python would complain at exit
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The commands that look: sessions, show, snapshots, diff, tail. (log.py draws.) None of them changes anything."""
+"""Commands that read: sessions, show, snapshots, diff, tail. (log.py has log.) None of them changes anything."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from everturn.core.numbers import count, lasting, size
 from everturn.errors import SessionNotFound
 from everturn.model import Change, ChatMessage, Entry, SessionInfo
 from everturn.store.sync import MemoryStore
+from everturn.ui.descriptions import change_in_words, expiry
 from everturn.ui.times import at_time
 
 AT = Annotated[str | None, typer.Option("--at", metavar="POINT", help="A version, or a snapshot's id or label.")]
@@ -26,16 +27,16 @@ AT = Annotated[str | None, typer.Option("--at", metavar="POINT", help="A version
 
 def sessions(
     url: URL,
-    prefix: Annotated[str, typer.Argument(help="Only sessions whose id begins so.")] = "",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many to list.")] = 50,
-    page: Annotated[str | None, typer.Option(help="Go on where the last page ended.")] = None,
-    recent: Annotated[bool, typer.Option("--recent", "-r", help="The latest changed first.")] = False,
+    prefix: Annotated[str, typer.Argument(help="Only sessions whose id begins with this.")] = "",
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The number of sessions to list.")] = 50,
+    page: Annotated[str | None, typer.Option(help="The page to list, as printed below the last one.")] = None,
+    recent: Annotated[bool, typer.Option("--recent", "-r", help="Order by latest change, newest first.")] = False,
     json: JSON = False,
 ) -> None:
-    """List sessions, by name or the latest first.
+    """List sessions, by id or by latest change.
 
-    By id, or with --recent the latest changed first (not on Redis). The last line says how to go on where there are
-    more.
+    Ordered by id; with --recent by latest change, newest first (not on Redis). If there are more, the last line has
+    the --page to list next.
 
     \b
     Examples:
@@ -43,16 +44,16 @@ def sessions(
       everturn sessions sqlite:///memory.db customer- --recent -n 10
       everturn sessions redis://localhost --json | jq -r .session_id
     """
-    with opened(url, look=True) as store:
+    with opened(url, for_reading=True) as store:
         found = store.sessions(prefix, limit=limit, page=page, order="recent" if recent else None)
     if json:
         print_json(found.sessions)
     elif not found.sessions:
-        console().print("no sessions" + (f" beginning with {prefix!r}" if prefix else ""))
+        console().print("no sessions" + (f" that begin with {prefix!r}" if prefix else ""))
     else:
         console().print(_table(found.sessions))
     if found.next is not None:
-        sys.stderr.write(f"to go on: --page {found.next}\n")
+        sys.stderr.write(f"next page: --page {found.next}\n")
 
 
 def _table(listed: tuple[SessionInfo, ...]) -> Table:
@@ -70,29 +71,25 @@ def _table(listed: tuple[SessionInfo, ...]) -> Table:
             f"{session.snapshots:,}",
             size(session.bytes),
             f"{lasting(time.time() - session.changed_at)} ago",
-            _expiry(session),
+            expiry(session),
         )
     return table
-
-
-def _expiry(session: SessionInfo) -> str:
-    return "never" if session.expires_at is None else f"in {lasting(session.expires_at - time.time())}"
 
 
 def show(
     url: URL,
     session: SESSION,
     at: AT = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only the n latest entries.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only the latest N entries.")] = None,
     skip_corrupt: Annotated[
-        bool, typer.Option("--skip-corrupt", help="Leave out what is damaged; messages only.")
+        bool, typer.Option("--skip-corrupt", help="Skip damaged entries; shows messages only.")
     ] = False,
     json: JSON = False,
 ) -> None:
-    """Show a conversation as it is, or as it was.
+    """Show a session, now or at an earlier version.
 
-    Messages, tool calls, summaries and records, in order; now, or --at a version or a snapshot. In a terminal, what
-    does not fit goes through less.
+    Prints messages, tool calls, summaries and records, in order: the present history, or with --at the history at a
+    version or snapshot. In a terminal, long output goes through less.
 
     \b
     Examples:
@@ -101,7 +98,7 @@ def show(
       everturn show sqlite:///memory.db customer-42 --at "before the new prompt"
       everturn show sqlite:///memory.db customer-42 --json | jq -r 'select(.role=="user").content'
     """
-    with opened(url, look=True) as store:
+    with opened(url, for_reading=True) as store:
         facts = session_in(store, session)
         point = point_in(store, session, at)
         shown: Sequence[Entry]
@@ -127,7 +124,7 @@ def _conversation(
     if at is None:
         words.append(count(facts.snapshots, "snapshot"))
     if facts.expires_at is not None and at is None:
-        words.append(f"expires {_expiry(facts)}")
+        words.append(f"expires {expiry(facts)}")
     if facts.forked_from is not None:
         words.append(f"forked from {clean(facts.forked_from)}")
     title = Text(clean(facts.session_id), style="bold").append(f"   {', '.join(words)}", "dim")
@@ -141,16 +138,14 @@ def _conversation(
 
 
 def snapshots(url: URL, session: SESSION, json: JSON = False) -> None:
-    """List a session's snapshots.
-
-    In the order they were taken.
+    """List the snapshots of a session, oldest first.
 
     \b
     Examples:
       everturn snapshots sqlite:///memory.db customer-42
       everturn snapshots sqlite:///memory.db customer-42 --json | jq -r .id
     """
-    with opened(url, look=True) as store:
+    with opened(url, for_reading=True) as store:
         session_in(store, session)
         taken = store.list_snapshots(session)
     if json:
@@ -174,19 +169,19 @@ def diff(
     url: URL,
     session: SESSION,
     a: Annotated[str, typer.Argument(metavar="A", help="A version, or a snapshot's id or label.")],
-    b: Annotated[str | None, typer.Argument(metavar="B", help="The same; now, if left out.")] = None,
+    b: Annotated[str | None, typer.Argument(metavar="B", help="Another version or snapshot; default: now.")] = None,
     json: JSON = False,
 ) -> None:
     """Compare two states of a session.
 
-    What B shows that A does not (+), and the other way round (-). Exit code 1 if they differ, as with diff(1).
+    Prints entries that only B shows (+) and entries that only A shows (-). Exit code 1 if they differ, as with diff(1).
 
     \b
     Examples:
       everturn diff sqlite:///memory.db customer-42 "before the new prompt"
       everturn diff sqlite:///memory.db customer-42 12 15
     """
-    with opened(url, look=True) as store:
+    with opened(url, for_reading=True) as store:
         session_in(store, session)
         found = store.diff(session, point_in(store, session, a), point_in(store, session, b))
     marked = [("-", entry) for entry in found.removed] + [("+", entry) for entry in found.added]
@@ -208,22 +203,26 @@ def diff(
 def tail(
     url: URL,
     session: SESSION,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added; Ctrl-C ends it.")] = False,
-    lines: Annotated[int, typer.Option("--limit", "-n", min=0, help="How many of the latest entries first.")] = 10,
-    every: Annotated[float, typer.Option(min=0.05, help="Seconds between looks.")] = 0.5,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print new entries as they come; Ctrl-C ends it.")
+    ] = False,
+    lines: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="The number of latest entries to begin with.")
+    ] = 10,
+    every: Annotated[float, typer.Option(min=0.05, help="Seconds between reads.")] = 0.5,
     json: JSON = False,
 ) -> None:
-    """Show the latest entries, and follow those to come.
+    """Show the latest entries, and follow new ones.
 
-    With -f it goes on, whichever process writes. Changes that are no turn (a rollback, a trim, ...) show as a line of
-    their own.
+    With -f, new entries are printed as any process writes them. A rollback, a trim and other changes without entries
+    are printed as a line of their own.
 
     \b
     Examples:
       everturn tail sqlite:///memory.db customer-42 -f
       everturn tail redis://localhost customer-42 -f --json
     """
-    with opened(url, look=True) as store:
+    with opened(url, for_reading=True) as store:
         facts = session_in(store, session)
         state = store.state(session)
         _print_entries(state.entries[-lines:] if lines else (), json=json)
@@ -236,17 +235,17 @@ def tail(
 
 
 def _print_news(store: MemoryStore, seen: SessionInfo, *, json: bool) -> SessionInfo:
-    """Print what has changed since `seen`."""
+    """Print the changes since `seen`. Returns the facts to pass next time."""
     session_id = seen.session_id
     try:
         facts = store.info(session_id)
     except SessionNotFound:
         if seen.version:
-            _print_event("the session is gone: it expired, or was erased", json=json)
+            _print_event("the session expired, or was erased", json=json)
         return SessionInfo(session_id, "", 0, 0, 0, 0, 0, 0, 0.0, 0.0, None, None, None)
     known = seen.version if facts.life == seen.life else 0
     if seen.version and facts.life != seen.life:
-        _print_event("a new life of the session has begun", json=json)
+        _print_event("the session was begun anew, after it expired or was erased", json=json)
     if facts.version == known:
         return facts
     state = store.state(session_id)
@@ -256,14 +255,13 @@ def _print_news(store: MemoryStore, seen: SessionInfo, *, json: bool) -> Session
             if change.kind in {"append", "replace"}:
                 _print_entries(tuple(entries[seq] for seq in change.seqs if seq in entries), json=json)
             if change.kind != "append":
-                _print_event(told(change), json=json)
+                _print_event(_in_words(change), json=json)
     return msgspec.structs.replace(facts, version=state.version, life=state.life)
 
 
-def told(change: Change) -> str:
-    """A change that is no turn, in words."""
-    name = f" {clean(change.label or change.snapshot)}" if change.snapshot else ""
-    return f"{change.kind}{name} (version {change.version:,})"
+def _in_words(change: Change) -> str:
+    words = change_in_words(change, {change.snapshot or "": change.label})
+    return f"{clean(words)} (version {change.version:,})"
 
 
 def _print_entries(entries: tuple[Entry, ...], *, json: bool) -> None:

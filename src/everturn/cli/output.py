@@ -1,6 +1,6 @@
-"""How the commands print: what a person reads, what a script reads, and text that cannot harm a terminal.
+"""Printing: text for people, JSON for scripts, and control characters escaped so that no text harms a terminal.
 
-It knows nothing of stores.
+Knows no store.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from rich.color import ColorSystem
 from rich.console import Console
 from rich.text import Text
 
-# What moves a cursor, changes colours or the direction of writing: shown, never sent.
+# Characters that move a cursor, change colours or the direction of writing: printed as escapes, never sent.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ANY_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:
-    """The text on one line, its control characters as escapes: someone else wrote it, and a terminal obeys."""
+    """The text on one line, control characters as escapes: others wrote it, and a terminal would obey."""
     return _ANY_CONTROL.sub(_escaped, text)
 
 
 def clean_lines(text: str) -> str:
-    """The same, but line ends and tabs stay."""
+    """The text with control characters as escapes; line ends and tabs stay."""
     return _CONTROL.sub(_escaped, text.replace("\r\n", "\n"))
 
 
@@ -39,7 +39,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def console() -> Console:
-    """Where people read. Without a terminal there are no colours, and nothing is folded at a width nobody has."""
+    """The console for stdout. Without a terminal there are no colours, and no line is folded."""
     if sys.stdout.isatty():
         return Console(highlight=False, markup=False, emoji=False)
     return Console(highlight=False, markup=False, emoji=False, width=_width_without_terminal(), no_color=True)
@@ -51,10 +51,10 @@ def _width_without_terminal() -> int:
 
 
 def command() -> str:
-    """The words that run this command from where the reader stands: `everturn` if a shell finds it, else its path."""
+    """The command line that runs this command again: `everturn` if the shell finds it, else its path."""
     script = Path(sys.argv[0])
     if script.stem != "everturn" or not script.exists():
-        return f"{sys.executable} -m everturn.cli"
+        return f"{sys.executable} -m everturn"
     found = shutil.which("everturn")
     if found is not None and Path(found).resolve() == script.resolve():
         return "everturn"
@@ -65,7 +65,7 @@ def command() -> str:
 
 
 def print_json(values: Iterable[Any]) -> None:
-    """One JSON value a line, as they come."""
+    """Print one JSON value per line, as they come."""
     out = sys.stdout
     for value in values:
         out.write(msgspec.json.encode(value).decode() + "\n")

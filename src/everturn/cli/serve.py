@@ -1,4 +1,4 @@
-"""The command that opens the inspector in a browser."""
+"""The command `serve`: opens the inspector in a browser."""
 
 from __future__ import annotations
 
@@ -8,25 +8,30 @@ from typing import Annotated
 
 import typer
 
-from everturn.cli.arguments import URL, as_url, file_of, refuse_absent_file, warnings_told
+from everturn.cli.arguments import URL, as_url, file_of, refuse_absent_file, warnings_on_stderr
 from everturn.errors import Unsupported
 
 
 def serve(
     url: URL,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")] = 0,
     changes: Annotated[
         bool | None,
-        typer.Option("--allow-changes/--read-only", help="Whether it may change anything; a local file may be."),
+        typer.Option(
+            "--allow-changes/--read-only",
+            help="Whether the page can change sessions; default: yes for a SQLite file, else no.",
+        ),
     ] = None,
-    report: Annotated[list[Path] | None, typer.Option(help="A report of everturn check (JSON) to show, too.")] = None,
+    report: Annotated[
+        list[Path] | None, typer.Option(help="A report of everturn check --json to show. May be repeated.")
+    ] = None,
     browser: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
 ) -> None:
-    """Open the inspector: see a memory, and take it back.
+    """Open the inspector, a web page on a store.
 
-    A page on this machine only, behind a token. It shows sessions, conversations and their timelines, compares any two
-    points, searches, and on a local SQLite file can snapshot, roll back, undo, fork, trim, clear and erase. Ctrl-C ends
-    it.
+    The page is served on this machine only, behind a token. It shows sessions and their timelines, compares any two
+    versions, and searches. On a local SQLite file it can also snapshot, roll back, undo, fork, trim, clear and erase.
+    Ctrl-C ends it.
 
     \b
     Examples:
@@ -50,5 +55,5 @@ def serve(
             webbrowser.open(address)
 
     allowed = file_of(url) is not None if changes is None else changes
-    with warnings_told():
+    with warnings_on_stderr():
         serving.serve(url, port=port, can_change=allowed, reports=report or (), ready=ready)

@@ -1,4 +1,4 @@
-"""The commands that move sessions: export, import, copy. (backup.py copies a file whole.)"""
+"""Commands that copy sessions: export, import, copy. (backup.py copies a whole file.)"""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ JSON = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 
 def export(
     url: URL,
-    sessions: Annotated[list[str] | None, typer.Argument(metavar="SESSION", help="Which; else all.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else standard output.")] = None,
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="SESSION", help="The sessions; default: all.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write; default: standard output.")
+    ] = None,
 ) -> None:
     """Write sessions as lines of JSON.
 
-    Everything of them: history, branches, snapshots, undo, keys, what is left of a TTL. Each session is as it was at
-    one moment, and is written only once all of it was read and found sound. docs/storage.md describes the lines. Only
-    you can read the file (mode 600), unless it replaces one that others can read.
+    Writes everything of each session: history, branches, snapshots, undo, keys, and the rest of its TTL. A session is
+    read as of one moment, and verified before it is written. docs/storage.md describes the lines. Only you can read the
+    file (mode 600), unless it replaces a file that others can read.
 
     \b
     Examples:
@@ -41,8 +43,8 @@ def export(
     from everturn.transfer.jsonl import write_sessions
 
     if output is not None and output.is_dir():
-        raise InvalidInput("is a directory; name a file in it", path=str(output))
-    with opened(url, look=True) as store:
+        raise InvalidInput("is a directory; give a file in it", path=str(output))
+    with opened(url, for_reading=True) as store:
         for name in sessions or ():
             session_in(store, name)
         if output is None:
@@ -56,18 +58,22 @@ def export(
 
 def import_(
     url: URL,
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="An export; else standard input.")] = None,
-    form: Annotated[str | None, typer.Option("--from", help="openai-agents or langchain: their SQLite files.")] = None,
-    table: Annotated[str | None, typer.Option(help="With --from: the table, if it is not the usual one.")] = None,
+    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="An export; default: standard input.")] = None,
+    form: Annotated[
+        str | None, typer.Option("--from", help="Import a SQLite file of openai-agents or langchain.")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(help="With --from: the table of messages, if it is not the default.")
+    ] = None,
     json: JSON = False,
 ) -> None:
-    """Bring in sessions, from an export or from another store.
+    """Import sessions from an export or another store.
 
-    Nothing is written before the whole file was found sound. A session that is absent is imported, one that is there is
-    skipped, an earlier state of it is extended; anything else is a conflict, reported and left alone (exit code 1).
+    The whole file is verified before anything is written. A new session is imported, an equal one is skipped, an
+    earlier state of it is extended. Anything else is a conflict: it is reported and left as it is (exit code 1).
 
-    With --from, the file is one of OpenAI Agents' SQLiteSession or of LangChain's SQLChatMessageHistory. It is read, in
-    a process of its own, and never written to; what came in goes on under the framework's adapter.
+    With --from, the file belongs to OpenAI Agents' SQLiteSession or LangChain's SQLChatMessageHistory. It is only read.
+    The imported sessions can be used through the adapter of the framework.
 
     \b
     Examples:
@@ -85,7 +91,7 @@ def import_(
         raise InvalidInput("needs a file to read", path="--from")
     with opened(url, create=True) as store, _bar() as tell:
         if form is not None and file is not None:
-            report = foreign.bring(store, form, file, table, lambda name, done: tell(_step(name, done)))
+            report = foreign.import_file(store, form, file, table, lambda name, done: tell(_step(name, done)))
         elif file is None:
             report = read_sessions(sys.stdin.buffer, store, tell)
         else:
@@ -97,13 +103,14 @@ def import_(
 def copy(
     source: URL,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The URL of the store to copy into.")],
-    sessions: Annotated[list[str] | None, typer.Argument(metavar="SESSION", help="Which; else all.")] = None,
+    sessions: Annotated[list[str] | None, typer.Argument(metavar="SESSION", help="The sessions; default: all.")] = None,
     json: JSON = False,
 ) -> None:
-    """Copy sessions from one store into another, of any backends.
+    """Copy sessions from one store to another.
 
-    Everything arrives, each session in one step, and is compared when it is there. Both stores may be in use. Cut off,
-    run it again, and it goes on; run twice, it changes nothing. Conflicts are reported and left alone (exit code 1).
+    The stores may be of different backends, and in use. Each session is copied whole, in one step, and compared
+    afterwards. An interrupted copy can be run again, and goes on; sessions that are equal are skipped. Conflicts are
+    reported and left as they are (exit code 1).
 
     \b
     Examples:
@@ -125,7 +132,7 @@ def _step(session_id: str, done: int) -> CopyProgress:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[CopyProgress], None]]:
-    """A bar in a terminal, on stderr; nothing elsewhere."""
+    """A progress bar on stderr, if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -145,8 +152,8 @@ def _print(report: CopyReport, *, json: bool) -> None:
         print_json([report])
     else:
         screen = console()
-        numbers = [(report.imported, "imported"), (report.extended, "extended"), (report.skipped, "there already")]
-        numbers += [(report.absent, "gone meanwhile"), (report.behind, "changed meanwhile: copy again")]
+        numbers = [(report.imported, "imported"), (report.extended, "extended"), (report.skipped, "already there")]
+        numbers += [(report.absent, "expired or erased meanwhile"), (report.behind, "changed meanwhile: copy again")]
         told = ", ".join(f"{number:,} {what}" for number, what in numbers if number) or "nothing to do"
         screen.print(told + (f"; {report.verified:,} compared and equal" if report.verified else ""))
         for session_id, why in report.conflicts:

@@ -1,4 +1,4 @@
-"""The commands one trusts a store by: verify. (doctor.py looks at settings, check.py runs the contract.)"""
+"""The command `verify`: checks stored data. (doctor.py checks settings, check.py runs the contract.)"""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from everturn.errors import MemoryStoreBackendError, Unsupported
 
 def verify(
     url: URL,
-    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this one; else everything.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON value: the report.")] = False,
+    session: Annotated[str | None, typer.Argument(metavar="SESSION", help="Only this session; default: all.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON value.")] = False,
     accept: Annotated[
-        bool, typer.Option("--accept-pages", help="SQLite: take the pages of the file as they are, first.")
+        bool, typer.Option("--accept-pages", help="SQLite: first give the pages of the file new checksums.")
     ] = False,
 ) -> None:
-    """Check at rest all that can be checked.
+    """Verify stored data: checksums, gaps, references.
 
-    Every entry against its checksum; gaps, heads beyond the log, dangling snapshots, counts that do not add up, parts
-    that belong to no session; every page of a SQLite file. Changes nothing. Exit code 1 and a list if something is
-    wrong.
+    Compares every entry with its checksum. Finds gaps, a head or a snapshot that points nowhere, wrong counts, parts
+    that belong to no session, and damaged pages of a SQLite file. Changes nothing. Exit code 1, and a list, if there is
+    damage.
 
-    --accept-pages gives the pages of a SQLite file new checksums, if the file is sound otherwise. It is for files that
-    another program wrote: a restore by litestream, VACUUM INTO, sqlite3 that closed the file after a crash.
+    --accept-pages gives the pages of a SQLite file new checksums, if nothing else is wrong with the file. Use it for
+    files that another program wrote: a restore by litestream, VACUUM INTO, sqlite3 that closed the file after a crash.
 
     \b
     Examples:
@@ -36,7 +36,7 @@ def verify(
     """
     if accept:
         _accept_pages(url)
-    with opened(url, look=True) as store:
+    with opened(url, for_reading=True) as store:
         if session is not None:
             session_in(store, session)
         report = store.verify(session)
@@ -45,7 +45,7 @@ def verify(
     else:
         screen = console()
         looked = f"{count(report.sessions, 'session')}, {count(report.entries, 'entry', 'entries')}"
-        screen.print(f"{looked}: {'all sound' if report.ok else count(len(report.problems), 'problem')}")
+        screen.print(f"{looked}: {'no damage' if report.ok else count(len(report.problems), 'problem')}")
         for problem in report.problems:
             where = "the store" if problem.session_id is None else repr(problem.session_id)
             entry = "" if problem.seq is None else f", entry {problem.seq:,}"

@@ -1,6 +1,7 @@
-"""Pieces that the command and the inspector share.
+"""Code that the command and the inspector share. Pure.
 
+change_graph.py  the changes of a session: which turn follows which, as the rows of a graph
+descriptions.py  sentences about sessions, changes and tool calls
 html.py          elements to HTML, escaped
-times.py         moments as people read them
-change_graph.py  a session's changes as the rows of a graph
+times.py         dates and times for people
 """

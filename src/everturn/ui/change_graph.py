@@ -1,6 +1,6 @@
-"""What a change log tells: which turn follows which, and where the head stood after every change.
+"""The graph of a session's changes: which turn follows which, and where the head stood after every change.
 
-Pure. It reads what `store.changes` returns; how it is drawn is the business of the command and the inspector.
+Pure. The input is the result of `store.changes`; the command draws the graph in text, the inspector as SVG.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from everturn.model import Change
+from everturn.model import Change, Snapshot
 
 TURNS = ("append", "replace", "fork")  # the changes that write entries
 UNDO_STEPS = 10  # as many as the store keeps
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """One change, and where it left the session. Turns are named by the version of the change that wrote them.
+    """One change, and the head after it. A turn is named by the version of the change that wrote it.
 
-    `head` is the turn the history ends with (0: before the first; None: older than what is remembered). `parent` is,
-    for a turn, the one it follows.
+    `head` is the turn that the history ends with (0: no turn yet; None: older than the first change that is known).
+    `parent` is, for a turn, the turn that it follows.
     """
 
     change: Change
@@ -35,22 +35,22 @@ class Moment(msgspec.Struct, frozen=True):
         return self.change.kind in TURNS
 
 
-def moments(
+def place_changes(
     changes: Sequence[Change],
     snapshots: Mapping[str, int],
     replaced_after: Callable[[Change], int | None] = lambda _change: None,
 ) -> list[Moment]:
-    """The changes, oldest first, each with where it left the head.
+    """The changes, oldest first, each with the head after it.
 
-    `changes` come as the store gives them, newest first, and may begin after the session did. `snapshots` tells the
-    version each snapshot was taken at. `replaced_after` tells after which seq a replace put its entries (0: at the
-    start), or None if it cannot be known any more.
+    `changes` come as the store returns them, newest first; the oldest may be missing. `snapshots` has the version at
+    which each snapshot was taken. `replaced_after` returns the seq after which a replace put its entries (0: at the
+    start), or None if it is not known any more.
     """
-    told: list[Moment] = []
+    moments: list[Moment] = []
     head: int | None = 0 if changes and changes[-1].version == 1 else None
     heads: dict[int, int | None] = {0: 0}
     turn_of: dict[int, int] = {}  # the turn that wrote a seq
-    steps: list[tuple[str, int | None]] = []  # what undo would take back: the kind, and the head before it
+    steps: list[tuple[str, int | None]] = []  # that undo takes back: the kind, and the head before it
     for change in reversed(changes):
         parent = None
         before = head
@@ -70,36 +70,43 @@ def moments(
             steps = [*steps, (change.kind, before)][-UNDO_STEPS:]
         turn_of.update(dict.fromkeys(change.seqs, change.version))
         heads[change.version] = head
-        told.append(Moment(change, head, parent))
-    return told
+        moments.append(Moment(change, head, parent))
+    return moments
 
 
-def on_path(told: Sequence[Moment]) -> frozenset[int]:
-    """The turns that lead to where the head stands now."""
-    parents = {moment.version: moment.parent for moment in told if moment.is_turn}
+def taken_at(changes: Iterable[Change], snapshots: Iterable[Snapshot]) -> dict[str, int]:
+    """The version at which each snapshot was taken; deleted snapshots included, as far as the changes go."""
+    return {one.id: one.version for one in snapshots} | {
+        change.snapshot: change.version for change in changes if change.kind == "snapshot" and change.snapshot
+    }
+
+
+def on_path(moments: Sequence[Moment]) -> frozenset[int]:
+    """The turns on the path to the present head."""
+    parents = {moment.version: moment.parent for moment in moments if moment.is_turn}
     path: set[int] = set()
-    turn = told[-1].head if told else None
+    turn = moments[-1].head if moments else None
     while turn is not None and turn in parents and turn not in path:
         path.add(turn)
         turn = parents[turn]
     return frozenset(path)
 
 
-def tips(told: Iterable[Moment]) -> list[int]:
+def tips(moments: Iterable[Moment]) -> list[int]:
     """The turns that no other follows: the end of each branch."""
-    turns = [moment for moment in told if moment.is_turn]
+    turns = [moment for moment in moments if moment.is_turn]
     followed = {moment.parent for moment in turns}
     return [moment.version for moment in turns if moment.version not in followed]
 
 
-def lanes(told: Sequence[Moment]) -> dict[int, int]:
-    """Which lane each turn is drawn in: 0 for the path to the head, and for every other branch the first that is free
-    from its tip down to where it left another."""
-    order = {moment.version: place for place, moment in enumerate(told)}
-    parents = {moment.version: moment.parent for moment in told if moment.is_turn}
-    assigned = dict.fromkeys(on_path(told), 0)
-    taken: list[list[tuple[int, int]]] = [[(0, len(told))]]  # of each lane, the places in use
-    for tip in sorted(tips(told), reverse=True):
+def columns(moments: Sequence[Moment]) -> dict[int, int]:
+    """The column of each turn: 0 for the path to the head; for every other branch the first column that is free from
+    its tip down to the turn where it left another branch."""
+    order = {moment.version: place for place, moment in enumerate(moments)}
+    parents = {moment.version: moment.parent for moment in moments if moment.is_turn}
+    assigned = dict.fromkeys(on_path(moments), 0)
+    taken: list[list[tuple[int, int]]] = [[(0, len(moments))]]  # of each column, the rows in use
+    for tip in sorted(tips(moments), reverse=True):
         branch: list[int] = []
         turn: int | None = tip
         while turn in parents and turn not in assigned:
@@ -109,11 +116,11 @@ def lanes(told: Sequence[Moment]) -> dict[int, int]:
             continue
         left_at = turn if turn in order else branch[-1]
         span = order[left_at], order[tip]
-        free = (lane for lane, used in enumerate(taken) if not any(_overlap(span, one) for one in used))
-        lane = next(free, len(taken))
-        taken += [[]] * (lane == len(taken))
-        taken[lane] = [*taken[lane], span]
-        assigned.update(dict.fromkeys(branch, lane))
+        free = (column for column, used in enumerate(taken) if not any(_overlap(span, one) for one in used))
+        column = next(free, len(taken))
+        taken += [[]] * (column == len(taken))
+        taken[column] = [*taken[column], span]
+        assigned.update(dict.fromkeys(branch, column))
     return assigned
 
 
@@ -124,47 +131,47 @@ def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
 # --- a graph in text -------------------------------------------------------------------------------------------------
 
 
-class Row(msgspec.Struct, frozen=True):
-    """A line of the graph: the lanes as they are drawn, and the moment it is of (None: only lines that join)."""
+class GraphLine(msgspec.Struct, frozen=True):
+    """A line of the graph: the columns as text, and its moment (None: a line that only joins columns)."""
 
     drawn: str
     moment: Moment | None = None
 
 
-def graph(told: Sequence[Moment]) -> list[Row]:
-    """The moments newest first, with a lane for each branch, as `git log --graph` draws commits."""
-    rows: list[Row] = []
-    lanes: list[int | None] = []  # the turn each lane leads down to
-    for moment in reversed(told):
+def graph(moments: Sequence[Moment]) -> list[GraphLine]:
+    """Draw the moments newest first, with a column for each branch, as `git log --graph` draws commits."""
+    rows: list[GraphLine] = []
+    columns: list[int | None] = []  # the turn each column leads down to
+    for moment in reversed(moments):
         here = moment.version if moment.is_turn else moment.head
-        if here is not None and here in lanes:
-            lane = lanes.index(here)
+        if here is not None and here in columns:
+            column = columns.index(here)
         else:
-            lanes.append(here)
-            lane = len(lanes) - 1
+            columns.append(here)
+            column = len(columns) - 1
         if moment.is_turn:
-            rows += _joined(lanes, lane, here)
-        marks = ["|"] * len(lanes)
-        marks[lane] = "*" if moment.is_turn else "o"
-        rows.append(Row(" ".join(marks), moment))
+            rows += _joined(columns, column, here)
+        marks = ["|"] * len(columns)
+        marks[column] = "*" if moment.is_turn else "o"
+        rows.append(GraphLine(" ".join(marks), moment))
         if moment.is_turn:
-            lanes[lane] = moment.parent
+            columns[column] = moment.parent
             if moment.parent in {0, None}:
-                del lanes[lane]
+                del columns[column]
     return rows
 
 
-def _joined(lanes: list[int | None], lane: int, turn: int | None) -> list[Row]:
-    """Let every other lane that leads to this turn run into its lane; the lanes right of it move up."""
-    rows: list[Row] = []
-    for other in reversed(range(lane + 1, len(lanes))):
-        if lanes[other] != turn:
+def _joined(columns: list[int | None], column: int, turn: int | None) -> list[GraphLine]:
+    """Join every other column that leads to this turn with its column; the columns right of it move left."""
+    rows: list[GraphLine] = []
+    for other in reversed(range(column + 1, len(columns))):
+        if columns[other] != turn:
             continue
-        drawn = list("| " * len(lanes))
-        for crossed in range(lane + 1, other):
+        drawn = list("| " * len(columns))
+        for crossed in range(column + 1, other):
             drawn[2 * crossed - 1] = "_"
-        for moved in range(other, len(lanes)):
+        for moved in range(other, len(columns)):
             drawn[2 * moved - 1], drawn[2 * moved] = "/", " "
-        rows.append(Row("".join(drawn).rstrip()))
-        del lanes[other]
+        rows.append(GraphLine("".join(drawn).rstrip()))
+        del columns[other]
     return rows

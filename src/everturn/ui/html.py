@@ -1,6 +1,6 @@
-"""HTML as values: what is not an element is text, and text is escaped. Pure.
+"""HTML as values: `tag` makes elements, and everything else is text, which is escaped. Pure.
 
-There is no way to write markup from a string, so that nothing a model or a customer said can become one.
+There is no way to write markup from a string, so that nothing a model or a customer wrote can become markup.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import TypeAlias
 
-# What moves text about or hides it: control characters, marks of direction, joiners without width, line separators.
-_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+# Characters that reorder text or hide it: controls, marks of direction, joiners without width, line separators.
+_INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _VOID = {"meta", "link", "input", "br", "hr"}
 
 
@@ -55,15 +55,15 @@ def _attribute(key: str, value: str | int | None) -> str:  # a bool is an int
 
 
 def shown(text: str) -> Html:
-    """Someone else's text, code point for code point: what cannot be seen is named, so that it cannot mislead."""
+    """Text of others, code point for code point: an invisible character is shown by its name and cannot mislead."""
     parts: list[Node] = []
     place = 0
-    for unseen in _UNSEEN.finditer(text):
-        parts += [text[place : unseen.start()], tag("span", f"U+{ord(unseen[0]):04X}", class_="unseen")]
-        place = unseen.end()
+    for found in _INVISIBLE.finditer(text):
+        parts += [text[place : found.start()], tag("span", f"U+{ord(found[0]):04X}", class_="unseen")]
+        place = found.end()
     return join([*parts, text[place:]])
 
 
 def named(text: str) -> str:
-    """The same where there can be no elements within: what cannot be seen is named in brackets."""
-    return _UNSEEN.sub(lambda unseen: f"[U+{ord(unseen[0]):04X}]", text)
+    """Text of others where no element can stand: an invisible character is shown by its name, in brackets."""
+    return _INVISIBLE.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)

@@ -1,4 +1,4 @@
-"""Moments as people read them."""
+"""Dates and times for people."""
 
 from __future__ import annotations
 

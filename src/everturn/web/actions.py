@@ -1,6 +1,6 @@
-"""What changes a session: the forms, and what they do. Every change names the version it was decided on.
+"""Forms that change a session, and the changes. Every form carries the version that the page showed.
 
-So a page that has grown old changes nothing: it says that the session has moved on.
+So an old page changes nothing: the store refuses, and the page says that the session has changed.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from urllib.parse import parse_qs
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
-from everturn.core.numbers import count, size
+from everturn.core.numbers import count
 from everturn.errors import InvalidInput
 from everturn.model import Receipt, SessionInfo, Snapshot
+from everturn.ui.descriptions import contents, erased, not_erased
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.compare import changed
 from everturn.web.links import link, number_in, url
-from everturn.web.page import Inspector, ago, inspector_of, page
+from everturn.web.page import InspectorContext, ago, inspector_of, page
 
 DONE = {
     "snapshot": "A snapshot was saved.",
     "rollback": "The session was rolled back.",
-    "undo": "It was undone.",
+    "undo": "The change was undone.",
     "trim": "The session was trimmed.",
     "clear": "The session was cleared.",
     "fork": "This session was forked.",
@@ -49,7 +50,7 @@ def form(facts: SessionInfo, verb: str, label: str, *fields: Node, class_: str |
     )
 
 
-def buttons(inspector: Inspector, facts: SessionInfo) -> Node:
+def buttons(inspector: InspectorContext, facts: SessionInfo) -> Node:
     if not inspector.can_change:
         return None
     undo = form(facts, "undo", "Undo") if facts.undo_steps else None
@@ -81,7 +82,7 @@ def _field(name: str, label: str, *, type_: str = "text", required: bool = True)
     )
 
 
-def snapshot_list(inspector: Inspector, facts: SessionInfo, snapshots: list[Snapshot]) -> Node:
+def snapshot_list(inspector: InspectorContext, facts: SessionInfo, snapshots: list[Snapshot]) -> Node:
     if not snapshots:
         return None
     return tag(
@@ -105,8 +106,8 @@ def snapshot_list(inspector: Inspector, facts: SessionInfo, snapshots: list[Snap
     )
 
 
-def toast(inspector: Inspector, facts: SessionInfo, done: str | None) -> Node:
-    """What was just done, and the way back."""
+def toast(inspector: InspectorContext, facts: SessionInfo, done: str | None) -> Node:
+    """A message about the change just made, with a button to undo it."""
     if done not in DONE:
         return None
     undo = form(facts, "undo", "Undo") if inspector.can_change and done in CAN_UNDO and facts.undo_steps else None
@@ -114,7 +115,7 @@ def toast(inspector: Inspector, facts: SessionInfo, done: str | None) -> Node:
 
 
 async def rollback_page(request: Request) -> Response:
-    """Exactly what a rollback takes away and brings back, before it is done."""
+    """The entries that a rollback would remove from the history and bring back, and a form to do it."""
     inspector = _allowed(request)
     session_id, to = request.query_params.get("id", ""), request.query_params.get("to", "")
     facts = await inspector.store.info(session_id)
@@ -124,9 +125,9 @@ async def rollback_page(request: Request) -> Response:
         inspector,
         f"Roll back {session_id}",
         tag("h1", "Roll back ", shown(session_id), " to ", shown(label or to), "?"),
-        tag("p", "Nothing is destroyed: undo takes it back, and the snapshot stays."),
+        tag("p", "Nothing is deleted: undo brings it back, and the snapshot stays."),
         form(facts, "rollback", "Roll back", tag("input", type="hidden", name="to", value=to), class_="bar"),
-        link("/session", "No, leave it", id=session_id),
+        link("/session", "Cancel", id=session_id),
         changed(found, facts.version, to),
     )
 
@@ -135,21 +136,20 @@ async def erase_page(request: Request) -> Response:
     inspector = _allowed(request)
     session_id = request.query_params.get("id", "")
     facts = await inspector.store.info(session_id)
-    words = f"{count(facts.messages, 'message')}, {count(facts.snapshots, 'snapshot')}, {size(facts.bytes)}"
     return page(
         inspector,
         f"Erase {session_id}",
         tag("h1", "Erase ", shown(session_id), "?"),
-        tag("p", f"This removes {words}, for good. There is no undo.", class_="error"),
+        tag("p", f"This deletes {contents(facts)}, for good. It cannot be undone.", class_="error"),
         form(facts, "erase", "Erase for good", _field("confirm", "type the session's id"), class_="bar"),
-        link("/session", "No, leave it", id=session_id),
+        link("/session", "Cancel", id=session_id),
     )
 
 
-# --- what they do ----------------------------------------------------------------------------------------------------
+# --- changes ---------------------------------------------------------------------------------------------------------
 
 
-def _allowed(request: Request) -> Inspector:
+def _allowed(request: Request) -> InspectorContext:
     inspector = inspector_of(request)
     if not inspector.can_change:
         raise InvalidInput("this inspector is read-only; start it with --allow-changes", path="change")
@@ -157,7 +157,7 @@ def _allowed(request: Request) -> Inspector:
 
 
 async def act(request: Request) -> Response:
-    """Do what a form says, then show the session."""
+    """Make the change of a form, then show the session."""
     inspector = inspector_of(request)
     if not inspector.can_change:
         return PlainTextResponse("This inspector is read-only; start it with --allow-changes.\n", 403)
@@ -170,7 +170,7 @@ async def act(request: Request) -> Response:
     return RedirectResponse(url("/session", id=target, done=verb), 303)
 
 
-async def _change(inspector: Inspector, verb: str, session_id: str, fields: Mapping[str, str]) -> str:
+async def _change(inspector: InspectorContext, verb: str, session_id: str, fields: Mapping[str, str]) -> str:
     """Apply the change. Returns the session to show."""
     store = inspector.store
     version = fields.get("version", "")
@@ -191,24 +191,19 @@ async def _change(inspector: Inspector, verb: str, session_id: str, fields: Mapp
         case "clear":
             await store.clear(session_id, expected_version=expected)
         case _:
-            raise InvalidInput(f"{verb!r} is nothing that can be done here", path="verb")
+            raise InvalidInput(f"{verb!r} is not a change of the inspector", path="verb")
     return session_id
 
 
-async def _erase(inspector: Inspector, session_id: str, fields: Mapping[str, str]) -> Response:
+async def _erase(inspector: InspectorContext, session_id: str, fields: Mapping[str, str]) -> Response:
     if fields.get("confirm") != session_id:
         raise InvalidInput("is not the session's id; nothing was erased", path="confirm")
     receipt = await inspector.store.erase(session_id)
-    removed = (
-        f"{count(receipt.entries, 'entry', 'entries')}, {count(receipt.snapshots, 'snapshot')}, {size(receipt.bytes)}."
-    )
-    rest = None if receipt.complete else "A reader or a replica can still see it; erase again later."
     return page(
         inspector,
         "Erased",
         tag("h1", "Erased ", shown(session_id)),
-        tag("p", removed, role="status"),
-        tag("p", rest, class_="error") if rest else None,
-        *(tag("p", f"Bytes may remain in {place}.") for place in receipt.remains),
+        tag("p", f"{erased(receipt)}.", role="status"),
+        *(tag("p", sentence, class_=None if receipt.complete else "error") for sentence in not_erased(receipt)),
         link("/", "All sessions"),
     )

@@ -1,4 +1,4 @@
-"""The routes of the inspector, behind its guard."""
+"""The routes of the inspector, behind its access control."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from everturn.errors import MemoryStoreError
-from everturn.web import actions, compare, reports, search, server_sent_events, session, sessions
-from everturn.web.page import Inspector, on_error
-from everturn.web.security import Guard
+from everturn.web import actions, compare, reports, search, server_sent_events, session_list, session_page
+from everturn.web.page import InspectorContext, on_error
+from everturn.web.security import AccessControl
 
 STATIC = Path(__file__).with_name("static")
-Opening = Callable[[], AbstractAsyncContextManager[Inspector]]
+Opening = Callable[[], AbstractAsyncContextManager[InspectorContext]]
 
 ROUTES = [
-    Route("/", sessions.sessions),
-    Route("/session", session.session),
-    Route("/session/entries", session.earlier_entries),
-    Route("/raw", session.raw),
+    Route("/", session_list.sessions),
+    Route("/session", session_page.session),
+    Route("/session/entries", session_page.earlier_entries),
+    Route("/raw", session_page.raw),
     Route("/compare", compare.compare),
     Route("/search", search.search),
     Route("/live", server_sent_events.live),
@@ -56,4 +56,4 @@ def make_app(
 
     handlers = {MemoryStoreError: on_error, Exception: on_error}
     app = Starlette(routes=ROUTES, lifespan=lifespan, exception_handlers=handlers)
-    return Guard(app, token=token, hosts=hosts, root=root)
+    return AccessControl(app, token=token, hosts=hosts, root=root)

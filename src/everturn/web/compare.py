@@ -1,4 +1,4 @@
-"""Two states of a session beside each other: what was added, what is gone, and what took its place."""
+"""Two versions of a session compared: entries that only one of them shows."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def _point(request: Request, name: str) -> int | str | None:
 
 
 def changed(found: Diff, a: int | str, b: int | str | None, start: int = 0) -> Html:
-    """The differences from the place `start` on, a window at a time. Entries never change; where one left and another
-    came, the two stand side by side."""
+    """A window of the differences, from number `start` on. Where one entry was removed and another added, the two are
+    shown side by side."""
     if not found.added and not found.removed:
-        return tag("p", "There is no difference.", class_="facts")
+        return tag("p", "No difference.", class_="facts")
     total, end = max(len(found.removed), len(found.added)), start + WINDOW
-    counts = f"{len(found.removed):,} gone, {len(found.added):,} added"
+    counts = f"{len(found.removed):,} removed, {len(found.added):,} added"
     if total > WINDOW:
-        counts += f"; these are {start + 1:,} to {min(end, total):,}"
+        counts += f"; showing {start + 1:,} to {min(end, total):,}"
 
     def other(name: str, place: int) -> Node:
         return link("/compare", name, id=found.session_id, a=a, b=b, start=place)
@@ -83,10 +83,10 @@ def _alike(gone: Entry, came: Entry) -> bool:
 
 
 def _words(one: Entry, other: Entry, mark: str) -> Html:
-    """The text of one, with the words that the other has not marked."""
+    """The text of one entry; words that the other does not have are marked."""
     mine, theirs = (plain(each)[:LONGEST].split(" ") for each in (one, other))
     parts: list[Node] = []
-    if len(mine) * len(theirs) > 1_000_000:  # telling them apart would take too long
+    if len(mine) * len(theirs) > 1_000_000:  # comparing so many words would take too long
         parts.append(shown(" ".join(mine)))
     else:
         for kind, start, end, _, _ in difflib.SequenceMatcher(None, mine, theirs, autojunk=False).get_opcodes():

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
+from everturn.ui.descriptions import called_tool
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.ui.times import at_time
 from everturn.web.links import link
@@ -34,7 +35,7 @@ def _seq(one: Entry) -> Html:
 
 
 def _parts(one: Entry, session_id: str) -> tuple[str, str, list[Node]]:
-    """Who speaks, the class it is shown with, and the body."""
+    """The speaker, the CSS class, and the body of an entry."""
     if isinstance(one, ChatMessage):
         role = one.role if one.role in {"user", "assistant", "system", "tool"} else "other"
         who = f"{one.role} · {one.name}" if one.name else one.role
@@ -78,12 +79,9 @@ def _part(part: JSON, session_id: str, seq: int | None) -> Node:
 
 
 def _named_call(call: JSON, session_id: str, seq: int | None) -> Html:
-    """One of a message's tool calls, in whichever of the common forms it was written, its arguments folded."""
-    inner = call.get("function") if isinstance(call, dict) else None
-    function = inner if isinstance(inner, dict) else call if isinstance(call, dict) else {}
-    name = str(function.get("name") or "call")
-    arguments = function.get("arguments", function.get("args", function.get("input", call)))
-    return folded(f"calls {name}", arguments, session_id, seq)
+    """One of a message's tool calls, its arguments folded."""
+    called = called_tool(call)
+    return folded(f"calls {called.name}", call if called.arguments is None else called.arguments, session_id, seq)
 
 
 def _tool_call(call: ToolCall, session_id: str) -> Iterator[Node]:
@@ -97,7 +95,7 @@ def _tool_call(call: ToolCall, session_id: str) -> Iterator[Node]:
 
 
 def text(said: str, session_id: str, seq: int | None) -> Html:
-    """What was said. Of a very long text the beginning, and a link to all of it."""
+    """A text of an entry; of a very long one the beginning, and a link to all of it."""
     if len(said) <= LONGEST:
         return tag("div", shown(said), class_="said", dir="auto")
     whole = link("/raw", f"all {len(said):,} characters", id=session_id, seq=seq)

@@ -8,19 +8,19 @@ from urllib.parse import urlencode
 from everturn.errors import InvalidInput
 from everturn.ui.html import Html, Node, tag
 
-DIGITS = 18  # Python refuses to read some 4,300, and no number here is that large
+DIGITS = 18  # int() refuses more than 4,300, and no number here is that large
 ROOT: ContextVar[str] = ContextVar("root", default="")
-"""The path below which this inspector's pages are; set by the guard, for each request."""
+"""The path below which this inspector's pages are; set by AccessControl, for each request."""
 
 
 def url(path: str, **parameters: str | int | None) -> str:
-    """The address of a page; what is None is left out."""
+    """The address of a page; parameters that are None are left out."""
     given = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
     return ROOT.get() + (f"{path}?{urlencode(given)}" if given else path)
 
 
 def number_in(text: str, path: str) -> int:
-    """The whole number that a parameter is. Raises InvalidInput."""
+    """A parameter as a whole number. Raises InvalidInput."""
     if not text.isdecimal() or len(text) > DIGITS:
         raise InvalidInput(f"is a whole number of up to {DIGITS} digits", path=path)
     return int(text)

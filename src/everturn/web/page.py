@@ -1,4 +1,4 @@
-"""What all pages share: the frame around them, what a request is given, and how an error looks."""
+"""The frame of every page, the context of a request, and the page of an error."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ CODES = {
 }
 
 
-class Inspector(msgspec.Struct, frozen=True):
-    """What a page is made from."""
+class InspectorContext(msgspec.Struct, frozen=True):
+    """The store that is inspected, and the options of the inspector."""
 
     store: AsyncMemoryStore
     name: str  # of the store, without a password
@@ -47,12 +47,12 @@ class Inspector(msgspec.Struct, frozen=True):
     reports: tuple[Path, ...] = ()
 
 
-def inspector_of(request: Request) -> Inspector:
-    inspector: Inspector = request.app.state.inspector
+def inspector_of(request: Request) -> InspectorContext:
+    inspector: InspectorContext = request.app.state.inspector
     return inspector
 
 
-def page(inspector: Inspector, title: str, *body: Node, status: int = 200) -> HTMLResponse:
+def page(inspector: InspectorContext, title: str, *body: Node, status: int = 200) -> HTMLResponse:
     """A whole page."""
     mode = None if inspector.can_change else tag("span", "read-only", class_="mode")
     links = [link("/", "Sessions"), link("/search", "Search")]
@@ -90,15 +90,15 @@ def page(inspector: Inspector, title: str, *body: Node, status: int = 200) -> HT
 
 
 def fragment(*nodes: Node) -> HTMLResponse:
-    """A part of a page, for the script."""
+    """A part of a page, for the script in the browser."""
     return HTMLResponse(join(nodes))
 
 
 async def on_error(request: Request, error: Exception) -> HTMLResponse:
-    """An error of the store, with what to do about it; never an empty session."""
+    """The page of an error, with its message; never an empty session."""
     status = next((code for kind, code in CODES.items() if isinstance(error, kind)), 500)
-    title = {404: "Not there", 409: "It has changed", 503: "The store did not answer"}.get(status, "This did not work")
-    told = str(error) if isinstance(error, MemoryStoreError) else "The inspector failed; its log tells more."
+    title = {404: "Not found", 409: "The session has changed", 503: "The store did not answer"}.get(status, "Error")
+    told = str(error) if isinstance(error, MemoryStoreError) else "The inspector failed; its log has the reason."
     return page(
         inspector_of(request),
         title,
@@ -110,12 +110,12 @@ async def on_error(request: Request, error: Exception) -> HTMLResponse:
 
 
 def ago(moment: float) -> Html:
-    """How long ago, with the date behind it."""
+    """The time since a moment, `5 min ago`, with the date as its title."""
     date = at_time(moment)
     return tag("time", f"{lasting(time.time() - moment)} ago", title=date, datetime=date.replace(" ", "T"))
 
 
 def stamp(sessions: Iterable[SessionInfo]) -> str:
-    """A few characters that differ when what a page shows of these sessions does."""
+    """A hash of the versions of these sessions: it differs once a page of them would."""
     states = [(session.session_id, session.life, session.version) for session in sessions]
     return blake2b(msgspec.json.encode(states), digest_size=9).hexdigest()

@@ -1,4 +1,4 @@
-"""Reports of the contract kit: what held, what did not, and every violation as a timeline."""
+"""Reports of the contract kit: clauses that hold, clauses that do not, and every violation as a timeline."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ async def reports(request: Request) -> Response:
 
 
 async def style(_request: Request) -> Response:
-    """The style sheet of the drawings, which belongs to the kit."""
+    """The style sheet of the timelines, which the kit has."""
     return Response(svg.style(), media_type="text/css")
 
 
 def _report(report: RunReport) -> list[Node]:
     counts = ", ".join(f"{number} {status.replace('_', ' ')}" for status, number in report.counts.items() if number)
-    verdict = "Every offered clause holds." if report.exit_code == 0 else "Something is broken, or was not exercised."
+    verdict = "Every clause that applies holds." if report.exit_code == 0 else "A clause is broken, or was not tested."
     return [
         tag("h1", "Report on ", shown(report.target)),
         tag("p", verdict, class_="facts" if report.exit_code == 0 else "error", role="status"),
@@ -75,7 +75,7 @@ def _clause(clause: ClauseResult) -> Html:
             )
             for one in clause.violations
         ),
-        tag("p", "Seen in the wild: ", shown(clause.incident), class_="facts") if clause.incident else None,
+        tag("p", "Incident: ", shown(clause.incident), class_="facts") if clause.incident else None,
         tag("p", "Replay: ", tag("code", shown(clause.replay))) if clause.replay else None,
         class_="clause",
     )

@@ -1,4 +1,4 @@
-"""Text, in one session or in all of them where the backend can."""
+"""The search page: a text in one session, or in all where the backend can search them."""
 
 from __future__ import annotations
 

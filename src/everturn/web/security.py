@@ -1,7 +1,7 @@
-"""Who may ask, and how much: the token, the cookie, Host and Origin, the size of a request, the headers of an answer.
+"""Access control: the token, the cookie, Host and Origin, the size of a request, the headers of a response.
 
-The page is for one person on this machine. Other sites open in the same browser, and names that resolve to loopback,
-are what it is guarded against; it knows nothing of stores.
+The page is for one person on this machine. It is protected against other sites in the same browser, and against host
+names that resolve to 127.0.0.1. Knows no store.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ HEADERS = {
 }
 
 
-class Guard:
-    """Lets a request through to the app only if it comes from the person who was given the token.
+class AccessControl:
+    """ASGI middleware that lets a request through only with the cookie, which the token is exchanged for.
 
     A browser sends the cookies of 127.0.0.1 to the servers on all its ports. So the pages are below a path that nobody
-    can guess, and the cookie is for that path: no other server is sent it, and none overwrites it.
+    can guess, and the cookie is for that path: no other server gets it, and none overwrites it.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, hosts: Iterable[str], root: str = "") -> None:
@@ -62,23 +62,23 @@ class Guard:
                 await self._app({**scope, "root_path": self._root}, _bounded(receive), _with_headers(send))
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """The answer to a request that no page of ours would send."""
+        """The response to a request that no page of ours sends; None for others."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if host not in self._hosts:
-            return _refuse(421, "This page answers only to the address it printed.")
+            return _refuse(421, "Use the address that everturn serve printed: this host name is not allowed.")
         if not scope["path"].startswith(f"{self._root}/"):
-            return _refuse(401, "Open the address that everturn serve printed: the whole of it.")
+            return _refuse(401, "Open the whole address that everturn serve printed.")
         if len(scope["query_string"]) > LONGEST_QUERY:
             return _refuse(414, "The address is too long.")
         if scope["method"] not in {"GET", "HEAD"}:
             if scope["method"] != "POST":
-                return _refuse(405, "Only GET and POST are understood.")
+                return _refuse(405, "Only GET and POST are allowed.")
             length = headers.get("content-length", "")
             if not length.isdecimal() or len(length) > len(str(LARGEST_BODY)) or int(length) > LARGEST_BODY:
                 return _refuse(413, "The request is too large.")
             if not _is_ours(headers, f"http://{host}"):
-                return _refuse(403, "A change must come from this very page.")
+                return _refuse(403, "A change must come from a page of the inspector.")
         elif headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-dest") != "document":
             return _refuse(403, "Another site may not read this page.")
         return None
@@ -89,7 +89,7 @@ class Guard:
         token = dict(query).get("token")
         if token is not None and scope["method"] == "GET":
             if not secrets.compare_digest(token.encode(), self._token.encode()):
-                return _refuse(401, "This token is not the one that was printed; copy the whole address.")
+                return _refuse(401, "Wrong token: copy the whole address that everturn serve printed.")
             rest = urlencode([(name, value) for name, value in query if name != "token"])
             path = scope["path"] if not scope["path"].startswith("//") else f"{self._root}/"
             answer = RedirectResponse(path + (f"?{rest}" if rest else ""), 303)
@@ -104,7 +104,7 @@ def _is_ours(headers: Headers, origin: str) -> bool:
     """Whether a form was sent by a page of this origin."""
     if headers.get("origin", "null") != "null":
         return headers["origin"] == origin
-    # A page without a referrer has no origin to tell, either; then the browser's own word counts, which no page forges.
+    # A page without a referrer sends no origin, either; then Sec-Fetch-Site counts, which no page can forge.
     return headers.get("sec-fetch-site") == "same-origin"
 
 
@@ -117,7 +117,7 @@ def _cookie_in(scope: Scope, name: str) -> str:
 
 
 def _refuse(code: int, why: str) -> Response:
-    return PlainTextResponse(f"{why}\n", code, {"Connection": "close"})  # a stranger's is not kept
+    return PlainTextResponse(f"{why}\n", code, {"Connection": "close"})  # do not keep a connection that has no cookie
 
 
 def _with_headers(send: Send) -> Send:
@@ -130,7 +130,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """The body up to what it may be, whatever its length was said to be."""
+    """Receive a body up to the largest size, whatever Content-Length said."""
     left = LARGEST_BODY
 
     async def received() -> Message:

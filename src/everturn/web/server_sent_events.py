@@ -1,6 +1,6 @@
-"""Server-sent events: a page is told that what it shows has changed, and asks for it again.
+"""Server-sent events: a page hears that a session has changed, and loads it again.
 
-It looks at the store at short intervals: writers in other processes tell nobody.
+The store is polled: writers in other processes notify nobody.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from everturn.errors import MemoryStoreError, SessionNotFound
-from everturn.web.page import Inspector, inspector_of, stamp
-from everturn.web.sessions import listed
+from everturn.web.page import InspectorContext, inspector_of, stamp
+from everturn.web.session_list import listed
 
-EVERY = 0.7  # seconds between looks
-AT_REST = 10  # times as long as a look took, where looking is slow: a page that is only open must not load the store
-ALIVE = 15.0  # seconds between signs of life, so that a dead browser is noticed
+EVERY = 0.7  # seconds between polls
+AT_REST = 10  # pause for so many times the duration of a poll: an open page must not load a slow store
+ALIVE = 15.0  # seconds between comments in the stream, so that a closed browser is noticed
 MOST_LISTENERS = 40
 
 
@@ -29,13 +29,13 @@ async def live(request: Request) -> Response:
     return StreamingResponse(_events(inspector_of(request), request), media_type="text/event-stream")
 
 
-async def _events(inspector: Inspector, request: Request) -> AsyncIterator[str]:
+async def _events(inspector: InspectorContext, request: Request) -> AsyncIterator[str]:
     state = request.app.state
     state.listeners += 1
     try:
         yield "retry: 2000\n\n"
         loop = asyncio.get_running_loop()
-        # What the page showed when it was made: what has changed since then is news, too.
+        # The state that the page showed when it was made: changes since then are news, too.
         seen, told = request.query_params.get("seen"), loop.time()
         while not state.ending.is_set():
             looked = loop.time()
@@ -51,8 +51,8 @@ async def _events(inspector: Inspector, request: Request) -> AsyncIterator[str]:
         state.listeners -= 1
 
 
-async def _stamp(inspector: Inspector, request: Request) -> str:
-    """What differs when the page would."""
+async def _stamp(inspector: InspectorContext, request: Request) -> str:
+    """A string that differs once the page would."""
     session_id = request.query_params.get("id")
     try:
         if session_id is not None:

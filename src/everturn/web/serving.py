@@ -17,8 +17,8 @@ import everturn
 from everturn.core.masking import masked_url
 from everturn.errors import MemoryStoreBackendError, Unsupported
 from everturn.web.app import make_app
-from everturn.web.connection_limits import Strangers
-from everturn.web.page import Inspector
+from everturn.web.connection_limits import IncompleteRequests
+from everturn.web.page import InspectorContext
 
 LOOPBACK = "127.0.0.1"
 TIMEOUT = 10.0
@@ -32,7 +32,7 @@ def serve(
     reports: Sequence[Path] = (),
     ready: Callable[[str], None] = lambda _address: None,
 ) -> None:
-    """Serve until interrupted. `ready` is given the address, token included, once it is open."""
+    """Serve until interrupted. Calls `ready` with the address, token included, once the server listens."""
     token = secrets.token_urlsafe(24)
     root = f"/{secrets.token_urlsafe(12)}"
     with _listening(port) as listener:
@@ -40,7 +40,7 @@ def serve(
         hosts = (f"{LOOPBACK}:{number}", f"localhost:{number}")
 
         @contextlib.asynccontextmanager
-        async def opening() -> AsyncIterator[Inspector]:
+        async def opening() -> AsyncIterator[InspectorContext]:
             options: dict[str, Any] = {} if "timeout=" in url else {"timeout": TIMEOUT}
             async with await everturn.open_async(url, **options) as store:
                 try:
@@ -49,7 +49,7 @@ def serve(
                 except Unsupported:
                     can_order = False
                 ready(f"http://{LOOPBACK}:{number}{root}/?token={token}")
-                yield Inspector(store, masked_url(url), can_change, can_order, tuple(reports))
+                yield InspectorContext(store, masked_url(url), can_change, can_order, tuple(reports))
 
         ending = threading.Event()
         app = make_app(opening, token=token, hosts=hosts, root=root, ending=ending)
@@ -59,7 +59,7 @@ def serve(
             access_log=False,  # addresses hold tokens and session ids
             lifespan="on",
             timeout_graceful_shutdown=3,
-            http=Strangers().protocol,  # type: ignore[arg-type]  # a class is expected, and called
+            http=IncompleteRequests().protocol,  # type: ignore[arg-type]  # a class is expected, and called
             ws="none",
             limit_concurrency=200,
             server_header=False,
@@ -85,5 +85,5 @@ def _listening(port: int) -> socket.socket:
         return socket.create_server((LOOPBACK, port))
     except OSError as exc:
         raise MemoryStoreBackendError(
-            f"port {port} cannot be had ({exc.strerror}); --port 0 takes a free one", outcome="not_written"
+            f"port {port} cannot be used ({exc.strerror}); --port 0 takes a free one", outcome="not_written"
         ) from exc

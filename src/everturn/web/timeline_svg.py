@@ -1,4 +1,4 @@
-"""The timeline of a session as SVG: turns as dots, snapshots as flags, what moved the head as edges. Pure."""
+"""The timeline of a session as SVG: turns as dots, snapshots as flags, rollbacks and undo as arrows. Pure."""
 
 from __future__ import annotations
 
@@ -9,43 +9,46 @@ from everturn.ui.change_graph import Moment
 from everturn.ui.html import Html, Node, named, tag
 from everturn.web.links import url
 
-ROW, LANE, LEFT, TOP = 26, 18, 16, 18
-MOST_LANES = 8  # more would push the words off the page; what is beyond shares the last
+ROW, COLUMN, LEFT, TOP = 26, 18, 16, 18
+MOST_COLUMNS = 8  # more would push the words off the page; branches beyond share the last column
 
 
-def drawn(told: Sequence[Moment], session_id: str, words: Mapping[int, str], at: int | None) -> Html:
-    """The moments, newest first, each a link to the state it left. `words` tells what each was; `at` is looked at."""
-    if not told:
-        return tag("p", "no changes are remembered", class_="facts")
-    lanes = change_graph.lanes(told)
-    path = change_graph.on_path(told)
-    rows = {moment.version: len(told) - 1 - place for place, moment in enumerate(told)}
-    columns = min(max(lanes.values(), default=0), MOST_LANES) + 1
+def drawn(moments: Sequence[Moment], session_id: str, words: Mapping[int, str], at: int | None) -> Html:
+    """Draw the moments, newest first, each a link to the state after it.
 
-    def place(version: int, lane: int) -> tuple[int, int]:
-        return LEFT + LANE * min(lane, MOST_LANES), TOP + ROW * rows[version]
+    `words` describe each moment, by version. `at` is the version that the page shows; None for the present.
+    """
+    if not moments:
+        return tag("p", "No changes are kept.", class_="facts")
+    columns = change_graph.columns(moments)
+    path = change_graph.on_path(moments)
+    rows = {moment.version: len(moments) - 1 - place for place, moment in enumerate(moments)}
+    width = min(max(columns.values(), default=0), MOST_COLUMNS) + 1
+
+    def place(version: int, column: int) -> tuple[int, int]:
+        return LEFT + COLUMN * min(column, MOST_COLUMNS), TOP + ROW * rows[version]
 
     def position(moment: Moment) -> tuple[int, int]:
         turn = moment.version if moment.is_turn else moment.head
-        return place(moment.version, lanes.get(turn or 0, 0))
+        return place(moment.version, columns.get(turn or 0, 0))
 
     def edges() -> Iterator[Node]:
-        for moment in told:
+        for moment in moments:
             x, y = position(moment)
             style = "edge" if moment.version in path else "edge left"
             if moment.is_turn and moment.parent in rows:
-                px, py = place(moment.parent or 0, lanes.get(moment.parent or 0, 0))
+                px, py = place(moment.parent or 0, columns.get(moment.parent or 0, 0))
                 yield tag("path", d=_line(x, y, px, py), class_=style)
             elif not moment.is_turn and moment.head in rows and moment.change.kind in {"rollback", "undo"}:
-                hx, hy = place(moment.head or 0, lanes.get(moment.head or 0, 0))
+                hx, hy = place(moment.head or 0, columns.get(moment.head or 0, 0))
                 yield tag("path", d=f"M{x} {y} C{x - 14} {y + 10} {hx - 14} {hy - 10} {hx} {hy}", class_="edge moved")
 
     def marks() -> Iterator[Node]:
-        for moment in told:
+        for moment in moments:
             x, y = position(moment)
             left = moment.is_turn and moment.version not in path
             label = words.get(moment.version, moment.change.kind)
-            chosen = moment.version == at or (at is None and moment is told[-1])
+            chosen = moment.version == at or (at is None and moment is moments[-1])
             yield tag(
                 "a",
                 tag("title", f"version {moment.version}: ", named(label)),
@@ -55,7 +58,7 @@ def drawn(told: Sequence[Moment], session_id: str, words: Mapping[int, str], at:
                     tag("tspan", str(moment.version), class_="version"),
                     " ",
                     named(label if len(label) <= 48 else f"{label[:47]}…"),
-                    x=LEFT + LANE * columns,
+                    x=LEFT + COLUMN * width,
                     y=y + 4,
                 ),
                 href=url("/session", id=session_id, at=moment.version),
@@ -63,7 +66,7 @@ def drawn(told: Sequence[Moment], session_id: str, words: Mapping[int, str], at:
                 data_version=moment.version,
             )
 
-    height = TOP + ROW * len(told)
+    height = TOP + ROW * len(moments)
     return tag(
         "svg",
         *edges(),

@@ -14,7 +14,7 @@ from pathlib import Path
 import apsw
 
 from everturn.bench.contenders.base import BlockingContender
-from everturn.bench.workload import Message, encode
+from everturn.bench.workload import PlainMessage, encode
 
 INSERT = "INSERT INTO log (session, seq, body) VALUES (?, ?, ?)"
 
@@ -49,7 +49,7 @@ class BareSqlite(BlockingContender):
         self._connection = connect(path, vfs=vfs)
         self._last: defaultdict[str, int] = defaultdict(int)
 
-    def add(self, session: str, turn: list[Message]) -> None:
+    def add(self, session: str, turn: list[PlainMessage]) -> None:
         """Encode and commit one turn."""
         last = self._last[session]
         rows = [(session, seq, encode(message)) for seq, message in enumerate(turn, last + 1)]
@@ -89,7 +89,7 @@ class BareSqliteSameRows(BareSqlite):
         self._numbers: dict[str, int] = {}
         self._versions: defaultdict[str, int] = defaultdict(int)
 
-    def add(self, session: str, turn: list[Message]) -> None:
+    def add(self, session: str, turn: list[PlainMessage]) -> None:
         """Encode and commit one turn."""
         if session not in self._numbers:
             self._create(session)

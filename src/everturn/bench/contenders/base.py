@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from everturn.bench.contenders.timing import timed, timed_async, timed_tasks
-from everturn.bench.workload import Message
+from everturn.bench.workload import PlainMessage
 from everturn.bench.workload import turns as make_turns
 
 
@@ -17,7 +17,7 @@ class _Session:
         """The argument that names a session: its id, or an object that is kept."""
         return session_id
 
-    def made(self, turn: Sequence[Message]) -> Any:
+    def made(self, turn: Sequence[PlainMessage]) -> Any:
         """The turn in the store's own kind of message."""
         return turn
 

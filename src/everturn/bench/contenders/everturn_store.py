@@ -10,7 +10,7 @@ import everturn
 from everturn import AsyncMemoryStore, ChatMessage, MemoryStore
 from everturn.bench.contenders import Place
 from everturn.bench.contenders.base import AsyncContender, BlockingContender
-from everturn.bench.workload import Message
+from everturn.bench.workload import PlainMessage
 
 warnings.simplefilter("ignore", RuntimeWarning)  # of the server's settings, which are the benchmark's choice
 
@@ -20,7 +20,7 @@ def url(path: Path) -> str:
     return f"sqlite:///{path.resolve() / 'everturn.db'}"
 
 
-def as_messages(written: Iterable[Message]) -> list[ChatMessage]:
+def as_messages(written: Iterable[PlainMessage]) -> list[ChatMessage]:
     """The workload's messages as everturn's."""
     return [ChatMessage(message["role"], message["content"]) for message in written]
 
@@ -59,7 +59,7 @@ class Everturn(BlockingContender):
         self._written.add(session_id)
         return session_id
 
-    def made(self, turn: Sequence[Message]) -> list[ChatMessage]:
+    def made(self, turn: Sequence[PlainMessage]) -> list[ChatMessage]:
         return as_messages(turn)
 
     def add(self, session: str, turn: list[ChatMessage]) -> None:
@@ -86,7 +86,7 @@ class AsyncEverturn(AsyncContender):
         super().__init__()
         self._store = self.runner.run(open_async_store(place))
 
-    def made(self, turn: Sequence[Message]) -> list[ChatMessage]:
+    def made(self, turn: Sequence[PlainMessage]) -> list[ChatMessage]:
         return as_messages(turn)
 
     async def add(self, session: str, turn: list[ChatMessage]) -> None:

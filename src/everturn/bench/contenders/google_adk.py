@@ -12,7 +12,7 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, Part
 
 from everturn.bench.contenders.base import AsyncContender
-from everturn.bench.workload import Message
+from everturn.bench.workload import PlainMessage
 
 APP, USER = "bench", "user"
 
@@ -34,7 +34,7 @@ class AdkService(AsyncContender):
             self._sessions[session_id] = self.runner.run(created)
         return self._sessions[session_id]
 
-    def made(self, turn: Sequence[Message]) -> list[Event]:
+    def made(self, turn: Sequence[PlainMessage]) -> list[Event]:
         return [_event(message) for message in turn]
 
     async def add(self, session: Session, turn: list[Event]) -> None:
@@ -61,6 +61,6 @@ class AdkSqliteService(AdkService):
         self.runner.close()
 
 
-def _event(message: Message) -> Event:
+def _event(message: PlainMessage) -> Event:
     role = "model" if message["role"] == "assistant" else "user"
     return Event(author=role, content=Content(role=role, parts=[Part(text=message["content"])]))

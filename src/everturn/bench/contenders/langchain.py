@@ -16,10 +16,10 @@ from everturn.bench.contenders.langchain_messages import LangChainMessages
 
 
 class LangChainSQLHistory(LangChainMessages):
-    """One engine for all sessions, one history object per session."""
+    """One SQLAlchemy engine for all sessions, one history object per session."""
 
     def __init__(self, path: Path) -> None:
-        """Make the engine on this empty directory."""
+        """Make the SQLAlchemy engine on this empty directory."""
         self._engine = create_engine(f"sqlite:///{path / 'langchain.db'}")
         self._histories: dict[str, SQLChatMessageHistory] = {}
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from everturn.bench.contenders.base import BlockingContender
-from everturn.bench.workload import Message
+from everturn.bench.workload import PlainMessage
 
 
 class LangChainMessages(BlockingContender):
     """A contender that takes LangChain's messages."""
 
-    def made(self, turn: Sequence[Message]) -> list[BaseMessage]:
+    def made(self, turn: Sequence[PlainMessage]) -> list[BaseMessage]:
         user, reply = turn
         return [HumanMessage(user["content"]), AIMessage(reply["content"])]

@@ -8,13 +8,13 @@ from agents import SQLiteSession
 from agents.memory import Session
 
 from everturn.bench.contenders.base import AsyncContender
-from everturn.bench.workload import Message
+from everturn.bench.workload import PlainMessage
 
 
 class OpenAIItems(AsyncContender):
     """A contender that is driven through the SDK's `Session` protocol."""
 
-    def made(self, turn: Sequence[Message]) -> list[Any]:
+    def made(self, turn: Sequence[PlainMessage]) -> list[Any]:
         return [{"role": message["role"], "content": message["content"]} for message in turn]
 
     async def add(self, session: Session, turn: list[Any]) -> None:

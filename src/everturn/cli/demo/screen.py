@@ -1,4 +1,4 @@
-"""How the demo looks: live bars in a terminal, plain lines elsewhere. It decides nothing."""
+"""Output of the demo: live bars in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from everturn.cli.demo.verdict import Verdict
+from everturn.cli.demo.verdict import DemoCounts
 from everturn.cli.output import console
 
 BAR = 30
 
 
-class Serving:
-    """The workers of one store, as they go: a bar each."""
+class WorkerBars:
+    """Progress of the workers of one store: a bar each."""
 
     def __init__(self, workers: int, turns: int) -> None:
         self.done = [0] * workers
@@ -36,15 +36,15 @@ class Serving:
 
 
 @contextmanager
-def live(serving: Serving) -> Iterator[None]:
+def live(bars: WorkerBars) -> Iterator[None]:
     """Show the bars while the block runs; without a terminal, show nothing until it is over."""
     screen = console()
     if sys.stdout.isatty():
-        with Live(serving, console=screen, refresh_per_second=12):
+        with Live(bars, console=screen, refresh_per_second=12):
             yield
         return
     yield
-    screen.print(serving)
+    screen.print(bars)
 
 
 def title(text: str) -> None:
@@ -56,16 +56,16 @@ def line(text: str) -> None:
 
 
 def command(words: str, purpose: str) -> None:
-    """A command to paste: on one line, however long it is."""
+    """Print a command to paste, on one line."""
     console().print(f"  {words}    # {purpose}", soft_wrap=True)
 
 
-def verdicts(told: dict[str, Verdict]) -> None:
+def verdicts(counts: dict[str, DemoCounts]) -> None:
     table = Table(box=None, header_style="bold", padding=(0, 2))
     table.add_column("")
-    for name in ("acknowledged", "lost", "doubled", "torn"):
+    for name in ("acknowledged", "lost", "stored twice", "torn"):
         table.add_column(name, justify="right")
-    for store, verdict in told.items():
+    for store, verdict in counts.items():
         numbers = (verdict.lost, verdict.doubled, verdict.torn)
         cells = [Text(str(number), style="bold red" if number else "green") for number in numbers]
         table.add_row(store, str(verdict.acknowledged), *cells)

@@ -1,4 +1,4 @@
-"""The two stores of the demo, behind the same three verbs: read the history, remember a turn, list what is there."""
+"""The two stores of the demo, with the same methods: read the history, store a turn."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Protocol
 SESSION = "customer-42"
 
 
-class Remembers(Protocol):
-    """What a worker needs of a store."""
+class DemoStore(Protocol):
+    """The methods that a worker calls."""
 
     def history(self) -> list[str]: ...
 
@@ -20,9 +20,9 @@ class Remembers(Protocol):
 
 
 class NaiveStore:
-    """How many teams begin: the conversation is a JSON list in a row; read it, append, write it back.
+    """A conversation as a JSON list in one row: read it, append, write it back. Many teams begin so.
 
-    Each statement is a transaction that SQLite keeps faithfully. What goes wrong is between them.
+    Each statement is a transaction, and SQLite loses none. Turns are lost between the statements.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class NaiveStore:
 
         self._db = apsw.Connection(str(path))
         self._db.set_busy_timeout(5000)
-        with suppress(apsw.BusyError):  # another worker is at it
+        with suppress(apsw.BusyError):  # another worker is setting it
             self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("CREATE TABLE IF NOT EXISTS memory (session_id TEXT PRIMARY KEY, messages TEXT)")
 
@@ -42,7 +42,7 @@ class NaiveStore:
     def _add(self, message: str) -> None:
         messages = self.history()
         messages.append(message)
-        time.sleep(0.001)  # what serializing, a network and a busy machine take
+        time.sleep(0.001)  # the time of serializing, a network and a busy machine
         self._db.execute("INSERT OR REPLACE INTO memory VALUES (?, ?)", (SESSION, json.dumps(messages)))
 
     def remember(self, turn: str, question: str, answer: str) -> None:  # noqa: ARG002 - it has no use for the turn's name
@@ -51,7 +51,7 @@ class NaiveStore:
 
 
 class EverturnStore:
-    """The same over everturn: a turn is one call, and its key makes a retry harmless."""
+    """A conversation in everturn: a turn is one call, and its key makes a retry harmless."""
 
     def __init__(self, path: Path) -> None:
         import everturn
@@ -69,5 +69,5 @@ STORES: dict[str, type[NaiveStore | EverturnStore]] = {"naive": NaiveStore, "eve
 FILES = {"naive": "naive.db", "everturn": "memory.db"}
 
 
-def open_store(name: str, folder: Path) -> Remembers:
+def open_store(name: str, folder: Path) -> DemoStore:
     return STORES[name](folder / FILES[name])

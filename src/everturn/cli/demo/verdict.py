@@ -1,4 +1,4 @@
-"""What was acknowledged beside what is there. Pure."""
+"""Acknowledged turns compared with stored messages. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """How a store did. A turn is lost if it was acknowledged and its question or answer is not there; doubled if one of
-    them is there twice; torn if a question is not followed by its answer."""
+class DemoCounts(msgspec.Struct, frozen=True):
+    """Turns of one store. A turn is lost if it was acknowledged and its question or answer is not there, doubled if one
+    of them is there twice, torn if a question is not followed by its answer."""
 
     acknowledged: int
     lost: int
@@ -22,7 +22,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.lost == self.doubled == self.torn == 0
 
 
-def judge(acknowledged: Sequence[str], messages: Sequence[str]) -> Verdict:
+def judge(acknowledged: Sequence[str], messages: Sequence[str]) -> DemoCounts:
     there = Counter(messages)
     lost = sum(not (there[f"question {turn}"] and there[f"answer {turn}"]) for turn in acknowledged)
     doubled = sum(number > 1 for number in there.values())
@@ -31,4 +31,4 @@ def judge(acknowledged: Sequence[str], messages: Sequence[str]) -> Verdict:
         and (place + 1 == len(messages) or messages[place + 1] != message.replace("question", "answer", 1))
         for place, message in enumerate(messages)
     )
-    return Verdict(len(acknowledged), lost, doubled, torn)
+    return DemoCounts(len(acknowledged), lost, doubled, torn)

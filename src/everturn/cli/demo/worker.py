@@ -1,4 +1,4 @@
-"""One process of the demo: serve customers, or one step of the rollback. Says on stdout what was acknowledged.
+"""One process of the demo: append turns, or do one step of the rollback. Prints every acknowledged turn.
 
 python -m everturn.cli.demo.worker serve STORE FOLDER NUMBER TURNS
 python -m everturn.cli.demo.worker STEP FOLDER
@@ -17,7 +17,7 @@ THINKING = (0.01, 0.04)  # seconds; a model takes longer, and leaves more time f
 
 
 def serve(name: str, folder: Path, number: int, turns: int) -> None:
-    """Read, think, remember; say so once the store has acknowledged."""
+    """Read, think, store a turn; print it once the store has acknowledged it."""
     store = open_store(name, folder)
     say("ready")
     sys.stdin.readline()  # all begin together
@@ -34,16 +34,16 @@ def snapshot(folder: Path) -> None:
 
     with everturn.open(f"sqlite:///{folder / FILES['everturn']}") as store:
         taken = store.save_snapshot(SESSION, "before the new prompt")
-    say(f"saves the snapshot {taken.label!r} at {taken.messages} messages")
+    say(f"saves the snapshot {taken.label!r} of {taken.messages} messages")
 
 
-def astray(folder: Path) -> None:
+def wrong_answers(folder: Path) -> None:
     import everturn
 
     with everturn.open(f"sqlite:///{folder / FILES['everturn']}") as store:
         for _ in range(3):
             store.save_context(SESSION, "Where is my order 1234?", "What is your order number?")
-    say('ships the new prompt; three times the bot asks "What is your order number?"')
+    say('starts with the new prompt; three times the bot asks "What is your order number?"')
 
 
 def rollback(folder: Path) -> None:
@@ -61,10 +61,10 @@ def look(folder: Path) -> None:
     with everturn.open(f"sqlite:///{folder / FILES['everturn']}") as store:
         left = [message.text for message in store.get_history(SESSION)]
         snapshots = len(store.list_snapshots(SESSION))
-    say(f"finds {len(left)} messages, the last {left[-1]!r}, and {snapshots} snapshot still there")
+    say(f"reads {len(left)} messages, the last {left[-1]!r}; {snapshots} snapshot is there")
 
 
-STEPS = {"snapshot": snapshot, "astray": astray, "rollback": rollback, "look": look}
+STEPS = {"snapshot": snapshot, "wrong_answers": wrong_answers, "rollback": rollback, "look": look}
 
 
 def say(line: str) -> None:

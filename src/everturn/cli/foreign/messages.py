@@ -1,6 +1,6 @@
-"""What the messages in other stores' files are as ours. Pure, and without their frameworks.
+"""Messages in the files of other stores as ours. Pure, and without their frameworks.
 
-The result is what our adapters write, so that a conversation that was brought in goes on under its framework.
+The result is what our adapters write, so that an imported conversation can go on under its framework.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLASSES = {
     "ToolMessageChunk": "tool",
     "FunctionMessageChunk": "function",
 }
-# What each field is when nothing was said: only what differs is kept.
+# The default of each field: only other values are kept.
 DEFAULTS: dict[str, Any] = {
     "additional_kwargs": {},
     "response_metadata": {},
@@ -30,7 +30,15 @@ DEFAULTS: dict[str, Any] = {
     "status": "success",
     "example": False,
 }
-SEEN = {"content", "name", "id", "tool_calls", "tool_call_id", "type", "role"}  # they stand in the message itself
+OWN_FIELDS = {
+    "content",
+    "name",
+    "id",
+    "tool_calls",
+    "tool_call_id",
+    "type",
+    "role",
+}  # fields that ChatMessage has itself
 
 
 def from_openai(item: Any) -> ChatMessage:
@@ -44,7 +52,11 @@ def from_langchain(stored: Any) -> ChatMessage:
     """A message as LangChain's message_to_dict writes it."""
     kind, fields = stored["type"], stored["data"]
     role = ROLES.get(kind) or CLASSES.get(kind) or fields["role"]
-    own = {name: value for name, value in fields.items() if name not in SEEN and value != DEFAULTS.get(name, object())}
+    own = {
+        name: value
+        for name, value in fields.items()
+        if name not in OWN_FIELDS and value != DEFAULTS.get(name, object())
+    }
     if kind in CLASSES:
         own = {"class": kind} | own
     elif kind not in ROLES:

@@ -12,15 +12,15 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from everturn.cli.foreign import Row
+from everturn.cli.foreign import ForeignMessage
 from everturn.cli.foreign.messages import from_langchain, from_openai
 
 TABLES = {"openai-agents": "agent_messages", "langchain": "message_store"}
 COLUMNS = {"openai-agents": "message_data", "langchain": "message"}
 
 
-def rows(form: str, file: Path, table: str) -> Iterator[Row]:
-    """Every message. Raises SystemExit, with one line, for what is not a file of this form."""
+def rows(form: str, file: Path, table: str) -> Iterator[ForeignMessage]:
+    """Yield every message. Raises SystemExit, with one line, if the file is not of this form."""
     db = _opened(file)
     name = '"' + table.replace('"', '""') + '"'
     try:
@@ -33,12 +33,12 @@ def rows(form: str, file: Path, table: str) -> Iterator[Row]:
                 message = from_openai(fields) if form == "openai-agents" else from_langchain(fields)
             except (msgspec.MsgspecError, ValueError, KeyError, TypeError, RecursionError) as exc:
                 sys.exit(f"row {row} of session {session_id!r} cannot be read ({exc}); nothing after it was imported")
-            yield Row(session_id, row, message.to_dict())
+            yield ForeignMessage(session_id, row, message.to_dict())
     except apsw.SQLError as exc:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
-        sys.exit(f"is no file of {form} ({exc}); its tables are {', '.join(tables) or 'none'}")
+        sys.exit(f"is not a file of {form} ({exc}); its tables are {', '.join(tables) or 'none'}")
     except apsw.NotADBError:
-        sys.exit("is no SQLite file")
+        sys.exit("is not a SQLite file")
 
 
 def _opened(file: Path) -> apsw.Connection:
@@ -49,7 +49,7 @@ def _opened(file: Path) -> apsw.Connection:
         db.set_busy_timeout(10_000)
         db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     except apsw.NotADBError:
-        sys.exit("is no SQLite file")
+        sys.exit("is not a SQLite file")
     except apsw.Error as exc:
         sys.exit(f"cannot be read: {exc}")
     return db

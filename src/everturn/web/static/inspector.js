@@ -1,26 +1,26 @@
-// What a page does beyond links and forms: it follows changes, loads earlier entries, and listens to keys.
-// Everything works without it, but for what appears by itself.
+// Follows changes of the store, loads earlier entries, and handles keys.
+// Without this script links and forms still work.
 "use strict";
 
 const live = document.getElementById("live");
 const root = document.body.dataset.root || "";
 
-// --- something changed: ask for the part again -------------------------------------------------------------------
+// --- a change in the store: load the part again ------------------------------------------------------------------
 
 async function refresh() {
   const answer = await fetch(live.dataset.part, { redirect: "error" });
   const text = await answer.text();
   if (!answer.ok) {
-    location.reload(); // the page itself tells what is wrong
+    location.reload(); // the page itself shows the error
     return;
   }
   const focused = document.activeElement && live.contains(document.activeElement);
   if (focused && document.activeElement.matches("input, select")) {
-    tell("This session has changed.", refresh);
+    notify("This session has changed.", refresh);
     return; // someone is typing
   }
   const fresh = document.createElement("template");
-  fresh.innerHTML = text; // our own server's, and escaped there
+  fresh.innerHTML = text; // from our own server, which escapes it
   const next = fresh.content.getElementById("conversation");
   const conversation = document.getElementById("conversation");
   if (!next || !conversation) {
@@ -28,10 +28,10 @@ async function refresh() {
     watchEarlier();
     return;
   }
-  // The conversation stays the element it is, with the reader's place in it, what was loaded and what is open.
+  // Keep the element of the conversation: its scroll position, loaded entries and open details stay.
   const timeline = live.querySelector(".scroll")?.scrollTop ?? 0;
   bringUpToDate(conversation, next);
-  const [top, within] = [scrollY, conversation.scrollTop]; // an element that leaves the page forgets it
+  const [top, within] = [scrollY, conversation.scrollTop]; // an element that is removed loses its scroll position
   next.replaceWith(conversation);
   live.replaceChildren(fresh.content);
   conversation.scrollTop = conversation.dataset.follows ? conversation.scrollHeight : within;
@@ -42,21 +42,21 @@ async function refresh() {
   watchEarlier();
 }
 
-// Make the conversation show what the new one does: entries that have gone go, new ones are added, the rest is left alone.
+// Update the conversation: remove entries that are gone, add new ones, leave the others as they are.
 function bringUpToDate(conversation, next) {
   const entries = (of) => [...of.querySelectorAll(".entry[id]")];
   const known = new Map(entries(conversation).map((entry) => [entry.id, entry]));
   const wanted = entries(next);
   const shared = wanted.findIndex((entry) => known.has(entry.id));
   if (conversation.scrollHeight - conversation.scrollTop - conversation.clientHeight < 40) {
-    conversation.dataset.follows = "1"; // whoever reads the latest goes on reading the latest
+    conversation.dataset.follows = "1"; // a reader at the end stays at the end
   }
   if (shared < 0) {
     conversation.replaceChildren(...next.childNodes);
     return;
   }
   const stay = new Set(wanted.map((entry) => entry.id));
-  const isWhole = !next.querySelector("a.earlier"); // nothing stands before it
+  const isWhole = !next.querySelector("a.earlier"); // it has the first entry
   let inWindow = isWhole;
   for (const entry of known.values()) {
     inWindow ||= entry.id === wanted[shared].id;
@@ -71,7 +71,7 @@ function bringUpToDate(conversation, next) {
   }
 }
 
-function tell(text, act) {
+function notify(text, act) {
   let note = document.getElementById("note");
   if (!note) {
     note = document.createElement("div");
@@ -81,7 +81,7 @@ function tell(text, act) {
     document.getElementById("main").append(note);
   }
   const button = document.createElement("button");
-  button.textContent = act ? "Show it" : "Close";
+  button.textContent = act ? "Reload" : "Close";
   button.addEventListener("click", () => {
     note.remove();
     document.activeElement.blur();
@@ -104,7 +104,7 @@ if (live && live.dataset.live) {
   addEventListener("pagehide", () => source.close());
 }
 
-// --- scrolling up brings what was said before --------------------------------------------------------------------
+// --- scrolling up loads earlier entries --------------------------------------------------------------------------
 
 const watcher = new IntersectionObserver((seen) => {
   for (const one of seen) if (one.isIntersecting) loadEarlier(one.target);
@@ -122,13 +122,13 @@ async function loadEarlier(marker) {
     return;
   }
   const conversation = marker.parentElement;
-  // On a narrow screen the page scrolls, and not a box in it.
+  // On a narrow screen the page scrolls, not the conversation in it.
   const scroller = conversation.scrollHeight > conversation.clientHeight ? conversation : document.scrollingElement;
   const height = scroller.scrollHeight;
   const part = document.createElement("template");
-  part.innerHTML = await answer.text(); // our own server's, and escaped there
+  part.innerHTML = await answer.text(); // from our own server, which escapes it
   marker.replaceWith(part.content);
-  scroller.scrollTop += scroller.scrollHeight - height; // what was in sight stays there
+  scroller.scrollTop += scroller.scrollHeight - height; // the visible entries stay where they are
   watchEarlier();
 }
 
@@ -163,7 +163,7 @@ const KEYS = {
   k: () => move(-1),
   g: () => (location.href = root + "/"),
   n: () => document.querySelector(".then a")?.click(),
-  "?": () => tell("/ find · j k move · Enter open · g sessions · n back to now"),
+  "?": () => notify("/ find · j k move · Enter open · g sessions · n back to now"),
 };
 
 document.addEventListener("keydown", (event) => {

@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from everturn.bench.contenders.base import BlockingContender
 from everturn.bench.contenders.timing import timed_tasks
-from everturn.bench.workload import Message, encode
+from everturn.bench.workload import PlainMessage, encode
 
 CONNECTIONS = 10  # as everturn's default
 TABLE = """
@@ -44,7 +44,7 @@ class BarePostgres(BlockingContender):
         """The session's name in the table. Another process with the same table has other names."""
         return f"{os.getpid()} {session_id}"
 
-    def add(self, session: str, turn: list[Message]) -> None:
+    def add(self, session: str, turn: list[PlainMessage]) -> None:
         self._connection.execute(INSERT, self._rows(session, turn))
 
     def read(self, session: str) -> list[object]:
@@ -57,7 +57,7 @@ class BarePostgres(BlockingContender):
         rows = self._connection.execute(LATEST, (session, count), prepare=True)
         return [json.loads(body) for (body,) in rows][::-1]
 
-    def _rows(self, session: str, turn: list[Message]) -> list[object]:
+    def _rows(self, session: str, turn: list[PlainMessage]) -> list[object]:
         last = self._last[session]
         self._last[session] = last + len(turn)
         return [part for seq, message in enumerate(turn, last + 1) for part in (session, seq, encode(message))]
@@ -65,7 +65,7 @@ class BarePostgres(BlockingContender):
     def append_from_tasks(self, ids: Sequence[str], *, turns: int) -> float:
         return self._runner.run(self._append_from_tasks(ids, self.prepared(turns)))
 
-    async def _append_from_tasks(self, ids: Sequence[str], turns: list[list[Message]]) -> float:
+    async def _append_from_tasks(self, ids: Sequence[str], turns: list[list[PlainMessage]]) -> float:
         if self._pool is None:
             self._pool = AsyncConnectionPool(
                 self._url, min_size=CONNECTIONS, max_size=CONNECTIONS, open=False, kwargs={"autocommit": True}
@@ -73,7 +73,7 @@ class BarePostgres(BlockingContender):
             await self._pool.open(wait=True)
         return await timed_tasks(self._insert, ids, turns)
 
-    async def _insert(self, session_id: str, turn: list[Message]) -> None:
+    async def _insert(self, session_id: str, turn: list[PlainMessage]) -> None:
         assert self._pool
         async with self._pool.connection() as connection:
             await connection.execute(INSERT, self._rows(self.session(session_id), turn))

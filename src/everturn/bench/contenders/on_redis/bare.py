@@ -13,7 +13,7 @@ import redis.asyncio
 
 from everturn.bench.contenders.base import BlockingContender
 from everturn.bench.contenders.timing import timed_tasks
-from everturn.bench.workload import Message, encode
+from everturn.bench.workload import PlainMessage, encode
 
 CONNECTIONS = 50  # as everturn's default
 
@@ -35,7 +35,7 @@ class BareRedis(BlockingContender):
         self._written.add(key)
         return key
 
-    def add(self, session: str, turn: list[Message]) -> None:
+    def add(self, session: str, turn: list[PlainMessage]) -> None:
         self._client.rpush(session, *[encode(message) for message in turn])
 
     def read(self, session: str) -> list[object]:
@@ -47,7 +47,7 @@ class BareRedis(BlockingContender):
     def append_from_tasks(self, ids: Sequence[str], *, turns: int) -> float:
         return self._runner.run(timed_tasks(self._push, ids, self.prepared(turns)))
 
-    async def _push(self, session_id: str, turn: list[Message]) -> None:
+    async def _push(self, session_id: str, turn: list[PlainMessage]) -> None:
         await self._async_client.rpush(self.session(session_id), *[encode(message) for message in turn])
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Looking never writes: not into an empty file, not into an older one, and not where nothing may be written."""
+"""Commands that read never write: not to an empty file, not to an older one, not without permission."""
 
 from __future__ import annotations
 

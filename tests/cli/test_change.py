@@ -1,4 +1,4 @@
-"""What the acting commands do, what they ask first, and what they refuse."""
+"""Commands that change a session: results, questions, refusals."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_undo_drops_later_turns_only_when_told(run: Run, url: str) -> None:
 def test_a_change_that_changes_nothing_says_so_and_does_not_offer_undo(run: Run, url: str) -> None:
     assert run("rollback", url, CUSTOMER, "before the new prompt", "--yes").out.startswith("rolled back")
     again = run("rollback", url, CUSTOMER, "before the new prompt", "--yes")
-    assert again.out.startswith("nothing to do, and nothing was changed")
+    assert again.out.startswith("nothing to do: ")
     assert "undo" not in again.out
     run("clear", url, CUSTOMER, "--yes")
     assert "undo" not in run("clear", url, CUSTOMER, "--yes").out
@@ -80,7 +80,7 @@ def test_two_snapshots_of_one_label_are_told_apart(run: Run, url: str) -> None:
     assert "2 snapshots have this label" in second.err
     latest, earlier = second.out.split()[1], first.out.split()[1]
     told = run("rollback", url, CUSTOMER, "twice", "--yes").err
-    assert f"this is the latest, {latest}, not {earlier}" in told
+    assert f"this is the latest, {latest}; others: {earlier}" in told
 
 
 def test_fork_trim_clear_and_compact(run: Run, url: str) -> None:
@@ -134,7 +134,7 @@ def in_a_terminal(answer: bytes, *words: str) -> tuple[int, str]:
             if not chunk:
                 break
             said += chunk
-        if not answered and (b"[y/N]" in said or b"to go on" in said):
+        if not answered and (b"[y/N]" in said or b"to delete it" in said):
             os.write(terminal, answer)
             answered = True
     os.close(terminal)
@@ -145,7 +145,7 @@ def test_a_person_is_shown_what_leaves_and_can_say_no(url: str) -> None:
     now = texts(url)
     code, said = in_a_terminal(b"n\n", "rollback", url, CUSTOMER, "before the new prompt")
     assert code == 2
-    assert "leaving the history: 5 entries" in said
+    assert "will leave the history: 5 entries" in said
     assert "in Bern" in said
     assert texts(url) == now
 
@@ -165,7 +165,7 @@ def test_a_person_types_the_name_to_erase(url: str) -> None:
 
 
 def test_verify_finds_damage_and_says_so_in_its_exit_code(run: Run, url: str) -> None:
-    assert run("verify", url).out == "2 sessions, 11 entries: all sound\n"
+    assert run("verify", url).out == "2 sessions, 11 entries: no damage\n"
     path = url.removeprefix("sqlite:///")
     statement = "UPDATE entries SET body = replace(body, '1234', '1235') WHERE session = 1 AND seq IN (1, 2)"
     damage = f"import apsw; apsw.Connection({path!r}).execute({statement!r})"

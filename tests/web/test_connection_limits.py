@@ -1,4 +1,4 @@
-"""Other servers and other people on this machine: they get no cookie, and cannot keep the owner out."""
+"""Other servers and other programs on this machine: they get no cookie, and cannot keep the owner out."""
 
 from __future__ import annotations
 
@@ -100,19 +100,19 @@ def test_a_cookie_opens_nothing_without_the_path(serve: Callable[..., str]) -> N
 def half_open(address: str, count: int, sent: bytes = HALF) -> Iterator[list[socket.socket]]:
     with ExitStack() as opened:
         port = urlsplit(address).port or 0
-        strangers = [opened.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(count)]
-        for stranger in strangers:
+        connections = [opened.enter_context(socket.create_connection(("127.0.0.1", port), 30)) for _ in range(count)]
+        for connection in connections:
             try:
-                stranger.sendall(sent)
+                connection.sendall(sent)
             except OSError:
                 pass  # it was shown the door
-        yield strangers
+        yield connections
 
 
-def is_closed(stranger: socket.socket) -> bool:
-    stranger.setblocking(False)
+def is_closed(connection: socket.socket) -> bool:
+    connection.setblocking(False)
     try:
-        return stranger.recv(65536) == b""
+        return connection.recv(65536) == b""
     except BlockingIOError:
         return False
     except OSError:
@@ -120,7 +120,7 @@ def is_closed(stranger: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("sent", [b"", HALF], ids=["silent", "half a request"])
-def test_strangers_who_never_finish_a_request_do_not_keep_the_owner_out(serve: Callable[..., str], sent: bytes) -> None:
+def test_connections_without_a_whole_request_do_not_keep_the_owner_out(serve: Callable[..., str], sent: bytes) -> None:
     address, browser = serve(), Browser()
     with half_open(address, 210, sent):
         assert browser.get(address) == 200
@@ -129,8 +129,8 @@ def test_strangers_who_never_finish_a_request_do_not_keep_the_owner_out(serve: C
 
 
 def test_half_a_request_is_not_waited_for_long(serve: Callable[..., str]) -> None:
-    with half_open(serve(), 5) as strangers:
-        eventually(lambda: all(map(is_closed, strangers)), "the server to close half-open connections")
+    with half_open(serve(), 5) as connections:
+        eventually(lambda: all(map(is_closed, connections)), "the server to close half-open connections")
 
 
 def test_nor_is_half_of_a_second_one(serve: Callable[..., str]) -> None:
@@ -151,7 +151,7 @@ def test_nor_is_half_of_a_second_one(serve: Callable[..., str]) -> None:
 
 
 def test_a_page_that_listens_is_kept(serve: Callable[..., str]) -> None:
-    """A stream of events is a request that was sent whole: it is no stranger's, however long it lasts."""
+    """A stream of events is a request that was sent whole: it is no connection's, however long it lasts."""
     address, browser = serve(), Browser()
     browser.get(address)
     (cookie,) = browser.jar
@@ -160,7 +160,7 @@ def test_a_page_that_listens_is_kept(serve: Callable[..., str]) -> None:
     listener.request("GET", f"{parts.path}live?id=customer-42", headers={"Cookie": f"{cookie.name}={cookie.value}"})
     answer: Any = listener.getresponse()
     assert answer.readline() == b"retry: 2000\n"
-    with half_open(address, 210) as strangers:
-        eventually(lambda: all(map(is_closed, strangers)), "the strangers to go")
+    with half_open(address, 210) as connections:
+        eventually(lambda: all(map(is_closed, connections)), "the connections to go")
     assert b"changed" in answer.readline() + answer.readline()
     listener.close()

@@ -1,4 +1,4 @@
-"""The order of events: serve over both stores, kill one worker, go astray, come back, count."""
+"""The order of events: append to both stores, kill one worker, give wrong answers, roll back, count."""
 
 from __future__ import annotations
 
@@ -10,64 +10,64 @@ from pathlib import Path
 
 from everturn.cli.demo import screen
 from everturn.cli.demo.stores import FILES, SESSION, open_store
-from everturn.cli.demo.verdict import Verdict, judge
+from everturn.cli.demo.verdict import DemoCounts, judge
 from everturn.cli.output import command
 from everturn.errors import MemoryStoreBackendError
 
 WORKERS, TURNS = 6, 120
-NAMES = {"naive": "a list, read and written back", "everturn": "everturn"}
-PATIENCE = 120.0  # seconds, for the slowest machine
+NAMES = {"naive": "a JSON list, read and written back", "everturn": "everturn"}
+TIMEOUT = 120.0  # seconds, for the slowest machine
 
 
-def tell(folder: Path, chance: random.Random) -> None:
-    """The whole demo, in the folder, which is left there to be looked at."""
+def run(folder: Path, chance: random.Random) -> None:
+    """Run the whole demo. The files stay in the folder."""
     screen.line(f"One customer, {WORKERS} worker processes, {TURNS} turns each. One worker will be killed with -9.")
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, DemoCounts] = {}
     for name, title in NAMES.items():
-        screen.title(f"The conversation is kept by {title}")
+        screen.title(f"The conversation is stored by {title}")
         acknowledged = serve(name, folder, chance)
         verdicts[title] = judge(acknowledged, open_store(name, folder).history())
-    screen.title("Then the bot goes astray. Each step in a process of its own:")
-    for letter, step in zip("ABCDE", ("snapshot", "astray", "look", "rollback", "look"), strict=True):
+    screen.title("Then the bot gives wrong answers, and is rolled back. Each step is a process of its own:")
+    for letter, step in zip("ABCDE", ("snapshot", "wrong_answers", "look", "rollback", "look"), strict=True):
         screen.line(f"  process {letter} {_step(step, folder)}")
     screen.verdicts(verdicts)
     path = folder / FILES["everturn"]
-    screen.title("Go on with:")
+    screen.title("Try next:")
     everturn = command()
-    screen.command(f"{everturn} log {path} {SESSION} -n 20", "how it came to be")
-    screen.command(f"{everturn} show {path} {SESSION} -n 6", "what the bot remembers")
-    screen.command(f"{everturn} check sqlite:///memory.db", "the contract, against any store: ours or yours")
+    screen.command(f"{everturn} log {path} {SESSION} -n 20", "the changes, as a graph")
+    screen.command(f"{everturn} show {path} {SESSION} -n 6", "the latest messages")
+    screen.command(f"{everturn} check sqlite:///memory.db", "test any store, ours or yours")
 
 
 def serve(name: str, folder: Path, chance: random.Random) -> list[str]:
-    """Let the workers serve, kill one of them, and return the turns that were acknowledged."""
+    """Run the workers, kill one of them, and return the turns that were acknowledged."""
     victim, moment = chance.randrange(WORKERS), chance.randrange(TURNS // 5, TURNS // 2)
-    serving = screen.Serving(WORKERS, TURNS)
+    bars = screen.WorkerBars(WORKERS, TURNS)
     workers = [_start("serve", name, str(folder), str(number), str(TURNS)) for number in range(WORKERS)]
-    heard: list[list[str]] = [[] for _ in workers]
+    acknowledged: list[list[str]] = [[] for _ in workers]
 
-    def listen(number: int) -> None:
+    def read_output(number: int) -> None:
         worker = workers[number]
         for said in worker.stdout or ():
-            heard[number].append(said.strip())
-            serving.done[number] = len(heard[number])
-            if number == victim and len(heard[number]) == moment:
+            acknowledged[number].append(said.strip())
+            bars.done[number] = len(acknowledged[number])
+            if number == victim and len(acknowledged[number]) == moment:
                 worker.kill()
-                serving.killed = number
+                bars.killed = number
 
     try:
         for worker in workers:
             (worker.stdout and worker.stdout.readline()) or _failed(worker)  # ready
-        with screen.live(serving):
-            ears = [threading.Thread(target=listen, args=(number,)) for number in range(WORKERS)]
-            for ear in ears:
-                ear.start()
+        with screen.live(bars):
+            readers = [threading.Thread(target=read_output, args=(number,)) for number in range(WORKERS)]
+            for reader in readers:
+                reader.start()
             for worker in workers:
                 if worker.stdin is not None:
                     worker.stdin.write("go\n")
                     worker.stdin.flush()
-            for ear in ears:
-                ear.join(PATIENCE)
+            for reader in readers:
+                reader.join(TIMEOUT)
     finally:
         for worker in workers:
             worker.kill()
@@ -75,7 +75,7 @@ def serve(name: str, folder: Path, chance: random.Random) -> list[str]:
             for pipe in (worker.stdin, worker.stdout):
                 if pipe is not None:
                     pipe.close()
-    return [turn for turns in heard for turn in turns]
+    return [turn for turns in acknowledged for turn in turns]
 
 
 def _start(*words: str) -> subprocess.Popen[str]:
@@ -84,17 +84,17 @@ def _start(*words: str) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # Ctrl-C is for us: we end them
+        start_new_session=True,  # Ctrl-C goes to this process, which ends them
     )
 
 
 def _step(name: str, folder: Path) -> str:
     worker = _start(name, str(folder))
-    said, _ = worker.communicate(timeout=PATIENCE)
+    said, _ = worker.communicate(timeout=TIMEOUT)
     return said.strip() if worker.returncode == 0 else _failed(worker)
 
 
 def _failed(worker: subprocess.Popen[str]) -> str:
     raise MemoryStoreBackendError(
-        f"a worker of the demo ended with code {worker.wait(PATIENCE)}; its message is above", outcome="not_written"
+        f"a worker of the demo ended with code {worker.wait(TIMEOUT)}; its message is above", outcome="not_written"
     )

@@ -1,4 +1,4 @@
-"""What the looking commands print, for people and for scripts."""
+"""Commands that read: output for people and for scripts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_latest_changed_come_first_on_demand(run: Run, url: str) -> None:
 
 
 def test_no_sessions_is_said(run: Run, url: str) -> None:
-    assert run("sessions", url, "nobody").out == "no sessions beginning with 'nobody'\n"
+    assert run("sessions", url, "nobody").out == "no sessions that begin with 'nobody'\n"
 
 
 def test_a_conversation_shows_everything_in_it_in_order(run: Run, url: str) -> None:
@@ -248,5 +248,5 @@ def test_tail_follows_other_writers(run: Run, url: str, monkeypatch: pytest.Monk
         "user      Anything new?",
         "assistant It has arrived.",
         "clear (version 7)",
-        "the session is gone: it expired, or was erased",
+        "the session expired, or was erased",
     ]

@@ -1,33 +1,32 @@
-"""One session: the conversation, a window at a time, beside its timeline."""
+"""One session: a window of its conversation, beside its timeline."""
 
 from __future__ import annotations
-
-import time
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from everturn.core.numbers import count, lasting, size
+from everturn.core.numbers import count, size
 from everturn.errors import InvalidInput, SnapshotNotFound
 from everturn.model import Change, ChatMessage, Entry, SessionInfo, Snapshot, Summary, ToolCall
 from everturn.store.aio import AsyncMemoryStore
 from everturn.ui import change_graph
 from everturn.ui.change_graph import Moment
+from everturn.ui.descriptions import change_in_words, expiry
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.actions import buttons, snapshot_list, toast
 from everturn.web.entries import entries, plain
 from everturn.web.links import link, number_in, url
-from everturn.web.page import Inspector, ago, fragment, inspector_of, page, stamp
+from everturn.web.page import InspectorContext, ago, fragment, inspector_of, page, stamp
 from everturn.web.timeline_svg import drawn
 
-WINDOW = 100  # messages at a time
+WINDOW = 100  # messages on a page
 CHANGES = 150  # of the timeline
-MOST_BRANCHES = 10  # of which the words are looked up
-NEAR = 256  # seqs looked back for what a turn followed
+MOST_BRANCHES = 10  # whose entries are read for the timeline
+NEAR = 256  # seqs before a turn in which its predecessor is searched first
 
 
-class View(msgspec.Struct, frozen=True):
+class SessionWindow(msgspec.Struct, frozen=True):
     """A window on one state of a session."""
 
     facts: SessionInfo
@@ -36,19 +35,21 @@ class View(msgspec.Struct, frozen=True):
     earlier: int | None  # the seq that an earlier window ends before; None at the beginning
 
 
-async def view(store: AsyncMemoryStore, session_id: str, at: int | str | None, before: int | None = None) -> View:
-    """The latest window, or the one that ends before a seq. It costs the same at any length."""
+async def view(
+    store: AsyncMemoryStore, session_id: str, at: int | str | None, before: int | None = None
+) -> SessionWindow:
+    """The latest window, or the one that ends before a seq. The cost does not depend on the length of the session."""
     facts = await store.info(session_id)
     messages = await store.get_history(session_id, at=at, before=before, limit=WINDOW)
     first = messages[0].seq if messages else None
     if len(messages) < WINDOW:
-        first = None  # the beginning is in sight: show what stands before the first message, too
+        first = None  # the window has the beginning: show entries before the first message, too
     state = await store.state(session_id, at=at, before=before, after=None if first is None else first - 1)
-    return View(facts, at, state.entries, first)
+    return SessionWindow(facts, at, state.entries, first)
 
 
 def asked_for(request: Request) -> tuple[str, int | str | None]:
-    """The session, and the point in its time: a version, a snapshot's id, or None for now."""
+    """The session of a request, and the version or snapshot id that it asks for; None for the present."""
     session_id = request.query_params.get("id", "")
     at = request.query_params.get("at")
     return session_id, number_in(at, "at") if at is not None and at.isdecimal() else at
@@ -77,14 +78,14 @@ async def session(request: Request) -> Response:
     )
 
 
-async def _body(inspector: Inspector, seen: View, request: Request) -> list[Node]:
+async def _body(inspector: InspectorContext, seen: SessionWindow, request: Request) -> list[Node]:
     facts = seen.facts
     changes = min(max(number_in(request.query_params.get("changes") or str(CHANGES), "changes"), 1), 2000)
-    told, words, snapshots = await _told(inspector.store, facts, seen.entries, changes)
+    moments, words, snapshots = await _timeline(inspector.store, facts, seen.entries, changes)
     at = seen.at if isinstance(seen.at, int) else next((one.version for one in snapshots if one.id == seen.at), None)
     then = None if seen.at is None else _then(facts, seen.at, snapshots)
     older = None
-    if told and told[0].version > 1:
+    if moments and moments[0].version > 1:
         older = tag("p", link("/session", "older changes", id=facts.session_id, at=seen.at, changes=4 * changes))
     return [
         tag(
@@ -98,8 +99,8 @@ async def _body(inspector: Inspector, seen: View, request: Request) -> list[Node
         tag(
             "aside",
             tag("h2", "Timeline"),
-            _compare(facts, told),
-            tag("div", drawn(told, facts.session_id, words, at), class_="scroll"),
+            _compare(facts, moments),
+            tag("div", drawn(moments, facts.session_id, words, at), class_="scroll"),
             older,
             snapshot_list(inspector, facts, snapshots),
             aria_label="Timeline",
@@ -108,7 +109,7 @@ async def _body(inspector: Inspector, seen: View, request: Request) -> list[Node
 
 
 def _facts(facts: SessionInfo) -> Html:
-    told: list[Node] = [
+    items: list[Node] = [
         f"version {facts.version:,}",
         count(facts.messages, "message"),
         count(facts.snapshots, "snapshot"),
@@ -116,14 +117,14 @@ def _facts(facts: SessionInfo) -> Html:
         ["changed ", ago(facts.changed_at)],
     ]
     if facts.expires_at is not None:
-        told.append(f"expires in {lasting(facts.expires_at - time.time())}")
+        items.append(f"expires {expiry(facts)}")
     if facts.forked_from is not None:
-        told.append(["forked from ", link("/session", shown(facts.forked_from), id=facts.forked_from)])
-    return tag("ul", [tag("li", one) for one in told], class_="facts")
+        items.append(["forked from ", link("/session", shown(facts.forked_from), id=facts.forked_from)])
+    return tag("ul", [tag("li", one) for one in items], class_="facts")
 
 
 def _then(facts: SessionInfo, at: int | str, snapshots: list[Snapshot]) -> Html:
-    """Says that this is the past, and leads back."""
+    """A line that says which earlier state this is, with a link back."""
     name = next((one.label or one.id for one in snapshots if one.id == at), f"version {at}")
     return tag(
         "p",
@@ -138,20 +139,20 @@ def _then(facts: SessionInfo, at: int | str, snapshots: list[Snapshot]) -> Html:
     )
 
 
-def window(seen: View) -> list[Node]:
-    """The entries, under the marker that brings the earlier ones when it comes into sight."""
+def window(seen: SessionWindow) -> list[Node]:
+    """The entries, below a link to earlier ones, which the script follows when it is scrolled to."""
     session_id = seen.facts.session_id
     earlier: Node = None
     if seen.earlier is not None:
         more = url("/session/entries", id=session_id, at=seen.at, before=seen.earlier)
         earlier = tag("a", "earlier", href=more, class_="earlier", data_more=more)
     if not seen.entries:
-        return [tag("p", "Nothing is in the history.", class_="facts")]
+        return [tag("p", "The history is empty.", class_="facts")]
     return [earlier, *entries(seen.entries, session_id)]
 
 
 async def earlier_entries(request: Request) -> Response:
-    """The window before a seq, for the script."""
+    """The window before a seq, for the script in the browser."""
     session_id, at = asked_for(request)
     before = number_in(request.query_params.get("before", ""), "before")
     return fragment(*window(await view(inspector_of(request).store, session_id, at, before)))
@@ -163,27 +164,26 @@ async def raw(request: Request) -> Response:
     seq = max(1, number_in(request.query_params.get("seq", ""), "seq"))
     state = await inspector_of(request).store.state(session_id, at=at, after=seq - 1, before=seq + 1)
     if not state.entries:
-        raise InvalidInput(f"session {session_id!r} does not show an entry {seq} here", path="seq")
+        raise InvalidInput(f"session {session_id!r} has no entry {seq} in this state", path="seq")
     return PlainTextResponse("\n".join(map(plain, state.entries)))
 
 
 # --- the timeline ----------------------------------------------------------------------------------------------------
 
 
-async def _told(
+async def _timeline(
     store: AsyncMemoryStore, facts: SessionInfo, shown_entries: tuple[Entry, ...], limit: int
 ) -> tuple[list[Moment], dict[int, str], list[Snapshot]]:
-    """The latest changes, what each was in words, and the snapshots."""
+    """The latest changes, each in words, and the snapshots."""
     changes = await store.changes(facts.session_id, limit=limit)
     snapshots = await store.list_snapshots(facts.session_id)
-    taken = {one.id: one.version for one in snapshots}
-    taken |= {one.snapshot: one.version for one in changes if one.kind == "snapshot" and one.snapshot}
+    taken = change_graph.taken_at(changes, snapshots)
     after = {one.version: await _after(store, facts, one) for one in changes if one.kind == "replace"}
-    told = change_graph.moments(changes, taken, lambda change: after.get(change.version))
+    moments = change_graph.place_changes(changes, taken, lambda change: after.get(change.version))
     known = {entry.seq or 0: entry for entry in shown_entries}
-    known |= await _branches(store, facts, told)
-    labels = {one.id: one.label or one.id for one in snapshots}
-    return told, {moment.version: _words(moment.change, known, labels) for moment in told}, snapshots
+    known |= await _branches(store, facts, moments)
+    labels = {one.id: one.label for one in snapshots}
+    return moments, {moment.version: _words(moment.change, known, labels) for moment in moments}, snapshots
 
 
 async def _after(store: AsyncMemoryStore, facts: SessionInfo, change: Change) -> int | None:
@@ -199,12 +199,12 @@ async def _after(store: AsyncMemoryStore, facts: SessionInfo, change: Change) ->
     return far[-1].seq if far else 0
 
 
-async def _branches(store: AsyncMemoryStore, facts: SessionInfo, told: list[Moment]) -> dict[int, Entry]:
+async def _branches(store: AsyncMemoryStore, facts: SessionInfo, moments: list[Moment]) -> dict[int, Entry]:
     """The entries of the latest branches that the head has left."""
-    path = change_graph.on_path(told)
-    turns = {moment.version: moment for moment in told if moment.is_turn}
+    path = change_graph.on_path(moments)
+    turns = {moment.version: moment for moment in moments if moment.is_turn}
     known: dict[int, Entry] = {}
-    left = [tip for tip in change_graph.tips(told) if tip not in path]
+    left = [tip for tip in change_graph.tips(moments) if tip not in path]
     for tip in sorted(left, reverse=True)[:MOST_BRANCHES]:
         first, turn = turns[tip].change.seqs[:1], turns.get(tip)
         while turn is not None and turn.version not in path:
@@ -217,15 +217,14 @@ async def _branches(store: AsyncMemoryStore, facts: SessionInfo, told: list[Mome
     return known
 
 
-def _words(change: Change, known: dict[int, Entry], labels: dict[str, str]) -> str:
+def _words(change: Change, known: dict[int, Entry], labels: dict[str, str | None]) -> str:
     if change.kind in change_graph.TURNS:
         seen = [known[seq] for seq in change.seqs if seq in known]
         kind = "" if change.kind == "append" else f"{change.kind}: "
         if not seen:
             return f"{kind}{count(len(change.seqs), 'entry', 'entries')}"
         return kind + " ".join(_said(seen[0])[:200].split())
-    name = change.label or labels.get(change.snapshot or "", change.snapshot or "")
-    return f"{change.kind} {name}".strip()
+    return change_in_words(change, labels)
 
 
 def _said(entry: Entry) -> str:
@@ -236,11 +235,11 @@ def _said(entry: Entry) -> str:
     return f"summary: {entry.text}" if isinstance(entry, Summary) else entry.kind
 
 
-def _compare(facts: SessionInfo, told: list[Moment]) -> Node:
+def _compare(facts: SessionInfo, moments: list[Moment]) -> Node:
     """Choose two points to compare."""
-    if len(told) < 2:
+    if len(moments) < 2:
         return None
-    versions = [moment.version for moment in reversed(told)]
+    versions = [moment.version for moment in reversed(moments)]
 
     def choice(name: str, chosen: int) -> Html:
         options = [tag("option", str(one), value=one, selected=one == chosen) for one in versions]

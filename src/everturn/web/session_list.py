@@ -1,22 +1,21 @@
-"""The list of sessions: by name or by last change, a page at a time."""
+"""The list of sessions: by id or by latest change, a page at a time."""
 
 from __future__ import annotations
-
-import time
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from everturn.core.numbers import lasting, size
+from everturn.core.numbers import size
 from everturn.model import Page, SessionInfo
+from everturn.ui.descriptions import expiry
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.links import link, url
-from everturn.web.page import Inspector, ago, fragment, inspector_of, page, stamp
+from everturn.web.page import InspectorContext, ago, fragment, inspector_of, page, stamp
 
 PER_PAGE = 50
 
 
-async def listed(inspector: Inspector, request: Request) -> Page:
+async def listed(inspector: InspectorContext, request: Request) -> Page:
     """The sessions a request asks for."""
     asked = request.query_params
     recent = inspector.can_order and asked.get("order", "recent") == "recent"
@@ -61,21 +60,21 @@ async def sessions(request: Request) -> Response:
     )
 
 
-def _order(inspector: Inspector, query: str, order: str | None) -> Node:
+def _order(inspector: InspectorContext, query: str, order: str | None) -> Node:
     if not inspector.can_order:
-        return tag("span", "by name (this backend cannot list by last change)", class_="facts")
+        return tag("span", "by id (this backend cannot list by latest change)", class_="facts")
     by_name = order == "name"
     return tag(
         "span",
         link("/", "latest first", q=query, class_=None if by_name else "on"),
         " · ",
-        link("/", "by name", q=query, order="name", class_="on" if by_name else None),
+        link("/", "by id", q=query, order="name", class_="on" if by_name else None),
     )
 
 
 def _table(found: Page) -> Html:
     if not found.sessions:
-        return tag("p", "No sessions here.", class_="facts")
+        return tag("p", "No sessions.", class_="facts")
     names = ("Session", "Messages", "Version", "Snapshots", "Size", "Changed", "Expires")
     return tag(
         "div",
@@ -95,12 +94,11 @@ def _head(name: str) -> Html:
 
 
 def _row(session: SessionInfo) -> Html:
-    expiry = "never" if session.expires_at is None else f"in {lasting(session.expires_at - time.time())}"
     cells = [f"{session.messages:,}", f"{session.version:,}", f"{session.snapshots:,}", size(session.bytes)]
     return tag(
         "tr",
         tag("th", link("/session", shown(session.session_id), id=session.session_id), scope="row"),
         [tag("td", cell, class_="number") for cell in cells],
         tag("td", ago(session.changed_at)),
-        tag("td", expiry),
+        tag("td", expiry(session)),
     )

@@ -51,7 +51,7 @@ def test_again_changes_nothing_an_ancestor_is_extended_a_stranger_left_alone(
     file, other = tmp_path / "all.jsonl", f"sqlite:///{tmp_path / 'other.db'}"
     run("export", url, "-o", file)
     run("import", other, file)
-    assert run("import", other, file).out == "2 there already; 2 compared and equal\n"
+    assert run("import", other, file).out == "2 already there; 2 compared and equal\n"
     with everturn.open(url) as store:
         store.save_context(CUSTOMER, "Anything else?", "No.")
         store.erase("customer-43")
@@ -160,7 +160,7 @@ def test_export_under_a_writer_is_of_one_moment(tmp_path: Path) -> None:
 def test_copy_between_stores(run: Run, url: str, tmp_path: Path) -> None:
     other = f"sqlite:///{tmp_path / 'other.db'}"
     assert run("copy", url, other, CUSTOMER).out == "1 imported; 1 compared and equal\n"
-    assert run("copy", url, other).out == "1 imported, 1 there already; 2 compared and equal\n"
+    assert run("copy", url, other).out == "1 imported, 1 already there; 2 compared and equal\n"
     assert json.loads(run("copy", url, other, "--json").out)["skipped"] == 2
     assert run("copy", url, other, "nobody").code == 2
     with everturn.open(other) as there:

@@ -1,4 +1,4 @@
-"""Who the inspector answers, and what it sends along with every answer."""
+"""Access to the inspector: requests that are refused, and the headers of every response."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_link_of_a_page_leads_below_its_path(client: Client) -> None:
     assert 'action="/secret/act/undo"' in with_changes
 
 
-def test_a_refused_stranger_is_not_kept(client: Client) -> None:
+def test_a_refused_connection_is_closed(client: Client) -> None:
     assert client(admitted=False).get("/").headers["connection"] == "close"
 
 

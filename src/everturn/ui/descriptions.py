@@ -1,0 +1,65 @@
+"""Sentences about sessions, changes and calls, for the command and the inspector alike. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from everturn.core.numbers import count, lasting, size
+from everturn.model import JSON, Change, ErasureReceipt, SessionInfo
+
+
+class CalledTool(msgspec.Struct, frozen=True):
+    """One of a message's tool calls: the tool, its arguments as they were written, and the id of the call."""
+
+    name: str
+    arguments: JSON = None
+    id: JSON = None
+
+
+def called_tool(call: JSON) -> CalledTool:
+    """A tool call in whichever of the common forms it was written: OpenAI's, LangChain's, Anthropic's, or none."""
+    if not isinstance(call, dict):
+        return CalledTool("call", call)
+    inner = call.get("function")
+    function = inner if isinstance(inner, dict) else call
+    name = function.get("name") or call.get("type") or "call"
+    arguments = function.get("arguments", function.get("args", call.get("input")))
+    return CalledTool(str(name), arguments, call.get("id") or call.get("call_id"))
+
+
+def expiry(session: SessionInfo) -> str:
+    """`never`, or `in 3 h`."""
+    return "never" if session.expires_at is None else f"in {lasting(session.expires_at - time.time())}"
+
+
+def contents(session: SessionInfo) -> str:
+    """`12 messages, 2 snapshots, 3.1 KB`."""
+    return f"{count(session.messages, 'message')}, {count(session.snapshots, 'snapshot')}, {size(session.bytes)}"
+
+
+def erased(receipt: ErasureReceipt) -> str:
+    """`14 entries, 2 snapshots, 3.1 KB`."""
+    return (
+        f"{count(receipt.entries, 'entry', 'entries')}, {count(receipt.snapshots, 'snapshot')}, {size(receipt.bytes)}"
+    )
+
+
+def not_erased(receipt: ErasureReceipt) -> list[str]:
+    """A sentence for each place where bytes of an erased session may still be."""
+    waiting = [] if receipt.complete else ["Not complete: a reader or a replica can still see it; erase again later."]
+    return [*waiting, *(f"Bytes may remain in {place}." for place in receipt.remains)]
+
+
+def change_in_words(change: Change, labels: Mapping[str, str | None]) -> str:
+    """A change that wrote no entries: `rollback to 'before the new prompt'`. `labels` are those of the snapshots that
+    are still there, by id."""
+    kind = change.kind.replace("_", " ")
+    if not change.snapshot:
+        return kind
+    label = change.label or labels.get(change.snapshot)
+    name = repr(label) if label else change.snapshot
+    gone = "" if change.snapshot in labels or change.kind == "delete_snapshot" else " (deleted since)"
+    return f"{kind}{' to' if change.kind == 'rollback' else ''} {name}{gone}"
