@@ -19,7 +19,7 @@ FACTS += ("forked_from", "parts")
 
 
 def _digest(text: bytes) -> str:
-    """As in lua/check.lua."""
+    """Compute the digest of lua/_check.lua."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()[:8]
 
 

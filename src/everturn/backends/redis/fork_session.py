@@ -40,19 +40,19 @@ async def fork(sender: Sender, names: KeyNames, request: ForkRequest, now: str, 
     source, window = names.keys(request.source), PathWindow(low=0)
     lost: SessionView | None = None
     while True:
-        seen, _ = await read_view(
+        view, _ = await read_view(
             sender, source, request.source, now, deadline, at=request.at, others="b", window=window, ranges=True
         )
-        refusal = _refusal(request, seen)
+        refusal = _refusal(request, view)
         if refusal is not None:
             return refusal
-        seen = await walk(sender, source, seen, window, deadline)
-        copy = _StagedCopy(sender, source[1], keys[len(PARTS) :], birth.life, seen, deadline)
+        view = await walk(sender, source, view, window, deadline)
+        copy = _StagedCopy(sender, source[1], keys[len(PARTS) :], birth.life, view, deadline)
         first_missing = await copy.stage(request)
         if first_missing:
-            if seen == lost:  # the session is as before, so nothing was reclaimed meanwhile: the entry is lost
+            if view == lost:  # the session is as before, so nothing was reclaimed meanwhile: the entry is lost
                 raise missing(request.source, first_missing)
-            lost = seen
+            lost = view
             continue
         outcome = await _ask(sender, keys, [*common, *copy.facts(request.source)], request, now, deadline)
         if outcome.status is not Status.MOVED:  # else the staged copy was gone
@@ -66,13 +66,13 @@ async def _ask(
     return outcome_of(reply, request.target, Fork())
 
 
-def _refusal(request: ForkRequest, seen: SessionView) -> ChangeOutcome | None:
-    session = seen.session
+def _refusal(request: ForkRequest, view: SessionView) -> ChangeOutcome | None:
+    session = view.session
     version, life = (session.info.version, session.info.life) if session else (0, "")
     if request.expected_version not in (None, version) or request.expected_life not in (None, life):
         return ChangeOutcome(Status.CONFLICT, life, version)
-    if seen.status is not Status.FOUND:
-        return ChangeOutcome(seen.status, life, version)
+    if view.status is not Status.FOUND:
+        return ChangeOutcome(view.status, life, version)
     return None
 
 
@@ -80,29 +80,29 @@ class _StagedCopy:
     """A copy of a session's view, under staged keys, which no read looks at."""
 
     def __init__(
-        self, sender: Sender, log_key: bytes, staged: Keys, life: str, seen: SessionView, deadline: float
+        self, sender: Sender, log_key: bytes, staged: Keys, life: str, view: SessionView, deadline: float
     ) -> None:
         self._sender = sender
         self._log_key = log_key
         self._staged = staged
         self._life = life
-        self._seen = seen
+        self._view = view
         self._deadline = deadline
-        self._jumps = jumps_between(seen.ranges)
+        self._jumps = jumps_between(view.ranges)
         self._entries = self._others = 0
 
     def facts(self, origin: str) -> list[Any]:
         """Return the arguments of fork.lua."""
-        state, session = self._seen.state, self._seen.session
+        state, session = self._view.state, self._view.session
         dimension = "" if session is None or session.dimension is None else session.dimension
         staged = self._entries, self._others, len(self._jumps)
         return [state_text(state), state.head, dimension, origin, *staged]
 
     async def stage(self, request: ForkRequest) -> int:
         """Write the copy. Returns the first seq that should be there and is not; 0 if all are."""
-        seen, session = self._seen, self._seen.session
-        visible = clip(seen.ranges, seen.state.floor + 1, seen.state.head)
-        shown = shown_in(msgspec.structs.replace(seen, ranges=tuple(visible)), Query(request.source), 1)
+        view, session = self._view, self._view.session
+        visible = clip(view.ranges, view.state.floor + 1, view.state.head)
+        shown = shown_in(msgspec.structs.replace(view, ranges=tuple(visible)), Query(request.source), 1)
         seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
         await self._forget()
         began = time.monotonic()

@@ -125,9 +125,9 @@ async def _infos(
     for session_id, reply in zip(ids, await sender.read_many(scripts.SESSION_STATE, requests, deadline), strict=True):
         if isinstance(reply, DamagedPart):
             raise damaged_session(session_id, reply.part)
-        seen = view_of(session_id, reply)
-        if seen.session is not None:
-            found.append(seen.session.info)
+        view = view_of(session_id, reply)
+        if view.session is not None:
+            found.append(view.session.info)
     return tuple(found)
 
 

@@ -43,13 +43,13 @@ async def compact(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
     """Delete entries and jumps that nothing can reach, in many scripts, while there is time. Old changes are not its
     business: a change that is made forgets them."""
     began = time.monotonic()
-    whole, _ = await read_all_parts(sender, keys, session_id, now, deadline)
-    seen, session = whole.seen, whole.seen.session
-    if seen.status is not Status.FOUND or session is None:
+    full, _ = await read_all_parts(sender, keys, session_id, now, deadline)
+    view, session = full.view, full.view.session
+    if view.status is not Status.FOUND or session is None:
         return NOTHING
     remembered = await changes(sender, keys, session.info.life, deadline)
-    needed = reach((state for state, _ in roots(seen)), whole.jumps)
-    plan = _CompactionPlan(session, needed, whole.jumps, remembered)
+    needed = reach((state for state, _ in roots(view)), full.jumps)
+    plan = _CompactionPlan(session, needed, full.jumps, remembered)
     count = size = steps = 0
     async for doomed in _out_of_reach(sender, keys, session, needed, deadline):
         freed = await plan.reclaim(sender, keys, doomed, deadline)

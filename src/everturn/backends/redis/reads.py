@@ -110,7 +110,7 @@ class FoundEntries(msgspec.Struct, frozen=True, gc=False):
     """The result of a read: `seqs` are the entries asked for, in order; `log` holds them. If `first_missing` is not 0,
     an entry with that seq should be there and is not. `cut`: a limit left out older messages."""
 
-    seen: SessionView
+    view: SessionView
     log: FetchedEntries
     seqs: list[int]
     first_missing: int = 0
@@ -122,7 +122,7 @@ async def collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: 
     found = await _collect(sender, keys, query, now, deadline)
     while found.first_missing:
         again = await _collect(sender, keys, query, now, deadline)
-        if again.seen.session == found.seen.session or not again.first_missing:
+        if again.view.session == found.view.session or not again.first_missing:
             return again
         found = again
     return found
@@ -135,7 +135,7 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
     count = PAGE if query.limit is None else min(query.limit + MORE_THAN_LIMIT, PAGE)
     window = _window_of(query)
     ranges = query.limit != 0 and (listed or query.limit is not None)
-    seen, rest = await read_view(
+    view, rest = await read_view(
         sender,
         keys,
         query.session_id,
@@ -148,24 +148,24 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
         ranges=ranges,
         more=[log.newest(count, query.before)] if plain and query.before != 0 else [],
     )
-    if seen.status is not Status.FOUND or seen.session is None or query.limit == 0:
-        return FoundEntries(seen, log, [])
-    log.life = seen.session.info.life
+    if view.status is not Status.FOUND or view.session is None or query.limit == 0:
+        return FoundEntries(view, log, [])
+    log.life = view.session.info.life
     if rest:
         log.put_newest(rest[0], count, query.before)
-    state = seen.state
+    state = view.state
     low, cut = query.after + 1, False
     if ranges:
-        seen = await walk(sender, keys, seen, window, deadline)
+        view = await walk(sender, keys, view, window, deadline)
     if query.limit is not None:
-        start = await _window_start(log, _must_be_there(seen, query, low), query.limit)
+        start = await _window_start(log, _must_be_there(view, query, low), query.limit)
         if start is not None:
             low, cut = start, True
-    shown = shown_in(seen, query, low)
+    shown = shown_in(view, query, low)
     await log.fetch(shown)
     seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
     whole = listed and query.after == 0 and query.before is None and query.limit is None
-    return FoundEntries(seen, log, seqs, _first_wrong(log, seqs, query.kind, state.messages if whole else None), cut)
+    return FoundEntries(view, log, seqs, _first_wrong(log, seqs, query.kind, state.messages if whole else None), cut)
 
 
 def _window_of(query: Query) -> PathWindow:
@@ -197,11 +197,11 @@ def _is_sound(seq: int, kind: bytes, value: bytes) -> bool:
     return checksum(row[4], row[3]) == row[2]
 
 
-def _must_be_there(seen: SessionView, query: Query, low: int) -> list[Range]:
+def _must_be_there(view: SessionView, query: Query, low: int) -> list[Range]:
     """Return the ranges from `low` on that are visible whatever their kind: kept messages, and all above the floor."""
-    above = clip(seen.ranges, low, NEVER)
+    above = clip(view.ranges, low, NEVER)
     before = NEVER if query.before is None else query.before
-    return [(seq, seq) for seq in seen.state.kept if low <= seq < before] + above
+    return [(seq, seq) for seq in view.state.kept if low <= seq < before] + above
 
 
 async def _window_start(log: FetchedEntries, shown: Sequence[Range], limit: int) -> int | None:
@@ -224,25 +224,25 @@ async def _window_start(log: FetchedEntries, shown: Sequence[Range], limit: int)
     return None
 
 
-def shown_in(seen: SessionView, query: Query, low: int) -> list[Range]:
+def shown_in(view: SessionView, query: Query, low: int) -> list[Range]:
     """Return the ranges to hand over, from `low` on, in order."""
-    others = [(seq, seq) for seq in seen.others if seq >= low]
+    others = [(seq, seq) for seq in view.others if seq >= low]
     if query.kind not in (None, MESSAGE):
         return others
-    must = _must_be_there(seen, query, low)
+    must = _must_be_there(view, query, low)
     return sorted(others + must) if others else must
 
 
 async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, deadline: float) -> Reading:
     """Hand the entries of a query to `take`, in order. Returns the session and the state that they belong to."""
     found = await collect(sender, keys, query, now, deadline)
-    seen = found.seen
-    if seen.session is None:
-        return Reading(seen.status)
+    view = found.view
+    if view.session is None:
+        return Reading(view.status)
     for rows in _batches(found, query.kind):
         take(rows)
-    snapshots = tuple(stored.snapshot for stored in seen.snapshots)
-    return Reading(seen.status, seen.session.info, seen.state, snapshots, found.first_missing, found.cut)
+    snapshots = tuple(stored.snapshot for stored in view.snapshots)
+    return Reading(view.status, view.session.info, view.state, snapshots, found.first_missing, found.cut)
 
 
 def _batches(found: FoundEntries, kind: str | None) -> Iterator[Any]:
@@ -277,10 +277,10 @@ def latest_changes(keys: Keys, limit: int | None) -> Command:
 
 async def latest(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float, limit: int) -> list[Change]:
     """Return the latest changes of a session, newest first."""
-    seen, (rows,) = await read_view(sender, keys, session_id, now, deadline, more=[latest_changes(keys, limit)])
-    if seen.session is None or not limit:
+    view, (rows,) = await read_view(sender, keys, session_id, now, deadline, more=[latest_changes(keys, limit)])
+    if view.session is None or not limit:
         return []
-    return [change_of(row, seen.session.info.life).change for row in rows]
+    return [change_of(row, view.session.info.life).change for row in rows]
 
 
 async def changes(sender: Sender, keys: Keys, life: str, deadline: float) -> list[StoredChange]:

@@ -96,14 +96,14 @@ async def read_view(
     ]
     while True:
         reply, *rest = await sender.read(scripts.SESSION_STATE, keys, args, more, deadline)
-        seen = view_of(session_id, reply)
-        if not snapshots or seen.status is not Status.FOUND or seen.session is None:
-            return seen, rest
-        if len(seen.snapshots) == seen.session.info.snapshots:
-            return seen, rest
-        held = await _all_snapshots(sender, keys, seen.session.info, deadline)
-        if len(held) == seen.session.info.snapshots:
-            return msgspec.structs.replace(seen, snapshots=held), rest
+        view = view_of(session_id, reply)
+        if not snapshots or view.status is not Status.FOUND or view.session is None:
+            return view, rest
+        if len(view.snapshots) == view.session.info.snapshots:
+            return view, rest
+        held = await _all_snapshots(sender, keys, view.session.info, deadline)
+        if len(held) == view.session.info.snapshots:
+            return msgspec.structs.replace(view, snapshots=held), rest
 
 
 async def _all_snapshots(sender: Sender, keys: Keys, info: SessionInfo, deadline: float) -> tuple[StoredSnapshot, ...]:
@@ -142,14 +142,14 @@ def view_of(session_id: str, reply: Sequence[Any]) -> SessionView:
     if status is Status.NO_SESSION:
         return SessionView(status)
     try:
-        return _seen(session_id, status, reply)
+        return _view(session_id, status, reply)
     except (ValueError, TypeError, AttributeError) as exc:
         if is_interruption(exc):
             raise
         raise damaged_session(session_id) from exc
 
 
-def _seen(session_id: str, status: Status, reply: Sequence[Any]) -> SessionView:
+def _view(session_id: str, status: Status, reply: Sequence[Any]) -> SessionView:
     facts, undo, forgotten, held = reply[1:5]
     session = session_of(session_id, facts, undo, forgotten, held, state_of(facts[3]).messages)
     if status is not Status.FOUND:
@@ -166,15 +166,15 @@ def _seen(session_id: str, status: Status, reply: Sequence[Any]) -> SessionView:
     )
 
 
-async def walk(sender: Sender, keys: Keys, seen: SessionView, window: PathWindow, deadline: float) -> SessionView:
+async def walk(sender: Sender, keys: Keys, view: SessionView, window: PathWindow, deadline: float) -> SessionView:
     """Fetch the ranges of the window that did not fit into the first answer. Returns the view with all of them."""
-    ranges, rest = list(seen.ranges), seen.rest
-    low = max(window.low, seen.state.floor + 1) if window.low else 1
-    while rest and seen.session is not None:
-        args = [seen.session.info.life, rest, low, *_bounds(window)[2:]]
+    ranges, rest = list(view.ranges), view.rest
+    low = max(window.low, view.state.floor + 1) if window.low else 1
+    while rest and view.session is not None:
+        args = [view.session.info.life, rest, low, *_bounds(window)[2:]]
         ((text, rest),) = await sender.read(scripts.WALK, keys, args, (), deadline)
         ranges = ranges_of(text)[::-1] + ranges
-    return msgspec.structs.replace(seen, ranges=tuple(ranges), rest=0)
+    return msgspec.structs.replace(view, ranges=tuple(ranges), rest=0)
 
 
 async def retry_across_lives(
@@ -197,10 +197,10 @@ async def retry_across_lives(
             return await work(sender, keys, session_id, now, deadline, *more)
         except DamagedPart as exc:
             try:
-                seen, _ = await read_view(sender, keys, session_id, now, deadline)
+                view, _ = await read_view(sender, keys, session_id, now, deadline)
             except DamagedPart as second:
                 raise damaged_session(session_id, second.part) from second
-            life = seen.session.info.life if seen.session else None
+            life = view.session.info.life if view.session else None
             if life is not None and life == before:
                 raise damaged_session(session_id, exc.part) from exc
             before = life
@@ -210,7 +210,7 @@ class FullView(msgspec.Struct, frozen=True, gc=False):
     """A session at one moment, with all its jumps and others. Jumps are newest first, as core.paths takes them; others
     are class and seq, in order."""
 
-    seen: SessionView
+    view: SessionView
     jumps: list[Jump] = []
     others: list[tuple[str, int]] = []
 
@@ -224,11 +224,11 @@ async def read_all_parts(
     says how many there must be. Then all is read again.
     """
     while True:
-        seen, rest = await read_view(sender, keys, session_id, now, deadline, more=more)
-        if seen.status is not Status.FOUND or seen.session is None:
-            return FullView(seen), rest
-        info = seen.session.info
-        others_there, snapshots_there, jumps_there, *_ = map(int, seen.session.parts.split(b" "))
+        view, rest = await read_view(sender, keys, session_id, now, deadline, more=more)
+        if view.status is not Status.FOUND or view.session is None:
+            return FullView(view), rest
+        info = view.session.info
+        others_there, snapshots_there, jumps_there, *_ = map(int, view.session.parts.split(b" "))
         jumps: list[Jump] = []
         others: list[tuple[str, int]] = []
         pairs: dict[bytes, bytes] = {}
@@ -249,13 +249,13 @@ async def read_all_parts(
         others = [other for other in others if other[1] <= info.last_seq]
         held = _held(info, pairs)
         if (len(jumps), len(others), len(held)) == (jumps_there, others_there, snapshots_there):
-            return FullView(msgspec.structs.replace(seen, snapshots=held), jumps[::-1], others), rest
+            return FullView(msgspec.structs.replace(view, snapshots=held), jumps[::-1], others), rest
 
 
-def roots(seen: SessionView) -> Iterator[tuple[State, str]]:
+def roots(view: SessionView) -> Iterator[tuple[State, str]]:
     """Yield every state that a session can return to, and its name."""
-    yield seen.state, "the head"
-    for stored in seen.snapshots:
+    yield view.state, "the head"
+    for stored in view.snapshots:
         yield stored.state, f"snapshot {stored.snapshot.id}"
-    for step in seen.session.undo if seen.session else ():
+    for step in view.session.undo if view.session else ():
         yield step.before, f"the undo step of version {step.version}"

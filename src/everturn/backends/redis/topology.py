@@ -171,7 +171,7 @@ class ClusterTopology:
 
     async def node_for(self, key: bytes, deadline: float) -> Node:
         if self._stale:
-            await self._look(deadline)
+            await self._read_slots(deadline)
         slot = self._slot_of(key)
         node = self._slots.get(slot)
         if node is None:
@@ -182,13 +182,13 @@ class ClusterTopology:
         return node
 
     async def masters(self, deadline: float) -> list[tuple[int, Node]]:
-        await self._look(deadline)
+        await self._read_slots(deadline)
         first: dict[Node, int] = {}
         for slot, node in self._ranges:
             first[node] = min(slot, first.get(node, slot))
         return sorted((slot, node) for node, slot in first.items())
 
-    async def _look(self, deadline: float) -> None:
+    async def _read_slots(self, deadline: float) -> None:
         """Ask the nodes in turn until one answers; that one is asked first the next time."""
         said: list[str] = []
         for node in list(self._known):

@@ -50,11 +50,11 @@ async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
     """Carry out Portable.outline: read all of the session's present life but its log and its changes."""
     while True:
         more = [latest_changes(keys, 1), ("TIME",)]
-        whole, (latest, time) = await read_all_parts(sender, keys, session_id, now, deadline, more=more)
-        seen = whole.seen
-        if seen.session is None:
+        full, (latest, time) = await read_all_parts(sender, keys, session_id, now, deadline, more=more)
+        view = full.view
+        if view.session is None:
             return None
-        info = seen.session.info
+        info = view.session.info
         made = seq_of(latest[0][0]) if latest else 0
         if made <= info.version:
             break  # else it was changed between the two reads
@@ -64,17 +64,17 @@ async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
         info.version,
         _named(latest[0])[b"call"] if made == info.version else b"",
         info.last_seq,
-        seen.state,
+        view.state,
         info.created_at,
         info.changed_at,
         (int(now) if now else int(time[0]) * MICROSECONDS + int(time[1])) / MICROSECONDS,
         info.ttl,
         info.expires_at,
-        seen.session.dimension,
+        view.session.dimension,
         info.forked_from,
-        tuple(reversed(whole.jumps)),
-        tuple(map(_snapshot_part, seen.snapshots)),
-        seen.session.undo,
+        tuple(reversed(full.jumps)),
+        tuple(map(_snapshot_part, view.snapshots)),
+        view.session.undo,
     )
 
 

@@ -1,4 +1,4 @@
-"""verify: reads all that is stored and reports what is wrong with it. Changes nothing."""
+"""verify: reads all that is stored and reports damage. Changes nothing."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ async def verify_session(
 
 async def _verify(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> tuple[int, list[Problem]]:
     while True:
-        whole, _ = await read_all_parts(sender, keys, session_id, now, deadline)
-        if whole.seen.status is not Status.FOUND or whole.seen.session is None:
+        full, _ = await read_all_parts(sender, keys, session_id, now, deadline)
+        if full.view.status is not Status.FOUND or full.view.session is None:
             return 0, []
-        count, problems = await _verified(sender, keys, whole, deadline)
+        count, problems = await _verified(sender, keys, full, deadline)
         if not problems:
             return count, []
         again, _ = await read_view(sender, keys, session_id, now, deadline)
-        if again.session == whole.seen.session:  # else it was changed while it was read
+        if again.session == full.view.session:  # else it was changed while it was read
             return count, problems
 
 
-async def _verified(sender: Sender, keys: Keys, whole: FullView, deadline: float) -> tuple[int, list[Problem]]:
-    seen, session = whole.seen, whole.seen.session
+async def _verified(sender: Sender, keys: Keys, full: FullView, deadline: float) -> tuple[int, list[Problem]]:
+    view, session = full.view, full.view.session
     if session is None:
         return 0, []
     log = FetchedEntries(sender, keys[1], deadline, session.info.life)
@@ -57,23 +57,23 @@ async def _verified(sender: Sender, keys: Keys, whole: FullView, deadline: float
         session.info.session_id,
         session.info.version,
         session.info.last_seq,
-        whole.jumps,
-        list(roots(seen)),
+        full.jumps,
+        list(roots(view)),
         [made.state for made in remembered if not contains(forgotten, made.change.version)],
         [made.change.version for made in remembered],
     )
     rows = (entry_row(seq, log.kind_of(seq), value) for seq, value in sorted(log.values.items()))
     kinds, problems = examine(stored, rows)
-    problems += _unlisted(session.info.session_id, whole, kinds)
+    problems += _unlisted(session.info.session_id, full, kinds)
     lives = await sender.send(keys[0], [("PTTL", key) for key in keys], deadline)
     return len(kinds), [*problems, *_uneven_expiry(session.info.session_id, lives)]
 
 
-def _unlisted(session_id: str, whole: FullView, kinds: dict[int, str]) -> Iterator[Problem]:
+def _unlisted(session_id: str, full: FullView, kinds: dict[int, str]) -> Iterator[Problem]:
     """Report entries on which the log and the list of entries that are no messages disagree."""
     classes = {SUMMARY: "s", TOOL_CALL: "t"}
     there = {(classes.get(kind, "r"), seq) for seq, kind in kinds.items() if kind != MESSAGE}
-    for seq in sorted({seq for _, seq in there ^ set(whole.others)}):
+    for seq in sorted({seq for _, seq in there ^ set(full.others)}):
         yield Problem(session_id, seq, "the log and the list of entries that are no messages disagree")
 
 

@@ -1,4 +1,4 @@
-"""One connection of an event loop. Who gets which connection, and what is sent on it, is decided in async_pool.py.
+"""One connection of an event loop. async_pool.py decides who uses it, and for which commands.
 
 redis-py connects ours and logs in; then we take its transport over. Its streams copy every reply twice, which takes a
 hundred microseconds of an append. Connections of a client that was given to us are used by redis-py's public methods.
