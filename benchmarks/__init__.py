@@ -1,11 +1,14 @@
-"""How fast everturn is, beside the bare driver and beside other stores, in one run on one machine.
+"""Benchmarks: everturn beside the bare driver and beside other stores, in one run on one machine.
 
     python -m benchmarks [--quick] [--only NAME ...] [--json FILE] [--no-peers]
 
-backends.py   the servers that stores are compared on, and who competes there
-contenders/  what is measured: one class per store, all with the same three verbs
-rows/        how it is measured: one module per kind of work, each with its baseline and its bar
-rounds.py    the method: contenders take turns in many short rounds, so noise hits all of them alike
+backends.py  the servers that stores are compared on, and the contenders there
+contenders/  one class per store, all with the same methods; those of `everturn bench` are in everturn.bench
+rows/        one module per kind of work, each with its baseline and its bar
+rounds.py    the method: many short rounds over all contenders, so that noise hits all of them alike
+plan.py      the input of a measurement, and the rows it yields
+machine.py   facts about the machine that a ratio may depend on
+many_edits.py  a program of its own: the cost of a session that was edited often
 stats.py     medians, spread, ratios
 report.py    the table and the JSON
 """

@@ -12,7 +12,7 @@ from benchmarks.plan import Measurement, Plan, Row
 from benchmarks.rounds import progress
 
 MEASUREMENTS = (
-    *("append", "group_commit", "processes", "load", "peers", "growth", "ranges", "size", "imports"),
+    *("append", "group_commit", "processes", "load", "latest", "peers", "growth", "ranges", "size", "imports"),
     *("redis", "postgres", "adapters"),
 )
 TOLERABLE = 0.3  # processors that others may use before the figures are in doubt

@@ -1,4 +1,4 @@
-"""The servers that stores are compared on: how each is started, how durable it is set, and who competes on it.
+"""The servers that stores are compared on: how each is started, its durability, and its contenders.
 
 One server for all contenders of a backend, so its settings are the same for everyone.
 """
@@ -15,7 +15,7 @@ from everturn.testing.servers import postgres_server, valkey_server
 
 @dataclass(frozen=True)
 class Running:
-    """A server that is up. `seconds` is what it has used of the processors so far, with all its processes."""
+    """A server that is up. `seconds` returns the processor seconds that all its processes have used so far."""
 
     url: str
     version: str
@@ -38,7 +38,7 @@ class MeasuredBackend:
 
     @property
     def everyone(self) -> tuple[Entrant, ...]:
-        """All contenders."""
+        """Every contender, everturn first."""
         return self.ours, self.ours_async, self.bare, self.twin, *self.peers
 
 
@@ -64,10 +64,10 @@ def _postgres() -> Iterator[Running]:
 
 @contextmanager
 def apart(server: Running) -> Iterator[None]:
-    """The server on a processor of its own, and what is started meanwhile on the others, where there are several.
+    """Give the server a processor of its own, and the others to processes that are started meanwhile.
 
-    Else the kernel sets one contender beside the server and the next not, and that decides: it makes a round trip twice
-    as fast, or as slow.
+    Otherwise the kernel puts one contender on the server's processor and the next on another, and a round trip is twice
+    as fast for one of them. Does nothing on a machine with one processor.
     """
     if not hasattr(os, "sched_setaffinity") or len(all_ := os.sched_getaffinity(0)) < 2:
         yield
@@ -108,8 +108,8 @@ def _on_postgres(title: str, target: str, *distributions: str) -> Entrant:
     return Entrant(title, f"{_home(target)}.on_postgres.{target}", (*distributions, "psycopg", "psycopg-pool"))
 
 
-_OURS = Entrant("everturn", "everturn.bench.contenders.stores:Store", ("everturn",))
-_OURS_ASYNC = Entrant("everturn async", "everturn.bench.contenders.stores:AsyncStore", ("everturn",))
+_OURS = Entrant("everturn", "everturn.bench.contenders.everturn_store:Everturn", ("everturn",))
+_OURS_ASYNC = Entrant("everturn async", "everturn.bench.contenders.everturn_store:AsyncEverturn", ("everturn",))
 
 REDIS = MeasuredBackend(
     "Redis",
@@ -117,11 +117,11 @@ REDIS = MeasuredBackend(
     _valkey,
     ours=_OURS,
     ours_async=_OURS_ASYNC,
-    bare=_on_redis("bare RPUSH", "bare:Bare"),
-    twin=_on_redis("its twin", "bare:Bare"),
+    bare=_on_redis("bare RPUSH", "bare:BareRedis"),
+    twin=_on_redis("its twin", "bare:BareRedis"),
     peers=(
-        _on_redis("OpenAI Agents RedisSession", "openai_agents:OpenAIAgents", "openai-agents"),
-        _on_redis("LangChain RedisChatMessageHistory", "langchain:LangChain", "langchain-community"),
+        _on_redis("OpenAI Agents RedisSession", "openai_agents:OpenAIRedisSession", "openai-agents"),
+        _on_redis("LangChain RedisChatMessageHistory", "langchain:LangChainRedisHistory", "langchain-community"),
     ),
 )
 
@@ -131,11 +131,15 @@ POSTGRES = MeasuredBackend(
     _postgres,
     ours=_OURS,
     ours_async=_OURS_ASYNC,
-    bare=_on_postgres("bare INSERT", "bare:Bare"),
-    twin=_on_postgres("its twin", "bare:Bare"),
+    bare=_on_postgres("bare INSERT", "bare:BarePostgres"),
+    twin=_on_postgres("its twin", "bare:BarePostgres"),
     peers=(
-        _on_postgres("LangChain PostgresChatMessageHistory", "langchain:LangChain", "langchain-postgres"),
-        _on_postgres("LangGraph PostgresSaver", "langgraph:LangGraph", "langgraph", "langgraph-checkpoint-postgres"),
+        _on_postgres(
+            "LangChain PostgresChatMessageHistory", "langchain:LangChainPostgresHistory", "langchain-postgres"
+        ),
+        _on_postgres(
+            "LangGraph PostgresSaver", "langgraph:LangGraphPostgresSaver", "langgraph", "langgraph-checkpoint-postgres"
+        ),
     ),
 )
 

@@ -27,7 +27,7 @@ def facts(directory: Path) -> dict[str, str | float | None]:
 
 
 class OtherWork:
-    """How many processors other programs kept busy since this was made. Known on Linux only."""
+    """The number of processors that other programs kept busy since this was made. Known on Linux only."""
 
     def __init__(self) -> None:
         """Start to watch."""
@@ -42,7 +42,7 @@ class OtherWork:
 
 
 def _seconds_elsewhere() -> float | None:
-    """Processor seconds of everybody but us and the children we have waited for."""
+    """Processor seconds of all processes but this one and the children it has waited for."""
     try:
         _, *ticks = Path("/proc/stat").read_text().splitlines()[0].split()
     except OSError:

@@ -1,10 +1,10 @@
-"""Does a session that was edited often cost more: every operation at 10, 1,000 and 10,000 edits, for any URL.
+"""The cost of a session that was edited often: every operation at 10, 1,000 and 10,000 edits, for any URL.
 
     python -m benchmarks.many_edits sqlite:////tmp/edits.db --edits 10 1000 10000
 
 A session is made by one of four kinds of edit. In three of them the history stays 22 messages long, whatever the number
-of edits: so every operation should cost the same in each column. In the last the history grows with the edits; what
-returns all of it (full read, trim, fork, verify) may cost more, and what returns little may not.
+of edits: so every operation should cost the same in each column. In the last the history grows with the edits:
+operations that return all of it (full read, trim, fork, verify) may cost more, the others may not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a measurement is given and what it hands back. Runs nothing itself."""
+"""Input and output of a measurement: Plan and Row. Runs nothing itself."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from benchmarks.stats import Spread
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to run and where its files go."""
+    """The amount of work of a run, and the directory of its files."""
 
     directory: Path
     quick: bool = False

@@ -1,4 +1,4 @@
-"""Taking turns: the one way every timed comparison is run. What a round does is the caller's.
+"""Rounds: the one way in which every timed comparison is run. The caller gives the work of a round.
 
 A shared two-core machine changes speed by tens of percent from second to second. Contenders therefore run
 in many short rounds, each round visiting all of them; a ratio is taken within a round, and the median over

@@ -14,7 +14,7 @@ from benchmarks.rows.append import append_round
 from benchmarks.rows.load import MESSAGES, load_round
 from benchmarks.stats import ratio
 from everturn.bench.contenders import Entrant, Place
-from everturn.bench.contenders.host import ContenderError, Hosted
+from everturn.bench.contenders.process import ContenderError, ContenderProcess
 
 TURNS = 10
 FEW = 4  # turns of a round on a thread that has 1,000 messages: they make it longer
@@ -23,8 +23,8 @@ AHEAD = Bar(">=", 1.0)
 
 @dataclass(frozen=True)
 class Pair:
-    """An adapter of ours, and what the framework brings. `grows`: its append does with the history, and is measured
-    at 1,000 messages too."""
+    """An adapter of ours, and the framework's own store. `grows`: an append costs more the longer the history is, so it
+    is measured at 1,000 messages, too."""
 
     ours: Entrant
     theirs: Entrant
@@ -32,7 +32,7 @@ class Pair:
 
 
 def _ours(title: str, target: str, *distributions: str) -> Entrant:
-    return Entrant(title, f"benchmarks.contenders.under.{target}", ("everturn", *distributions))
+    return Entrant(title, f"benchmarks.contenders.frameworks.{target}", ("everturn", *distributions))
 
 
 def _theirs(title: str, target: str, *distributions: str) -> Entrant:
@@ -40,65 +40,93 @@ def _theirs(title: str, target: str, *distributions: str) -> Entrant:
     return Entrant(title, f"{home}.{target}", distributions)
 
 
-_LANGCHAIN = _ours("EverturnChatMessageHistory", "langchain:Ours", "langchain-core")
-_AGENTS = _ours("EverturnSession", "openai_agents:Ours", "openai-agents")
-_MEMORY = _ours("EverturnDBChatStore", "llama_index:Ours", "llama-index-core")
-_BY_MESSAGE = _ours("EverturnChatStore", "llama_index:OursByMessage", "llama-index-core")
+_LANGCHAIN = _ours("EverturnChatMessageHistory", "langchain:EverturnUnderLangChain", "langchain-core")
+_AGENTS = _ours("EverturnSession", "openai_agents:EverturnUnderOpenAIAgents", "openai-agents")
+_MEMORY = _ours("EverturnDBChatStore", "llama_index:EverturnUnderLlamaIndex", "llama-index-core")
+_BY_MESSAGE = _ours("EverturnChatStore", "llama_index:EverturnByMessage", "llama-index-core")
 _SQLALCHEMY = _theirs(
-    "LlamaIndex SQLAlchemyChatStore", "under.llama_index:SQLAlchemy", "llama-index-core", "SQLAlchemy"
+    "LlamaIndex SQLAlchemyChatStore",
+    "frameworks.llama_index:LlamaIndexSQLAlchemyStore",
+    "llama-index-core",
+    "SQLAlchemy",
 )
 
 
 def _redis_chat_store(name: str) -> Entrant:
     return _theirs(
-        "LlamaIndex RedisChatStore", f"under.llama_index:{name}", "llama-index-storage-chat-store-redis", "redis"
+        "LlamaIndex RedisChatStore", f"frameworks.llama_index:{name}", "llama-index-storage-chat-store-redis", "redis"
     )
 
 
-_ADK = _ours("EverturnSessionService", "google_adk:Ours", "google-adk")
-_ADK_DATABASE = _theirs("ADK DatabaseSessionService", "under.google_adk:Database", "google-adk", "SQLAlchemy")
-_LANGGRAPH = _ours("EverturnSaver", "langgraph:Ours", "langgraph", "langgraph-checkpoint")
+_ADK = _ours("EverturnSessionService", "google_adk:EverturnUnderADK", "google-adk")
+_ADK_DATABASE = _theirs(
+    "ADK DatabaseSessionService", "frameworks.google_adk:AdkDatabaseService", "google-adk", "SQLAlchemy"
+)
+_LANGGRAPH = _ours("EverturnSaver", "langgraph:EverturnUnderLangGraph", "langgraph", "langgraph-checkpoint")
 
 ON_SQLITE = (
     Pair(
         _LANGCHAIN,
-        _theirs("LangChain SQLChatMessageHistory", "langchain:LangChain", "langchain-community", "SQLAlchemy"),
+        _theirs(
+            "LangChain SQLChatMessageHistory", "langchain:LangChainSQLHistory", "langchain-community", "SQLAlchemy"
+        ),
     ),
-    Pair(_AGENTS, _theirs("OpenAI Agents SQLiteSession", "openai_agents:OpenAIAgents", "openai-agents")),
+    Pair(_AGENTS, _theirs("OpenAI Agents SQLiteSession", "openai_agents:OpenAISQLiteSession", "openai-agents")),
     Pair(_MEMORY, _SQLALCHEMY),
-    Pair(_ADK, _theirs("ADK SqliteSessionService", "google_adk:GoogleADK", "google-adk", "aiosqlite")),
+    Pair(_ADK, _theirs("ADK SqliteSessionService", "google_adk:AdkSqliteService", "google-adk", "aiosqlite")),
     Pair(_ADK, _ADK_DATABASE),
     Pair(
         _LANGGRAPH,
-        _theirs("LangGraph SqliteSaver", "langgraph:LangGraph", "langgraph", "langgraph-checkpoint-sqlite"),
+        _theirs("LangGraph SqliteSaver", "langgraph:LangGraphSqliteSaver", "langgraph", "langgraph-checkpoint-sqlite"),
         grows=True,
     ),
 )
 ON_REDIS = (
     Pair(
         _LANGCHAIN,
-        _theirs("LangChain RedisChatMessageHistory", "on_redis.langchain:LangChain", "langchain-community", "redis"),
+        _theirs(
+            "LangChain RedisChatMessageHistory",
+            "on_redis.langchain:LangChainRedisHistory",
+            "langchain-community",
+            "redis",
+        ),
     ),
     Pair(
-        _AGENTS, _theirs("OpenAI Agents RedisSession", "on_redis.openai_agents:OpenAIAgents", "openai-agents", "redis")
+        _AGENTS,
+        _theirs("OpenAI Agents RedisSession", "on_redis.openai_agents:OpenAIRedisSession", "openai-agents", "redis"),
     ),
-    Pair(_MEMORY, _redis_chat_store("RedisAwaited")),
-    Pair(_BY_MESSAGE, _redis_chat_store("RedisByMessage")),
-    Pair(_ADK, _theirs("ADK RedisSessionService", "under.google_adk:Redis", "google-adk", "redis")),
+    Pair(_MEMORY, _redis_chat_store("LlamaIndexRedisStoreAsync")),
+    Pair(_BY_MESSAGE, _redis_chat_store("LlamaIndexRedisStore")),
+    Pair(_ADK, _theirs("ADK RedisSessionService", "frameworks.google_adk:AdkRedisService", "google-adk", "redis")),
     Pair(
         _LANGGRAPH,
-        _theirs("LangGraph ValkeySaver", "under.langgraph:Valkey", "langgraph", "langgraph-checkpoint-aws", "valkey"),
+        _theirs(
+            "LangGraph ValkeySaver",
+            "frameworks.langgraph:LangGraphValkeySaver",
+            "langgraph",
+            "langgraph-checkpoint-aws",
+            "valkey",
+        ),
         grows=True,
     ),
 )
 ON_POSTGRES = (
     Pair(
         _LANGCHAIN,
-        _theirs("LangChain PostgresChatMessageHistory", "on_postgres.langchain:LangChain", "langchain-postgres"),
+        _theirs(
+            "LangChain PostgresChatMessageHistory",
+            "on_postgres.langchain:LangChainPostgresHistory",
+            "langchain-postgres",
+        ),
     ),
     Pair(
         _AGENTS,
-        _theirs("OpenAI Agents SQLAlchemySession", "under.openai_agents:SQLAlchemy", "openai-agents", "SQLAlchemy"),
+        _theirs(
+            "OpenAI Agents SQLAlchemySession",
+            "frameworks.openai_agents:OpenAISQLAlchemySession",
+            "openai-agents",
+            "SQLAlchemy",
+        ),
     ),
     Pair(_MEMORY, _SQLALCHEMY),
     Pair(_ADK, _ADK_DATABASE),
@@ -106,7 +134,7 @@ ON_POSTGRES = (
         _LANGGRAPH,
         _theirs(
             "LangGraph PostgresSaver",
-            "on_postgres.langgraph:LangGraph",
+            "on_postgres.langgraph:LangGraphPostgresSaver",
             *("langgraph", "langgraph-checkpoint-postgres", "psycopg"),
         ),
         grows=True,
@@ -130,12 +158,12 @@ def _on_server(plan: Plan, backend: MeasuredBackend, pairs: Sequence[Pair]) -> I
 def _operations(plan: Plan, backend: str, pairs: Sequence[Pair], url: str | None) -> Iterator[Row]:
     for pair in pairs:
         with ExitStack() as stack:
-            started: dict[Entrant, Hosted] = {}
+            started: dict[Entrant, ContenderProcess] = {}
             for entrant in (pair.ours, pair.theirs):
                 place: Place = (
                     plan.path(f"adapters/{backend}/{pair.theirs.title}/{entrant.title}") if url is None else url
                 )
-                started[entrant] = stack.enter_context(Hosted(entrant, place))
+                started[entrant] = stack.enter_context(ContenderProcess(entrant, place))
             pool = stack.enter_context(ThreadPoolExecutor(len(started)))  # filling is not timed
             filled = [pool.submit(contender.append, "long", turns=MESSAGES // 2) for contender in started.values()]
             progress(f"writing {MESSAGES:,} messages to {pair.ours.title} and {pair.theirs.title}")
@@ -148,7 +176,7 @@ def _operations(plan: Plan, backend: str, pairs: Sequence[Pair], url: str | None
             yield from _rows(plan, backend, pair, started)
 
 
-def _rows(plan: Plan, backend: str, pair: Pair, started: dict[Entrant, Hosted]) -> Iterator[Row]:
+def _rows(plan: Plan, backend: str, pair: Pair, started: dict[Entrant, ContenderProcess]) -> Iterator[Row]:
     appends = {entrant: append_round(contender, turns=TURNS) for entrant, contender in started.items()}
     loads = {entrant: load_round(contender, messages=MESSAGES) for entrant, contender in started.items()}
     work = [("append a turn", appends, plan.pick(40, 20)), ("load 1,000 messages", loads, plan.pick(20, 6))]
@@ -166,7 +194,7 @@ def _rows(plan: Plan, backend: str, pair: Pair, started: dict[Entrant, Hosted]) 
         )
 
 
-def _longer_round(contender: Hosted) -> Callable[[], float]:
+def _longer_round(contender: ContenderProcess) -> Callable[[], float]:
     """A round of appends to the session `long`: the median of the seconds each took."""
     numbers = itertools.count(MESSAGES // 2, FEW)
     return lambda: statistics.median(contender.append("long", turns=FEW, first=next(numbers)))

@@ -9,7 +9,7 @@ from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio
 from everturn.bench.contenders import BARE, BARE_SAME_ROWS, EVERTURN, EVERTURN_ASYNC, TWIN
-from everturn.bench.contenders.host import Hosted
+from everturn.bench.contenders.process import ContenderProcess
 
 TURNS = 20
 WARM_UP = 1_200  # turns: enough to write a WAL to its full length, even at one page a turn
@@ -29,7 +29,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     """
     with ExitStack() as stack:
         hosted = {
-            entrant: stack.enter_context(Hosted(entrant, plan.path(f"append/{entrant.title}")))
+            entrant: stack.enter_context(ContenderProcess(entrant, plan.path(f"append/{entrant.title}")))
             for entrant in (EVERTURN, EVERTURN_ASYNC, BARE_SAME_ROWS, TWIN, BARE)
         }
         for contender in hosted.values():
@@ -53,7 +53,7 @@ def measure(plan: Plan) -> Iterator[Row]:
         )
 
 
-def append_round(contender: Hosted, *, turns: int) -> Callable[[], float]:
+def append_round(contender: ContenderProcess, *, turns: int) -> Callable[[], float]:
     """A round of appends to a session that is new in that round: the median of the seconds each took."""
     numbers = itertools.count()
     return lambda: statistics.median(contender.append(f"short-{next(numbers)}", turns=turns))

@@ -11,8 +11,8 @@ import everturn
 from benchmarks.plan import Bar, Plan, Row
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio, spread
-from everturn.bench.contenders.bare import Bare, BareSameRows
-from everturn.bench.contenders.ours import as_messages, url
+from everturn.bench.contenders.bare import BareSqlite, BareSqliteSameRows
+from everturn.bench.contenders.everturn_store import as_messages, url
 from everturn.bench.workload import Message
 from everturn.bench.workload import turns as make_turns
 from everturn.testing.faults.disks import SlowSyncVFS
@@ -84,18 +84,18 @@ def _threads(plan: Plan, path: Path, vfs: str | None) -> Rates:
 def _bare_rounds(
     stack: ExitStack, path: Path, vfs: str | None, *, sessions: int, turns: Sequence[list[Message]]
 ) -> dict[str, Callable[[], float]]:
-    """The same turns over the same sessions, one commit each, by both bare contenders."""
+    """Rounds of both bare contenders: the turns of everturn over its sessions, one commit each."""
 
-    def one_round(bare: Bare) -> Callable[[], float]:
+    def one_round(bare: BareSqlite) -> Callable[[], float]:
         def append_all() -> None:
             for turn in turns:
                 for number in range(sessions):
-                    bare.append_turn(f"session-{number}", turn)
+                    bare.add(f"session-{number}", turn)
 
         return lambda: _rate(append_all, sessions * len(turns))
 
     rounds = {}
-    for name, contender in (("same rows", BareSameRows), ("2 rows", Bare)):
+    for name, contender in (("same rows", BareSqliteSameRows), ("2 rows", BareSqlite)):
         home = path / name
         home.mkdir()
         rounds[name] = one_round(stack.enter_context(closing(contender(home, vfs=vfs))))

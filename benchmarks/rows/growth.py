@@ -1,4 +1,4 @@
-"""Does the length of the history matter: append, snapshot, rollback and undo at 10 to 1,000,000 messages."""
+"""Cost by length of the history: append, snapshot, rollback and undo at 10 to 1,000,000 messages."""
 
 import itertools
 import statistics
@@ -10,7 +10,7 @@ import everturn
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.stats import ratio
-from everturn.bench.contenders.ours import as_messages, url
+from everturn.bench.contenders.everturn_store import as_messages, url
 from everturn.bench.workload import messages
 from everturn.bench.workload import turns as make_turns
 

@@ -1,4 +1,4 @@
-"""What `import everturn` costs a program, and whether it drags a database driver in."""
+"""The cost of `import everturn`, and whether it imports a database driver."""
 
 import os
 import statistics

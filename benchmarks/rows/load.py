@@ -8,7 +8,7 @@ from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave
 from benchmarks.stats import ratio
 from everturn.bench.contenders import BARE_SAME_ROWS, EVERTURN, EVERTURN_ASYNC
-from everturn.bench.contenders.host import Hosted
+from everturn.bench.contenders.process import ContenderProcess
 
 MESSAGES = 1_000
 LOADS = 5
@@ -21,7 +21,7 @@ def measure(plan: Plan) -> Iterator[Row]:
     """
     with ExitStack() as stack:
         hosted = {
-            entrant: stack.enter_context(Hosted(entrant, plan.path(f"load/{entrant.title}")))
+            entrant: stack.enter_context(ContenderProcess(entrant, plan.path(f"load/{entrant.title}")))
             for entrant in (EVERTURN, EVERTURN_ASYNC, BARE_SAME_ROWS)
         }
         for contender in hosted.values():
@@ -43,7 +43,7 @@ def measure(plan: Plan) -> Iterator[Row]:
         )
 
 
-def load_round(contender: Hosted, *, messages: int) -> Callable[[], float]:
+def load_round(contender: ContenderProcess, *, messages: int) -> Callable[[], float]:
     """A round of loads of the session `long`: the median of the seconds each took."""
 
     def one_round() -> float:

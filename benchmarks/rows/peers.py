@@ -1,4 +1,4 @@
-"""The same turn and the same 1,000 messages in the stores people use today, each in a process of its own."""
+"""A turn and 1,000 messages in other stores for SQLite, each in a process of its own."""
 
 import statistics
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from benchmarks.rows.append import append_round
 from benchmarks.rows.load import MESSAGES, load_round
 from benchmarks.stats import ratio
 from everturn.bench.contenders import EVERTURN, PEERS, Entrant
-from everturn.bench.contenders.host import ContenderError, Hosted
+from everturn.bench.contenders.process import ContenderError, ContenderProcess
 
 TURNS = 10
 
@@ -25,10 +25,10 @@ def measure(plan: Plan) -> Iterator[Row]:
     users.
     """
     with ExitStack() as stack:
-        hosted: dict[Entrant, Hosted] = {}
+        hosted: dict[Entrant, ContenderProcess] = {}
         disk: dict[Entrant, int] = {}
         paths = {entrant: plan.path(f"peers/{entrant.title}") for entrant in (EVERTURN, *PEERS)}
-        started = {entrant: stack.enter_context(Hosted(entrant, path)) for entrant, path in paths.items()}
+        started = {entrant: stack.enter_context(ContenderProcess(entrant, path)) for entrant, path in paths.items()}
         pool = stack.enter_context(ThreadPoolExecutor(len(started)))  # filling is not timed: let them share the cores
         filled = {
             entrant: pool.submit(contender.append, "long", turns=MESSAGES // 2)

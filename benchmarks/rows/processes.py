@@ -1,4 +1,4 @@
-"""Eight processes append to one session as fast as they can: how long each waits, and if all is there."""
+"""Eight processes append to one session as fast as they can: the time of each append, and whether every turn is there."""
 
 import itertools
 import multiprocessing
@@ -16,7 +16,7 @@ import everturn
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.stats import percentile, spread
 from everturn.bench.contenders.bare import INSERT, connect
-from everturn.bench.contenders.ours import as_messages, url
+from everturn.bench.contenders.everturn_store import as_messages, url
 from everturn.bench.workload import Message, content, encode
 
 WRITERS = 8
@@ -92,7 +92,7 @@ def _write(kind: Kind, path: Path, number: int, *, seconds: float, barrier: Barr
     """Be one writer. Each message carries its writer, turn and place, so that the check can be exact."""
     taken: dict[int, float] = {}
     errors: dict[int, str] = {}
-    with closing(_Ours(path) if kind == "everturn" else _BareShared(path)) as target:
+    with closing(_EverturnWriter(path) if kind == "everturn" else _BareWriter(path)) as target:
         texts = [content(index) for index in range(64)]
         barrier.wait(timeout=60)
         deadline = time.perf_counter() + seconds
@@ -115,7 +115,7 @@ def _marked(writer: int, turn: int, place: int, text: str) -> Message:
     return {"role": "assistant" if place else "user", "content": mark + text[len(mark) :]}
 
 
-class _Ours:
+class _EverturnWriter:
     def __init__(self, path: Path) -> None:
         self._store = everturn.open(url(path))
 
@@ -127,7 +127,7 @@ class _Ours:
         self._store.close()
 
 
-class _BareShared:
+class _BareWriter:
     def __init__(self, path: Path) -> None:
         self._connection = connect(path)
 

@@ -1,4 +1,4 @@
-"""Does an edited history cost more: 1,000 messages that lie in one range of the log, and in 1,000 ranges."""
+"""Cost of an edited history: 1,000 messages in one range of the log, and in 1,000 ranges."""
 
 import statistics
 import time
@@ -9,7 +9,7 @@ import everturn
 from benchmarks.plan import Plan, Row, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.stats import ratio
-from everturn.bench.contenders.ours import as_messages, url
+from everturn.bench.contenders.everturn_store import as_messages, url
 from everturn.bench.workload import messages
 from everturn.bench.workload import turns as make_turns
 

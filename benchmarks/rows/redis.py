@@ -9,7 +9,7 @@ from benchmarks.backends import REDIS, Running
 from benchmarks.plan import Bar, Plan, Row
 from benchmarks.rows import servers
 from benchmarks.stats import spread
-from everturn.bench.contenders.ours import as_messages
+from everturn.bench.contenders.everturn_store import as_messages
 from everturn.bench.workload import encode, json_bytes
 from everturn.bench.workload import turns as make_turns
 

@@ -9,11 +9,12 @@ from contextlib import ExitStack
 from benchmarks.backends import MeasuredBackend, Running
 from benchmarks.plan import Bar, Plan, Row, duration
 from benchmarks.rounds import interleave, progress
+from benchmarks.rows import latest
 from benchmarks.rows.append import append_round
 from benchmarks.rows.load import MESSAGES, load_round
 from benchmarks.stats import ratio, spread
 from everturn.bench.contenders import Entrant
-from everturn.bench.contenders.host import ContenderError, Hosted
+from everturn.bench.contenders.process import ContenderError, ContenderProcess
 
 TURNS = 20
 TASKS, TASK_TURNS = 256, 5
@@ -24,17 +25,17 @@ Figures = Mapping[Entrant, list[float]]
 def measure(plan: Plan, backend: MeasuredBackend, server: Running) -> Iterator[Row]:
     """Baseline: the bare driver on the same server, which encodes and writes the two messages in one round trip.
 
-    Every contender is a process of its own with a client of its own. The bar of the append is on the blocking face.
+    Every contender is a process of its own with a client of its own. The bar of the append is for `MemoryStore`.
     With 256 tasks, each on a session of its own, everyone has as many connections as everturn opens by default,
     unless it opens its own; the bar is over the best of the peers.
     """
     yield Row(f"{backend.name}: the server", server.version, backend.durability)
     with ExitStack() as stack:
         entrants = [entrant for entrant in backend.everyone if plan.peers or entrant not in backend.peers]
-        started = {entrant: stack.enter_context(Hosted(entrant, server.url)) for entrant in entrants}
+        started = {entrant: stack.enter_context(ContenderProcess(entrant, server.url)) for entrant in entrants}
         pool = stack.enter_context(ThreadPoolExecutor(len(started)))  # filling is not timed: let them share the cores
         filled = {entrant: pool.submit(_fill, contender) for entrant, contender in started.items()}
-        hosted: dict[Entrant, Hosted] = {}
+        hosted: dict[Entrant, ContenderProcess] = {}
         for entrant, contender in started.items():
             progress(f"writing {MESSAGES:,} messages to {entrant.title}")
             try:
@@ -46,16 +47,17 @@ def measure(plan: Plan, backend: MeasuredBackend, server: Running) -> Iterator[R
         peers = [peer for peer in backend.peers if peer in hosted]
         yield from _one_writer(plan, backend, hosted, peers)
         yield from _loading(plan, backend, hosted, peers)
+        yield from latest.compare(plan, backend.name, hosted, backend.ours, backend.bare)
         yield from _many_tasks(plan, backend, hosted, peers, server)
 
 
-def _fill(contender: Hosted) -> None:
+def _fill(contender: ContenderProcess) -> None:
     contender.append("long", turns=MESSAGES // 2)
     contender.append("warm-up", turns=TURNS)
 
 
 def _one_writer(
-    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, Hosted], peers: list[Entrant]
+    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, ContenderProcess], peers: list[Entrant]
 ) -> Iterator[Row]:
     rounds = {entrant: append_round(contender, turns=TURNS) for entrant, contender in hosted.items()}
     slow = {peer: rounds.pop(peer) for peer in peers}  # apart: their work would cool the caches of the others
@@ -73,7 +75,7 @@ def _one_writer(
 
 
 def _loading(
-    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, Hosted], peers: list[Entrant]
+    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, ContenderProcess], peers: list[Entrant]
 ) -> Iterator[Row]:
     entrants = (backend.ours, backend.ours_async, backend.bare, *peers)
     figures = interleave(
@@ -90,11 +92,11 @@ def _loading(
 
 
 def _many_tasks(
-    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, Hosted], peers: list[Entrant], server: Running
+    plan: Plan, backend: MeasuredBackend, hosted: dict[Entrant, ContenderProcess], peers: list[Entrant], server: Running
 ) -> Iterator[Row]:
     used: dict[Entrant, list[float]] = {}
     entrants = (backend.ours_async, backend.bare, *peers)
-    rounds = {entrant: _flood_round(hosted[entrant], server, used.setdefault(entrant, [])) for entrant in entrants}
+    rounds = {entrant: _tasks_round(hosted[entrant], server, used.setdefault(entrant, [])) for entrant in entrants}
     figures = interleave(rounds, rounds=plan.pick(12, 3))
     what = f"{backend.name}: {TASKS} async sessions"
     ours, rate = figures[backend.ours_async], statistics.median(figures[backend.ours_async])
@@ -115,7 +117,7 @@ def _many_tasks(
             bar=Bar(">=", 3.0),
         )
     yield Row(
-        f"{what}: what the server's processors do for a turn",
+        f"{what}: processor time of the server for a turn",
         duration(statistics.median(used[backend.ours_async])),
         f"{duration(statistics.median(used[backend.bare]))} {backend.bare.title}",
         spread([seconds * 1e6 for seconds in used[backend.ours_async]]),
@@ -123,13 +125,13 @@ def _many_tasks(
     )
 
 
-def _flood_round(contender: Hosted, server: Running, used: list[float]) -> Callable[[], float]:
-    """A round of new sessions: turns per second over all of it. What the server used for a turn goes to `used`."""
+def _tasks_round(contender: ContenderProcess, server: Running, used: list[float]) -> Callable[[], float]:
+    """A round of new sessions: turns per second over all of it. Adds the server's processor seconds of a turn to `used`."""
     numbers = itertools.count()
 
     def one_round() -> float:
         number, before = next(numbers), server.seconds()
-        taken = contender.flood([f"flood-{number}-{task}" for task in range(TASKS)], turns=TASK_TURNS)
+        taken = contender.append_from_tasks([f"tasks-{number}-{task}" for task in range(TASKS)], turns=TASK_TURNS)
         used.append((server.seconds() - before) / (TASKS * TASK_TURNS))
         return TASKS * TASK_TURNS / taken
 

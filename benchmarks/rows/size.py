@@ -9,8 +9,8 @@ import apsw
 import everturn
 from benchmarks.plan import Bar, Plan, Row
 from benchmarks.stats import spread
-from everturn.bench.contenders.bare import Bare
-from everturn.bench.contenders.ours import as_messages, url
+from everturn.bench.contenders.bare import BareSqlite
+from everturn.bench.contenders.everturn_store import as_messages, url
 from everturn.bench.workload import json_bytes
 from everturn.bench.workload import turns as make_turns
 
@@ -32,9 +32,9 @@ def measure(plan: Plan) -> Iterator[Row]:
             for number, turn in enumerate(written):
                 store.add_messages(ids[number % sessions], as_messages(turn))
         bare_path = plan.path(f"size/bare-{sessions}")
-        with closing(Bare(bare_path)) as bare:
+        with closing(BareSqlite(bare_path)) as bare:
             for number, turn in enumerate(written):
-                bare.append_turn(ids[number % sessions], turn)
+                bare.add(ids[number % sessions], turn)
         stored = json_bytes([message for turn in written for message in turn])
         ours, theirs = _settled_bytes(path), _settled_bytes(bare_path)
         yield Row(

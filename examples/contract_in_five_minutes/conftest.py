@@ -69,14 +69,14 @@ class Memory:
     # --- what happens to a Redis -------------------------------------------------------------------------------------
 
     def fail(self):
-        """From now on the client raises redis.ConnectionError."""
+        """Make the client raise redis.ConnectionError from now on."""
         self.server.connected = False
 
     def recover(self):
         self.server.connected = True
 
     def lose_next_reply(self):
-        """The next request is carried out. Its answer is lost on the way back."""
+        """Lose the reply to the next request, after the server has carried it out."""
         connection = self.client.connection_pool.connection_class
         read = connection.read_response
         lost = []
@@ -99,7 +99,7 @@ class Memory:
         self.monkeypatch.setattr(time, "time", lambda: now() + seconds)
 
     def words(self, session):
-        """What was said in a session, oldest first."""
+        """The texts of a session, oldest first."""
         return [message.content for message in self.get_history(session)]
 
 

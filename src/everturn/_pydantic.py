@@ -1,6 +1,6 @@
-"""How a ChatMessage looks to Pydantic and FastAPI. Imported by Pydantic's own call only.
+"""Schema of a ChatMessage for Pydantic and FastAPI. Imported only when Pydantic asks for it.
 
-It validates shapes for a web framework's error messages; what may be stored is decided in core/codec.py.
+It checks shapes, for a web framework's error messages; core/validation.py decides which values may be stored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from everturn.model import ChatMessage
 
 
 def message_schema(cls: type[ChatMessage]) -> schema.CoreSchema:
-    """Accepts a ChatMessage or a dict; gives a dict back when dumped. Unknown fields are kept in `extra`."""
+    """Make a schema that accepts a ChatMessage or a dict, and dumps a dict. Unknown fields are kept in `extra`."""
     text = schema.nullable_schema(schema.str_schema())
     parts = schema.list_schema(schema.any_schema())
     fields = schema.typed_dict_schema(

@@ -1,7 +1,7 @@
-"""Opens stores: a URL and options to a backend's backend, by way of the entry-point group `everturn.backends`.
+"""Opens stores by URL or client. The scheme of a URL names a backend of the entry-point group `everturn.backends`.
 
-Of a backend it knows the scheme, and of ours the names of the options, which are keywords here for editors and type
-checkers; a test compares them. Which backends there are beside ours is decided by what is installed.
+The options of our own backends are keywords here, for editors and type checkers; a test compares them with OPTIONS. Any
+installed package can register more backends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OURS = {
     "postgresql": "everturn.backends.postgres",
     "postgres": "everturn.backends.postgres",
 }
-"""As pyproject.toml registers them, and nobody else's: to look through all that is installed takes a process 50 ms."""
+"""Our backends, as pyproject.toml registers them. Looking through all installed packages would take a process 50 ms."""
 
 
 def open(  # noqa: A001 - everturn.open is the public name
@@ -242,11 +242,11 @@ def from_client(
         except ImportError:
             continue  # its driver is not installed, so this is not its client
         adopts = getattr(opener, "adopts", None)
-        face = adopts(client) if adopts else None
-        if face is not None:
+        kind = adopts(client) if adopts else None  # None: it is no client of this backend
+        if kind is not None:
             settings, own = read_options(opener, named)
             backend = opener.adopt(client, own, time.monotonic() + settings.timeout)
-            return (AsyncMemoryStore if face == "async" else MemoryStore)(backend, settings)
+            return (AsyncMemoryStore if kind == "async" else MemoryStore)(backend, settings)
     raise InvalidInput(
         f"a {type(client).__module__}.{type(client).__qualname__} is no client that an installed backend takes; "
         "give one of redis-py, valkey-py, fakeredis or psycopg, or use everturn.open",
@@ -276,9 +276,9 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
 
 
 def _refuse_unescaped(opener: Opener, query: str) -> None:
-    """Raise InvalidInput if an @ behind a ? is not in an option's value: then the ? is one of a password.
+    """Raise InvalidInput if an @ behind a ? is not in an option's value: then the ? belongs to a password.
 
-    Without a word of it: what would be called an unknown option is a part of the password.
+    The message quotes nothing: the name of the unknown option is a part of the password.
     """
     if any(name not in COMMON and name not in opener.OPTIONS for name, _ in parse_qsl(query, keep_blank_values=True)):
         raise InvalidInput(f"has an @ behind a ?; {ESCAPES}", path="url")
@@ -290,7 +290,7 @@ _known_installed: dict[str, _Loader] = {}
 
 
 def _installed() -> dict[str, _Loader]:
-    """All backends that are installed, ours among them."""
+    """Find the backends of all installed packages, ours among them."""
     from importlib.metadata import MetadataPathFinder, entry_points
 
     if not _known_installed:
@@ -305,7 +305,7 @@ def _installed() -> dict[str, _Loader]:
 
 
 def _every() -> Iterator[_Loader]:
-    """Ours, then the others, which are only looked for by who gets so far."""
+    """Yield our backends, then those of other packages, which are only looked for if ours did not do."""
     yield from _ours.values()
     yield from (loader for scheme, loader in _installed().items() if scheme not in _ours)
 
@@ -321,7 +321,7 @@ def _opener_of(scheme: str, loader: _Loader) -> Opener:
     with _drivers(scheme):
         opener: Opener = _loaded(what, loader)
         load_driver = getattr(opener, "load_driver", None)
-        if load_driver:  # now, since no time-out has begun: a first import may take longer than one
+        if load_driver:  # before a time-out begins: a first import may take longer than one
             _loaded(what, load_driver)
     return opener
 
@@ -337,7 +337,7 @@ def _loaded(what: str, loader: _Loader) -> Any:
 
 @contextmanager
 def _drivers(scheme: str) -> Iterator[None]:
-    """Say which extra to install where a backend's driver is missing."""
+    """Turn a missing driver into Unsupported, which says which extra to install."""
     try:
         yield
     except ImportError as exc:

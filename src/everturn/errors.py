@@ -1,9 +1,9 @@
-"""The errors everturn raises, one tree; every value in a message is also an attribute.
+"""Errors that everturn raises, in one tree. Every value in a message is also an attribute.
 
-It knows nothing of backends: each backend turns its driver's errors into these, in one place of its own.
+Each backend turns its driver's errors into these, in one place of its own.
 
     MemoryStoreError
-     ├─ MemoryStoreBackendError   the backend failed; `outcome` says whether the change may have landed
+     ├─ MemoryStoreBackendError   the backend failed; `outcome` says whether the change may have been applied
      ├─ VersionConflict           the session is not at the version the caller named; nothing was changed
      ├─ CorruptEntry              stored bytes do not match their checksum, or parts of a session disagree
      ├─ SessionNotFound           the session does not exist (never did, expired, or was erased)

@@ -1,6 +1,6 @@
-"""The values callers hand in and get back: entries, receipts, snapshots, facts. Frozen, and pure.
+"""Values that callers pass and get back: entries, receipts, snapshots, facts. Frozen, and pure.
 
-It does not say what may be stored (core/validation.py does) and knows no backend.
+core/validation.py decides which values may be stored. Nothing here knows a backend.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SEQ, _CREATED_AT, _EXTRA = "!seq", "!created_at", "!extra"
 class _Entry(
     msgspec.Struct, frozen=True, eq=False, gc=False, kw_only=True, omit_defaults=True, repr_omit_defaults=True
 ):
-    """What every entry carries beside its body. Equality is about the body: the store's marks do not count.
+    """Base of all entries, with the marks that the store sets. Two entries are equal if their bodies are.
 
     gc=False: an entry is a tree of JSON values, so it is never part of a reference cycle.
     """
@@ -94,14 +94,14 @@ class ChatMessage(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, f
 
     @property
     def text(self) -> str:
-        """The words of the content: the string itself, or the text of its parts, one per line."""
+        """Text of the content: the string itself, or the text of its parts, one per line."""
         if isinstance(self.content, str):
             return self.content
         parts = (part if isinstance(part, str) else _text_of(part) for part in self.content or ())
         return "\n".join(part for part in parts if part)
 
     def to_dict(self) -> dict[str, JSON]:
-        """As a plain dict, without empty fields and without `seq` and `created_at`; `from_dict` is its inverse."""
+        """Convert to a plain dict, without empty fields, `seq` and `created_at`; `from_dict` is its inverse."""
         fields: dict[str, JSON] = {"role": self.role, "content": self.content}
         for name in ("name", "tool_calls", "tool_call_id", "id"):
             if (value := getattr(self, name)) is not None:
@@ -112,7 +112,10 @@ class ChatMessage(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, f
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, JSON]) -> ChatMessage:
-        """From a dict with at least `role` and `content`; unknown fields go to `extra`. Raises InvalidInput."""
+        """Make a message from a dict with at least `role` and `content`; unknown fields go to `extra`.
+
+        Raises InvalidInput.
+        """
         if not isinstance(fields, Mapping):
             raise InvalidInput(f"a message is a dict or a ChatMessage, not {type(fields).__name__}", path="message")
         for name in ("role", "content"):
@@ -126,7 +129,7 @@ class ChatMessage(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, f
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: object) -> Any:
-        """Lets Pydantic models and FastAPI bodies hold messages. Pydantic is imported only when it asks."""
+        """Let Pydantic models and FastAPI bodies hold messages. Pydantic is imported only when it calls this."""
         from everturn._pydantic import message_schema
 
         return message_schema(cls)
@@ -141,7 +144,7 @@ def _text_of(part: JSON) -> str:
 
 
 class ToolCall(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, forbid_unknown_fields=True):
-    """A record of one tool call: what was asked, what came back, how long it took in seconds."""
+    """Record of one tool call: its name and arguments, its result or error, its duration in seconds."""
 
     name: str
     arguments: JSON
@@ -172,10 +175,10 @@ Entry: TypeAlias = ChatMessage | ToolCall | Summary | Record
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The store's word that a change is kept.
+    """Receipt of a change: the store has kept it.
 
     `version` is the session's version after it; `seqs` are the entries it wrote; `replayed` says that an earlier
-    attempt had landed already, and this is its receipt.
+    attempt was applied already, and this is its receipt.
     """
 
     session_id: str
@@ -280,7 +283,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One line of the change log: what took the session to `version`. `snapshot` and `label` where one was named."""
+    """One line of the change log: the change that made `version`. `snapshot` and `label` if it was about a snapshot."""
 
     version: int
     kind: str
@@ -291,7 +294,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """What state `b` has that `a` has not (`added`), and the other way round (`removed`), in order."""
+    """Difference of two states: entries that `b` shows and `a` does not (`added`), and the reverse (`removed`)."""
 
     session_id: str
     added: tuple[Entry, ...]
@@ -313,11 +316,11 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class ErasureReceipt(msgspec.Struct, frozen=True):
-    """What `erase` removed.
+    """Receipt of `erase`: the numbers of entries, snapshots and bytes that were removed.
 
-    `complete`: nobody can read it any more. Else a reader, or a replica, still can: erase again once it has gone.
-    `remains`: where bytes of it may lie until something else removes them, each with what does (a backend's logs and
-    files, which everturn does not rewrite for one session); empty where there are none. Backups are nobody's here.
+    `complete`: nobody can read them any more. Else a reader or a replica still can: erase again once it has gone.
+    `remains`: logs and files of the backend that may hold bytes of the session, each with the way to remove them;
+    everturn does not rewrite these for one session. Empty if there are none. Backups are not looked at.
     """
 
     session_id: str
@@ -337,7 +340,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
-    """What `verify` looked at, and what it found wrong."""
+    """Result of `verify`: how many sessions and entries it read, and the problems it found."""
 
     sessions: int
     entries: int
@@ -349,7 +352,7 @@ class VerifyReport(msgspec.Struct, frozen=True):
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What `compact` reclaimed."""
+    """Result of `compact`: the numbers of sessions, entries and bytes that were reclaimed."""
 
     sessions: int
     entries: int
@@ -357,14 +360,14 @@ class Compaction(msgspec.Struct, frozen=True):
 
 
 CopyOutcome: TypeAlias = Literal["imported", "extended", "skipped", "conflict", "absent", "corrupt"]
-"""What a copy made of a session: the target did not have it; had an earlier version of it; had it all; has one with
+"""Outcome of a copy for one session: the target did not have it; had an earlier version of it; had it all; has one with
 another past, which stays as it is; the source does not have it; it is damaged, in the source or in the target."""
 
 
 class CopyProgress(msgspec.Struct, frozen=True):
-    """How far a copy is: told of every session when it is done, and of a long one in between (`outcome` is None).
+    """Progress of a copy: told for every session when it is done, and for a long one in between (`outcome` is None).
 
-    `entries` are those of this session brought so far, `sessions` those done so far, `total` all of them, if known.
+    `entries` counts those of this session copied so far, `sessions` those done so far, `total` all of them, if known.
     """
 
     session_id: str
@@ -376,10 +379,10 @@ class CopyProgress(msgspec.Struct, frozen=True):
 
 
 class CopyReport(msgspec.Struct, frozen=True):
-    """What a copy did, in sessions: see CopyOutcome. `conflicts` are ids, each with why, and what to do.
+    """Result of a copy: numbers of sessions by CopyOutcome, and `conflicts`: ids, each with a reason and advice.
 
-    `verified` were compared, and show the same in source and target at the version that was copied. `behind` were
-    changed in the source meanwhile: what the target has is an earlier version, and the next copy extends it.
+    `verified` sessions were compared, and are the same in both stores at the version that was copied. `behind` ones
+    were changed in the source meanwhile: the target has an earlier version, and the next copy extends it.
     """
 
     imported: int

@@ -1,6 +1,6 @@
-"""Options of a store as values: those that were given, read by whom they belong to.
+"""Reads the options of a store: the common ones here, a backend's own by the functions in its OPTIONS.
 
-Which keywords there are is in connect.py; how a backend's own options are read, in its OPTIONS.
+connect.py has the keywords.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONGEST = 10**11  # seconds: three thousand years
 
 
 class _NotGiven:
-    """Tells an option that was left out from one that is None: the URL or the backend then says what it is."""
+    """Marks an option that was left out, which is not the same as None: the URL or the backend has its value."""
 
     def __repr__(self) -> str:
         return "<not given>"

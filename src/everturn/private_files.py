@@ -1,7 +1,4 @@
-"""Files that hold conversations: only their owner can read them, whatever the umask, and no link is followed.
-
-It knows nothing of what is in them.
-"""
+"""Creates files for conversations: only their owner can read them, whatever the umask, and no link is followed."""
 
 from __future__ import annotations
 
@@ -19,7 +16,10 @@ _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getatt
 
 
 def file_mode(value: object) -> int:
-    """The option `file_mode`: an int (0o660), or octal digits ("660", "0660"). The owner can always read and write."""
+    """Read the option `file_mode`: an int (0o660), or octal digits ("660"). The owner can always read and write.
+
+    Raises InvalidInput.
+    """
     try:
         mode = int(value, 8) if isinstance(value, str) else int(value)  # type: ignore[call-overload]  # int says so
     except (TypeError, ValueError):
@@ -33,15 +33,16 @@ def create(path: str | Path, mode: int = MODE) -> int:
     """Create a file with exactly this mode, and return its descriptor. Raises FileExistsError, also for a link."""
     created = os.open(path, _NEW, mode)
     if hasattr(os, "fchmod"):
-        os.fchmod(created, mode)  # the umask takes bits away, too, that a group was to have
+        os.fchmod(created, mode)  # the umask may have taken away bits that the mode gives to a group
     return created
 
 
 @contextmanager
 def written(path: Path, mode: int = MODE) -> Iterator[IO[bytes]]:
-    """A file to write to, which takes its name when the block is through; if it fails, nothing is left behind.
+    """Open a file to write. It gets its name when the block ends; if the block fails, nothing is left behind.
 
-    Until then it has a name that nobody can guess, beside its later one. What has that name is replaced, with its mode.
+    Until then it has a name that nobody can guess, in the same folder. A file that has the name already is replaced,
+    and its mode is kept.
     """
     if path.is_file() and not path.is_symlink():
         mode = path.stat().st_mode & 0o777
@@ -55,5 +56,5 @@ def written(path: Path, mode: int = MODE) -> Iterator[IO[bytes]]:
 
 
 def beside(path: Path) -> Path:
-    """A name in the same folder that nobody can guess."""
+    """Make a name in the same folder that nobody can guess."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")

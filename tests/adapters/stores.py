@@ -1,9 +1,9 @@
-"""Stores for an adapter that is tested: both faces in turn, and where the contract kit wants them."""
+"""Stores for adapter tests: blocking and asynchronous in turn, watched, and as the contract kit opens them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import everturn
 from everturn import MemoryStore
 
 
-def on_both_faces(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> None:
+def over_both_stores(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> None:
     """Run the story over a blocking store and over an asynchronous one."""
 
     async def run() -> None:
@@ -22,6 +22,17 @@ def on_both_faces(tmp_path: Path, story: Callable[[Any], Awaitable[None]]) -> No
             await story(store)
 
     asyncio.run(run())
+
+
+class WatchedStore:
+    """An adapter's AsyncMemoryStore whose calls go through `watch(method, call)`; `call` is the coroutine to await."""
+
+    def __init__(self, store: Any, watch: Callable[[str, Coroutine[Any, Any, Any]], Awaitable[Any]]) -> None:
+        self._store = store
+        self._watch = watch
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        return lambda *args, **kwargs: self._watch(name, getattr(self._store, name)(*args, **kwargs))
 
 
 def in_a_file(where: Path, **options: Any) -> MemoryStore:

@@ -10,7 +10,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore
-from everturn.adapters._shared.sync_async import Awaited, Both
+from everturn.adapters._shared.sync_async import CallRunner, awaited_in_thread
 from tests.integration.children import locked
 
 Write = Callable[[], Awaitable[object]]
@@ -18,13 +18,13 @@ MESSAGES = [ChatMessage("user", "hello")]
 
 
 def by_its_methods(store: MemoryStore) -> Write:
-    awaited = Awaited(store)
-    return lambda: awaited("add_messages", "a", MESSAGES)
+    awaited = awaited_in_thread(store)
+    return lambda: awaited.add_messages("a", MESSAGES)
 
 
 def by_a_coroutine(store: MemoryStore) -> Write:
-    both = Both(store, "an adapter")
-    return lambda: both.run(both.call("add_messages", "a", MESSAGES))
+    runner = CallRunner(store, "an adapter")
+    return lambda: runner.run_async(runner.store.add_messages("a", MESSAGES))
 
 
 def through_openai_agents(store: MemoryStore) -> Write:

@@ -1,10 +1,12 @@
-"""What frameworks' classes have beside methods: a release that adds to it is noticed here.
+"""Attributes of frameworks' classes beside methods: a release that adds one is noticed here.
 
 Their methods are each adapter's own test_interface.py's.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import cached_property
 
 import pytest
@@ -18,6 +20,7 @@ from pydantic_ai.conversation_store import ConversationStore
 
 from tests.adapters.checking import attributes
 
+FRAMEWORKS = ("agents", "fastapi", "google.adk", "langchain_core", "langgraph", "llama_index", "pydantic_ai")
 KNOWN: dict[type, set[str]] = {
     BaseChatMessageHistory: {"messages"},
     BaseCheckpointSaver: {"config_specs", "serde"},
@@ -58,3 +61,18 @@ def test_attributes_of_every_kind_are_noticed() -> None:
         def of_none() -> None: ...
 
     assert attributes(Grown) == {"declared", "given", "computed", "kept"}
+
+
+def test_the_command_needs_no_framework() -> None:
+    """It shows and imports what adapters stored, also where their frameworks are not installed."""
+    script = f"""
+import importlib, pkgutil, sys
+for name in {FRAMEWORKS!r}:
+    sys.modules[name] = None
+import everturn.cli
+for found in pkgutil.walk_packages(everturn.cli.__path__, "everturn.cli."):
+    if not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""

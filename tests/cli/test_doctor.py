@@ -14,7 +14,7 @@ from everturn.backends.sqlite import doctor as sqlite
 from everturn.testing.servers import postgres_server, valkey_server
 from tests.cli.conftest import Run
 
-SOUND = sqlite.Answers((3, 54, 0), (3, 54, 0), "wal", "FULL", 0, 0, 0, 10, 4096, "ext4", 10**12, 0o100600)
+SOUND = sqlite.FileFacts((3, 54, 0), (3, 54, 0), "wal", "FULL", 0, 0, 0, 10, 4096, "ext4", 10**12, 0o100600)
 
 
 def test_a_file_that_is_well_is_said_to_be(run: Run, url: str) -> None:
@@ -85,8 +85,8 @@ def test_a_real_postgres(run: Run) -> None:
 
 
 def test_what_is_wrong_with_a_postgres() -> None:
-    sound = postgres.Answers("18.1", 100, 3, "on", "on", False, False, 10**6, 0.0)
-    assert list(postgres.wrong_with(sound, [postgres.Table("entries", 10**6, 10, True)])) == []
+    sound = postgres.PostgresFacts("18.1", 100, 3, "on", "on", False, False, 10**6, 0.0)
+    assert list(postgres.wrong_with(sound, [postgres.TableRows("entries", 10**6, 10, True)])) == []
     crowded = msgspec.structs.replace(sound, connections=90, longest=1000.0)
-    told = [found[0] for found in postgres.wrong_with(crowded, [postgres.Table("entries", 100, 50_000, False)])]
+    told = [found[0] for found in postgres.wrong_with(crowded, [postgres.TableRows("entries", 100, 50_000, False)])]
     assert ["connections are taken" in told[0], "open for 1000 s" in told[1], "are dead" in told[2]] == [True] * 3

@@ -69,10 +69,6 @@ def test_a_conversation_shows_everything_in_it_in_order(run: Run, url: str) -> N
     [
         (Record("lg.put", {"id": "c1", "set": {"meta": {"step": 3}}}), "LangGraph checkpoint c1"),
         (
-            Record("lg.put", {"id": "~Hx4gdjhOZaa__zSk_rRz6g", "set": {}}),
-            "LangGraph checkpoint 1f1e2076-384e-65a6-bfff-34a4feb473ea",
-        ),
-        (
             Record("lg.writes", {"for": "c1", "writes": [["messages", 1], ["n", 2], ["n", 3]]}),
             "LangGraph task wrote messages, n",
         ),
@@ -80,8 +76,6 @@ def test_a_conversation_shows_everything_in_it_in_order(run: Run, url: str) -> N
         (Record("lg.message", {"role": "user", "content": "two"}), "LangGraph branch that was left, user: two"),
         (Record("lg.message", {"role": "assistant", "content": None}), "LangGraph branch that was left, assistant: "),
         (Record("lg.put", {"id": 1}), 'lg.put: {"id":1}'),
-        (Record("lg.put", {"id": "~spoil"}), 'lg.put: {"id":"~spoil"}'),
-        (Record("lg.put", {"id": "c1", "ts": 10**20}), 'lg.put: {"id":"c1","ts":100000000000000000000}'),
         (Record("lg.put", "text"), 'lg.put: "text"'),
         (Record("lg.writes", {"writes": [1, []]}), "LangGraph task wrote nothing"),
         (Record("lg.message", {"role": "", "content": 5}), 'lg.message: {"role":"","content":5}'),

@@ -104,7 +104,7 @@ def test_a_file_one_may_not_read(tmp_path: Path, url: str, closed: str) -> None:
 def test_a_schema_from_the_future(run: Run, url: str) -> None:
     path = url.removeprefix("sqlite:///")
     statement = "UPDATE schema_versions SET version = 99 WHERE version = 1"
-    code = f"from everturn.backends.sqlite import pages; pages.connect({path!r}).execute({statement!r})"
+    code = f"from everturn.backends.sqlite.page_checksums import connect; connect({path!r}).execute({statement!r})"
     subprocess.run([sys.executable, "-c", code], check=True)
     refused(run("sessions", url), "schema version 99", "Upgrade everturn")
 

@@ -116,7 +116,7 @@ class Original:
 
 @dataclass
 class Verdict:
-    """What became of one damage."""
+    """Verdict on one damage."""
 
     loud: list[str] = field(default_factory=list)
     silent: list[str] = field(default_factory=list)
@@ -177,7 +177,7 @@ def _judge_reads(store: MemoryStore, original: Original, verdict: Verdict, but: 
 
 
 def told(answer: Any) -> Any:
-    """All of an answer, to be compared. (Entries are equal that differ in seq and time alone.)"""
+    """Render every field of an answer, to compare it. (Entries that differ in seq and time alone are equal.)"""
     if isinstance(answer, list | tuple):
         return [told(part) for part in answer]
     if isinstance(answer, ChatMessage | ToolCall | Summary | Record):
@@ -194,7 +194,7 @@ def is_own(name: str, messages: list[ChatMessage]) -> bool:
 
 
 def _judge_skipping(store: MemoryStore, original: Original, verdict: Verdict) -> None:
-    """What is skipped is skipped; the rest is as it was, and in order."""
+    """Check that skipping leaves out entries only: the rest is as it was, and in order."""
     for name in RICH:
         try:
             rest = iter(told(original.answers[f"{name}: history"]))

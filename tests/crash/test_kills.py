@@ -47,7 +47,7 @@ def write_for_ever(path: str, round_: str) -> None:
 
 
 def change_for_ever(path: str, round_: str) -> None:
-    """All kinds of changes to one session; says the version after each."""
+    """Make changes of every kind to one session; say the version after each."""
     store = everturn.open(url(path), timeout=50)
     say(store.save_snapshot(SESSION, round_).version)
     first = store.list_snapshots(SESSION)[0]
@@ -87,7 +87,7 @@ def numbers(said: list[str]) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("seed", first(1, range(2)))
 def test_a_killed_process_loses_nothing_acknowledged(path: Path, seed: int) -> None:
-    """The same file is killed over and over, so each round begins with what the last one left."""
+    """One file for every round, so that each begins with what the last kill left."""
     dice = random.Random(seed)
     record: dict[str, list[int]] = {}
     for round_ in range(7):

@@ -100,7 +100,7 @@ def make_lossy(store: Any) -> LossyBackend:
 
 
 def facts(store: MemoryStore) -> dict[str, Any]:
-    """All that can be compared of every session, and the log of what was done to it."""
+    """Read everything that can be compared of every session, and its log of changes."""
     return {
         session.session_id: (
             store.state(session.session_id),
@@ -111,7 +111,7 @@ def facts(store: MemoryStore) -> dict[str, Any]:
 
 
 def expected(kind: str, tmp_path: Path, **options: Any) -> dict[str, Any]:
-    """What the change does when nothing is lost."""
+    """Run the change with nothing lost, and return its effect."""
     with everturn.open(f"sqlite:///{tmp_path}/undisturbed.db?{OPTIONS}") as store:
         CHANGES[kind](store, prepare(store), **options)
         return facts(store)

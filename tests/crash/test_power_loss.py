@@ -138,7 +138,7 @@ def as_next_version(folder: Path) -> Iterator[None]:
 
 
 def contents(store: MemoryStore) -> dict[str, Any]:
-    """All that can be compared of every session."""
+    """Read everything that can be compared of every session."""
     return {session.session_id: store.state(session.session_id) for session in store.sessions().sessions}
 
 
@@ -157,7 +157,7 @@ def version_of(path: Path) -> int:
 
 @dataclass(frozen=True)
 class Survivor:
-    """What a cut left, and what the run had been told by then."""
+    """The file after a power cut, and the acknowledgements that the run had by then."""
 
     acknowledged: int  # steps
     error: Exception | None  # of the step under way
@@ -193,7 +193,7 @@ def cut_run(folder: Path, synchronous: str, sync: int, **how: Any) -> Survivor:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What the store holds after each number of steps, and how many syncs there were by then."""
+    """Contents of the store after each number of steps, and the number of syncs by then."""
 
     after: list[dict[str, Any]]
     syncs: list[int]

@@ -21,8 +21,7 @@ SNIPPET = re.compile(r"^```(?:python|py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = [
     page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.parent.name != "decisions"
 ]
-# To be copied: the examples, and the backend that shows how to write one.
-COPIED = [*(ROOT / "examples").rglob("*.py"), *(ROOT / "tests/integration/toy_backend/everturn_toy").rglob("*.py")]
+COPIED = list((ROOT / "examples").rglob("*.py"))
 
 
 def file_of(module: str) -> Path | None:

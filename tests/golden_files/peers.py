@@ -30,7 +30,7 @@ MODULES = {"syrupy": "syrupy", "pytest-snapshot": "pytest_snapshot.plugin", "xdi
 
 
 def folder(name: str) -> Path | None:
-    """Where a set is installed; None if there is nothing to install. Skips the test if pip cannot get it."""
+    """Install a set of packages. Returns its folder; None for an empty set. Skips the test if pip cannot get it."""
     requirements = _SETS[name]
     if not requirements:
         return None
@@ -66,7 +66,7 @@ class Ran:
     text: str
 
     def count(self, outcome: str) -> int:
-        """How many tests came out so, by the last line of the report."""
+        """Count the tests with this outcome, from the last line of the report."""
         words = self.text.strip().splitlines()[-1].replace(",", "").replace("=", "").split()
         return next((int(number) for number, word in pairwise(words) if word.startswith(outcome)), 0)
 

@@ -105,7 +105,7 @@ def test_a_write_that_fails_leaves_the_old_artifact(
 ) -> None:
     old, new, artifact = database(SCRIPT), database(SCRIPT + "DELETE FROM t;"), tmp_path / "kept" / "a.sqlite"
     inspector_main.take(old, tmp_path / "draft", foreign_keys=True)
-    inspector_main.settle(tmp_path / "draft", artifact, ())
+    inspector_main.write_artifact(tmp_path / "draft", artifact, ())
     before = artifact.read_bytes()
     inspector_main.take(new, tmp_path / "other", foreign_keys=True)
 
@@ -115,7 +115,7 @@ def test_a_write_that_fails_leaves_the_old_artifact(
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(GoldenError, match="cannot be written: No space left on device"):
-        inspector_main.settle(tmp_path / "other", artifact, ())
+        inspector_main.write_artifact(tmp_path / "other", artifact, ())
     assert artifact.read_bytes() == before
     assert [path.name for path in artifact.parent.iterdir()] == ["a.sqlite"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from everturn.testing.golden.errors import GoldenError
-from everturn.testing.golden.inspector import Inspector
+from everturn.testing.golden.inspector import InspectorProcess
 from everturn.testing.golden.read_database import read
 from tests.integration.children import children, eventually, locked, run
 
@@ -20,14 +20,14 @@ SCRIPT = "CREATE TABLE t (k INTEGER PRIMARY KEY, v); INSERT INTO t VALUES (1, 'o
 
 
 @pytest.fixture
-def inspector() -> Iterator[Inspector]:
-    inspector = Inspector()
+def inspector() -> Iterator[InspectorProcess]:
+    inspector = InspectorProcess()
     yield inspector
     inspector.close()
 
 
 def beside(path: Path) -> dict[str, tuple[bytes, int]]:
-    """All that is in its folder: names, content, time of the last change."""
+    """Take the state of its folder: names, contents, times of the last change."""
     return {each.name: (each.read_bytes(), each.stat().st_mtime_ns) for each in path.parent.iterdir() if each.is_file()}
 
 
@@ -49,7 +49,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_committed_and_still_open_is_read(database: Make, inspector: Inspector, mode: str) -> None:
+def test_what_is_committed_and_still_open_is_read(database: Make, inspector: InspectorProcess, mode: str) -> None:
     path, expected = database(f"PRAGMA journal_mode = {mode};" + SCRIPT), database(SCRIPT)
     with closing(sqlite3.connect(path)) as db:
         with db:
@@ -99,7 +99,7 @@ def test_what_a_killed_process_had_begun_is_rolled_back_in_the_copy_alone(databa
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_write_transaction_that_stays_open_is_a_clear_failure(
-    database: Make, inspector: Inspector, mode: str, tmp_path: Path
+    database: Make, inspector: InspectorProcess, mode: str, tmp_path: Path
 ) -> None:
     path = database(f"PRAGMA journal_mode = {mode};" + SCRIPT)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
@@ -197,8 +197,8 @@ def test_the_two_libraries_are_not_in_one_process(database: Make) -> None:
 import sys
 from pathlib import Path
 import everturn.testing.plugin
-from everturn.testing.golden.inspector import Inspector
-inspector = Inspector()
+from everturn.testing.golden.inspector import InspectorProcess
+inspector = InspectorProcess()
 path = Path({str(database(SCRIPT))!r})
 assert inspector.judge(path, path, (), foreign_keys=True) == ""
 inspector.close()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn.testing.golden.compare import compare
-from everturn.testing.golden.database_image import Image, Table
+from everturn.testing.golden.database_image import DatabaseImage, TableImage
 from everturn.testing.golden.errors import GoldenError
 from everturn.testing.golden.masks import Mask
 from everturn.testing.golden.render import render
@@ -21,27 +21,27 @@ ONE, TWO, THREE = (str(UUID(int=number << 64 | 1 << 78 | number, version=4)) for
 AN, AUS = "01ARZ3NDEKTSV4RRFFQ69G5FAV", "01BX5ZZKBKACTAV9WEVGEMMVRZ"
 
 
-def image(**tables: list[tuple[Any, ...]]) -> Image:
+def image(**tables: list[tuple[Any, ...]]) -> DatabaseImage:
     """Tables by name: the columns first, those of the primary key marked with a star, then the rows."""
     found = {}
     for name, (columns, *rows) in tables.items():
         key = tuple(place for place, column in enumerate(columns) if column.endswith("*"))
-        found[name] = Table(name, tuple(column.rstrip("*") for column in columns), key, rows)
-    return Image(tables=found)
+        found[name] = TableImage(name, tuple(column.rstrip("*") for column in columns), key, rows)
+    return DatabaseImage(tables=found)
 
 
 def mask(*columns: str, **options: Any) -> Mask:
     return Mask.of(columns, **options)
 
 
-def is_same(left: Image, right: Image, *masks: Mask) -> bool:
+def is_same(left: DatabaseImage, right: DatabaseImage, *masks: Mask) -> bool:
     forth, back = compare(left, right, masks), compare(right, left, masks)
     assert forth.is_none == back.is_none
     assert compare(left, left, masks).is_none
     return forth.is_none
 
 
-def talk(session: Any, *rows: tuple[Any, ...]) -> Image:
+def talk(session: Any, *rows: tuple[Any, ...]) -> DatabaseImage:
     return image(sessions=[("id*", "title"), (session, "talk")], messages=[("session", "body"), *rows])
 
 
@@ -214,7 +214,7 @@ def test_numbers_are_masked_by_column_only() -> None:
 
 
 def test_rows_that_look_alike_are_told_apart_by_who_refers_to_them() -> None:
-    def chat(first: str, second: str, order: int = 1) -> Image:
+    def chat(first: str, second: str, order: int = 1) -> DatabaseImage:
         sessions = [(first,), (second,)][::order]
         return image(s=[("id*",), *sessions], m=[("s", "body"), (first, "x"), (first, "x"), (second, "x")])
 
@@ -226,7 +226,7 @@ def test_rows_that_look_alike_are_told_apart_by_who_refers_to_them() -> None:
 def test_a_chain_is_followed_to_its_end() -> None:
     """A list of messages that differ in nothing but what they answer: LangGraph's checkpoints are such."""
 
-    def chain(*ids: str) -> Image:
+    def chain(*ids: str) -> DatabaseImage:
         return image(c=[("id*", "parent"), *zip(ids, (None, *ids[:-1]), strict=True)][::1])
 
     ids = [str(UUID(int=number + 1, version=4)) for number in range(150)]
@@ -240,7 +240,7 @@ def test_a_chain_is_followed_to_its_end() -> None:
 def test_two_circles_are_not_one() -> None:
     """No local look can tell them apart: it must not be called equal for that."""
 
-    def circles(*lengths: int) -> Image:
+    def circles(*lengths: int) -> DatabaseImage:
         rows, base = [], 0
         for length in lengths:
             rows += [(f"n{base + n}", f"n{base + (n + 1) % length}") for n in range(length)]
@@ -265,7 +265,7 @@ def test_equal_means_that_some_naming_makes_them_equal(rows: Any, others: Any, n
     def named(rows: Any, names: Any) -> list[Any]:
         return [(names[a], text, None if b is None else names[b]) for a, text, b in rows]
 
-    def t(rows: Any) -> Image:
+    def t(rows: Any) -> DatabaseImage:
         return image(t=[("a", "v", "b"), *rows])
 
     masks = (mask("t.a", "t.b"),)
@@ -378,13 +378,9 @@ def test_artifacts_keep_real_values_and_an_update_that_differs_in_masked_ones_on
 
 
 def test_the_diff_shows_placeholders_and_the_same_one_for_the_same_value() -> None:
-    before = image(
-        s=[("id*", "at", "n"), (ONE, 1.5, 7)], m=[("id*", "s", "body"), (1, ONE, f"to {TWO} at 2026-01-01 10:00:00")]
-    )
-    after = image(
-        s=[("id*", "at", "n"), (THREE, 2.5, 8)],
-        m=[("id*", "s", "body"), (1, THREE, f"for {TWO} at 2026-01-01 10:00:01")],
-    )
+    s, m = ("id*", "at", "n"), ("id*", "s", "body")
+    before = image(s=[s, (ONE, 1.5, 7)], m=[m, (1, ONE, f"to {TWO} at 2026-01-01 10:00:00")])
+    after = image(s=[s, (THREE, 2.5, 8)], m=[m, (1, THREE, f"for {TWO} at 2026-01-01 10:00:01")])
     difference = compare(before, after, (mask(types=["uuid", "timestamp"]), mask("s.at")))
     assert list(render(difference)) == [
         "  table  expected  actual  missing  added  changed",

@@ -30,7 +30,7 @@ durable_settings = pytest.mark.parametrize(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run was told and what its file held afterwards; `kept` is None if the file is corrupt."""
+    """Rows that a run was told are committed, and rows in its file afterwards (None if the file is corrupt)."""
 
     acknowledged: list[int]
     kept: list[int] | None

@@ -97,7 +97,7 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
 
 
 async def eventually_async(condition: Callable[[], bool], what: str) -> None:
-    """The same, while the event loop goes on."""
+    """Wait until the condition holds, while the event loop goes on."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"{what}: waited in vain"

@@ -40,7 +40,7 @@ class Stepper:
                 signal.raise_signal(signal.SIGUSR1)
 
     def became(self, call: Callable[[], object], step: int) -> str:
-        """What becomes of a call that is interrupted at a step: `in time` if it has fewer, `raised`, or else who lost
+        """Outcome of a call that is interrupted at a step: `in time` if it has fewer, `raised`, or else who lost
         it: `everturn`, `a driver` (or Python itself, within one of its modules or where it finalizes something)."""
         self._step, self._ringing_at, self._raised = 0, step, None
         ignored: list[Any] = []

@@ -15,12 +15,11 @@ import pytest
 
 import everturn
 from everturn import AsyncMemoryStore, InvalidInput
+from tests.integration.attempts import play
 from tests.integration.children import eventually_async, locked
 from tests.integration.disks import HeldDisk
 from tests.integration.turns import SESSION, check, turn, url
 from tests.tiers import first
-
-Story = Callable[[], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture
@@ -41,10 +40,6 @@ def eager_threads() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
-
-
-def play(story: Story) -> None:
-    asyncio.run(asyncio.wait_for(story(), 100))
 
 
 @asynccontextmanager

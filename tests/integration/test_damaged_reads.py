@@ -85,7 +85,7 @@ def test_a_name_that_a_damaged_index_hides_is_not_taken_for_absent(
 
 
 def _root(path: Path, index: str) -> int:
-    """Where the first page of an index stands in the file."""
+    """Find the offset of the first page of an index in the file."""
     db = page_checksums.connect(str(path))
     root: int = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (index,)).get
     db.close()

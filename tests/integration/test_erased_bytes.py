@@ -117,11 +117,11 @@ def test_what_a_reader_needs_stays_in_the_log_until_it_has_gone(store: Any, door
 def test_a_file_that_cannot_be_written_anew_in_time_is_not_begun_with(
     store: Any, door: FileDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All writers would wait, and in vain."""
+    """A vacuum that cannot end in time would keep every writer waiting for nothing."""
     say(store, "a", MARKER)
     say(store, "b", "harmless")
     with monkeypatch.context() as slow:
-        slow.setattr(maintenance, "QUICKEST", 1)
+        slow.setattr(maintenance, "FASTEST_VACUUM", 1)
         assert not store.erase("a").complete
     assert words(store, "a") == []
     assert store.erase("a").complete

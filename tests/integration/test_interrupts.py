@@ -17,7 +17,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage
-from everturn.backends._shared.thread_pool import Shelf
+from everturn.backends._shared.thread_pool import BoundedPool
 from everturn.backends.redis.transport import resp
 from tests.integration.children import run
 from tests.store.places import Servers
@@ -54,7 +54,7 @@ def pack() -> None:
 
 
 def lend() -> None:
-    things: Shelf[int] = Shelf(10**6, TimeoutError, RuntimeError)
+    things: BoundedPool[int] = BoundedPool(10**6, TimeoutError, RuntimeError)
 
     def work(_: int) -> None:
         for _ in range(300):

@@ -36,7 +36,7 @@ def proxy(url: str) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def store(url: str) -> Iterator[MemoryStore]:
-    """The same store, not by way of the proxy."""
+    """Open the store directly, without the proxy."""
     with everturn.open(url, timeout=60, **options_for(url)) as store:
         store.erase("a")
         yield store

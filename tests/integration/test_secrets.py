@@ -81,11 +81,11 @@ def told_by(caplog: pytest.LogCaptureFixture, call: Callable[[], object]) -> str
     return "\n".join([all_that_is_told(caught.value), caplog.text, *(str(warning.message) for warning in warned)])
 
 
-@pytest.mark.parametrize("face", ["blocking", "async"])
+@pytest.mark.parametrize("kind", ["blocking", "async"])
 @pytest.mark.parametrize("url", URLS)
-def test_no_password_is_in_what_opening_says(url: str, face: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_password_is_in_what_opening_says(url: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     def opening() -> object:
-        if face == "async":
+        if kind == "async":
             return asyncio.run(everturn.open_async(url, timeout=0.2))
         return everturn.open(url, timeout=0.2)
 
@@ -150,12 +150,12 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("face", ["blocking", "async"])
+@pytest.mark.parametrize("kind", ["blocking", "async"])
 def test_a_row_that_postgresql_refuses_is_not_quoted(
-    servers: Servers, caplog: pytest.LogCaptureFixture, face: str, change: str
+    servers: Servers, caplog: pytest.LogCaptureFixture, kind: str, change: str
 ) -> None:
     """`DETAIL: Failing row contains (...)` is in the driver's error, which tracebacks show as the cause."""
-    url = f"{servers.postgres.url}?schema=secrets_{face}_{list(CHANGES).index(change)}"
+    url = f"{servers.postgres.url}?schema=secrets_{kind}_{list(CHANGES).index(change)}"
     schema = url.partition("=")[2]
     with everturn.open(url, warnings=False) as store:
         store.add_messages("a", [ChatMessage("user", BODY)])
@@ -172,7 +172,7 @@ def test_a_row_that_postgresql_refuses_is_not_quoted(
         with everturn.open(url, timeout=2, warnings=False) as store:
             CHANGES[change](store)
 
-    told = told_by(caplog, blocking if face == "blocking" else lambda: asyncio.run(awaited()))
+    told = told_by(caplog, blocking if kind == "blocking" else lambda: asyncio.run(awaited()))
     assert "check constraint" in told
     assert [word for word in (BODY, LABEL, KEY, NOTE, "Failing row") if word in told] == []
     with psycopg.connect(servers.postgres.url, autocommit=True) as beside:

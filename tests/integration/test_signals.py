@@ -40,7 +40,7 @@ RAISED: dict[str, type[BaseException]] = {
 }
 
 
-class Alarm:
+class DelayedSignal:
     """Raises in the main thread, a little later."""
 
     def __init__(self, kind: type[BaseException]) -> None:
@@ -57,7 +57,7 @@ class Alarm:
         raise self.raised
 
     def became(self, call: Callable[[], object], seconds: float) -> str:
-        """What becomes of a call when the alarm rings so much later: `in time`, `raised` or `swallowed`."""
+        """Outcome of a call when the signal comes so much later: `in time`, `raised` or `swallowed`."""
         self.raised = None
         try:
             try:
@@ -86,9 +86,9 @@ def checked(store: MemoryStore, acknowledged: set[str]) -> None:
 
 
 def alone(url: str, kind: str) -> None:
-    """One thread writes and reads; the alarm rings at random moments."""
+    """One thread writes and reads; the signal comes at random moments."""
     dice = random.Random(kind)
-    alarm, became, acknowledged = Alarm(RAISED[kind]), Counter[str](), set[str]()
+    interrupting, became, acknowledged = DelayedSignal(RAISED[kind]), Counter[str](), set[str]()
     with everturn.open(url, timeout=20) as store:
 
         def work(number: int) -> None:
@@ -104,7 +104,7 @@ def alone(url: str, kind: str) -> None:
         longest = 1.2 * (time.monotonic() - started) / 20
         # How long a call takes, and so how many are interrupted, depends on the machine: until enough were.
         for number in range(40 * ROUNDS):
-            became[alarm.became(lambda number=number: work(number), dice.uniform(0.00001, longest))] += 1
+            became[interrupting.became(lambda number=number: work(number), dice.uniform(0.00001, longest))] += 1
             if number >= ROUNDS and became["raised"] > ROUNDS / 10:
                 break
         work(40 * ROUNDS)
@@ -117,7 +117,7 @@ def among_others(url: str, kind: str) -> None:
     """Three threads write, too: one leads for all, and what interrupts it is not theirs."""
     dice = random.Random(kind)
     sys.setswitchinterval(1e-5)
-    alarm, became, acknowledged = Alarm(RAISED[kind]), Counter[str](), set[str]()
+    interrupting, became, acknowledged = DelayedSignal(RAISED[kind]), Counter[str](), set[str]()
     stop, strange = threading.Event(), list[BaseException]()
     with everturn.open(url, timeout=20) as store:
 
@@ -143,7 +143,7 @@ def among_others(url: str, kind: str) -> None:
 
         # How long a call takes, and so how many are interrupted, depends on the machine: until enough were.
         for number in range(40 * ROUNDS):
-            became[alarm.became(lambda number=number: work(number), dice.uniform(0.00001, 0.01))] += 1
+            became[interrupting.became(lambda number=number: work(number), dice.uniform(0.00001, 0.01))] += 1
             if number >= ROUNDS and became["raised"] > ROUNDS / 10:
                 break
         stop.set()
@@ -159,14 +159,14 @@ def among_others(url: str, kind: str) -> None:
 
 def at_a_lock(url: str, kind: str) -> None:
     """Another process holds the file's lock: SQLite asks our handler again and again whether to wait on."""
-    alarm = Alarm(RAISED[kind])
+    interrupting = DelayedSignal(RAISED[kind])
     path = Path(url.removeprefix("sqlite:///"))
     with everturn.open(url, timeout=30) as store:
         say(store, "main", "first")
         with locked(path):
             started = time.monotonic()
             for number in range(10):
-                assert alarm.became(lambda number=number: say(store, "main", str(number)), 0.01) == "raised"
+                assert interrupting.became(lambda number=number: say(store, "main", str(number)), 0.01) == "raised"
             assert time.monotonic() - started < 25, "it was heard of only when the time-out was over"
         say(store, "main", "last")
         assert [message.text for message in store.get_history("main")] == ["first", "last"]
@@ -187,14 +187,14 @@ def test_so_it_does_in_memory(kind: str) -> None:
 
 def in_the_backend(kind: str) -> None:
     """Between two attempts, and in one: what a handler raises is no fault of a backend's."""
-    alarm = Alarm(RAISED[kind])
+    interrupting = DelayedSignal(RAISED[kind])
     attempts: list[bool] = []
 
     class Runtime:
         clock = staticmethod(time.monotonic)
 
         async def sleep(self, seconds: float) -> None:
-            time.sleep(seconds)  # noqa: ASYNC251 - as the blocking face does
+            time.sleep(seconds)  # noqa: ASYNC251 - as the blocking store does
 
     async def fail(retry: bool, _deadline: float) -> Any:
         attempts.append(retry)
@@ -203,7 +203,7 @@ def in_the_backend(kind: str) -> None:
     caller = Caller(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # it is asked for nothing else
     for _ in range(10):
         coroutine = caller.call(fail)
-        assert alarm.became(lambda: coroutine.send(None), 0.02) == "raised"  # noqa: B023 - called at once
+        assert interrupting.became(lambda: coroutine.send(None), 0.02) == "raised"  # noqa: B023 - called at once
     assert len(attempts) < 500
 
 

@@ -36,7 +36,7 @@ class Acknowledged:
 
 
 def acknowledged(folder: Path) -> dict[str, list[int]]:
-    """What was acknowledged to each writer, in order."""
+    """Read the turns acknowledged to each writer, in order."""
     return {
         file.stem: [int(line) for line in file.read_text().splitlines()]
         for file in sorted(folder.glob("*.acknowledged"))
@@ -95,7 +95,7 @@ def check(messages: Sequence[ChatMessage], record: Mapping[str, list[int]], *, k
 
 
 def check_file(path: Path, folder: Path, *, killed: Iterable[str] = ()) -> None:
-    """The same for a file, with a store of its own; and the file is sound."""
+    """Check a file with a store of its own; and that the file is sound."""
     with everturn.open(url(path)) as store:
         check(store.get_history(SESSION), acknowledged(folder), killed=killed)
         report = store.verify()

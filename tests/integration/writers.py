@@ -27,7 +27,7 @@ GIVES_UP = 60.0  # seconds after which a writer no longer believes that its chan
 
 
 class Ledger:
-    """What the writers were told, turn by turn (session and key), and how many changes of every kind were made."""
+    """Outcomes that the writers were told, turn by turn (session and key), and the number of changes of every kind."""
 
     def __init__(self) -> None:
         self.acknowledged: list[tuple[str, str]] = []
@@ -181,8 +181,9 @@ async def every_kind(store: Any, ledger: Ledger, writer: int, is_over: Callable[
 
 
 async def without_keys(store: Any, ledger: Ledger, writer: int, is_over: Callable[[], bool], _: Rest) -> None:
-    """The same without a key: only the store's own call id stands between a retry and a second change. An error ends
-    it, for nobody could tell what became of the change."""
+    """Changes of every kind without a key: only the store's own call id stands between a retry and a second change.
+
+    An error ends it, for nobody could tell whether the change was made."""
 
     async def once(kind: str, snapshot: Any, _: int) -> Any:
         return await _settled(CHANGES[kind](store, f"bare{writer}", snapshot, None))
@@ -208,12 +209,12 @@ async def _rounds(ledger: Ledger, name: str, is_over: Callable[[], bool], make: 
 class Writers:
     """So many writers of each kind over one store, in threads or in tasks, until the end of the block."""
 
-    def __init__(self, face: str, url: str, ledger: Ledger, *work: Writer, count: int = 4, **options: Any) -> None:
+    def __init__(self, kind: str, url: str, ledger: Ledger, *work: Writer, count: int = 4, **options: Any) -> None:
         self._ledger = ledger
         self._over = threading.Event()
         self._started = threading.Event()
         self._jobs = [(writer, number) for writer in work or (turns,) for number in range(count)]
-        run = self._in_tasks if face == "tasks" else self._in_threads
+        run = self._in_tasks if kind == "tasks" else self._in_threads
         self._thread = threading.Thread(target=self._guarded, args=(run, url, options))
 
     def __enter__(self) -> Self:

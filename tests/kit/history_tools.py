@@ -87,7 +87,7 @@ class Memory:
             self.hidden = len(self.messages)
 
     def plan_trim(self, limit: int) -> tuple[Any, ...]:
-        """Where the floor should be, and the state for which that was found out."""
+        """Find the new floor. Returns it with the state it was planned on."""
         kept = 0
         if self.cuts_units or len(self.read()) <= limit:
             kept = min(limit, len(self.read()))
@@ -137,7 +137,7 @@ class Memory:
 
 @dataclass
 class Plan:
-    """What workers do, as weights, and how they fare."""
+    """Weights of what workers do, and of how their calls end."""
 
     workers: int = 4
     calls: int = 40

@@ -33,7 +33,7 @@ unlocked.share_threads = True  # type: ignore[attr-defined]
 
 
 class ReadsThenWrites:
-    """The same over a SQLite file, for processes."""
+    """A read-then-write store over a SQLite file, for processes."""
 
     def __init__(self, where: Path) -> None:
         self.db = sqlite3.connect(where / "memory.db", isolation_level=None)

@@ -17,7 +17,7 @@ from everturn.testing.races.breakpoints import Breakpoint, PausableCoroutine, dr
 
 
 def calls_of(work: Any, n: int = 0) -> tuple[int, list[tuple[int, str]]]:
-    """How many driver calls some work makes, and where it was stopped."""
+    """Count the driver calls of some work. Returns the count, and where it was stopped."""
     stopper, stops = Breakpoint(), []
     stopper.watch_threads()
     try:

@@ -36,7 +36,7 @@ def test_a_clause_is_one_sentence_with_an_incident(clause: Clause) -> None:
 
 @pytest.mark.parametrize("target", ["sqlite:///memory.db", "tests.kit.sound.memory:tasks"])
 def test_a_sound_store_keeps_every_promise(target: str) -> None:
-    """All clauses in one run, as users run them: they share a place. `make false-alarms`: more stores, more seeds."""
+    """Run all clauses at once, as users do: they share a place. `make false-alarms` has more stores and seeds."""
     report = quick_run(target, seed=secrets.randbelow(10**6))
     broken = [clause for clause in report.clauses if clause.status not in {"pass", "not_offered"}]
     assert broken == [], f"seed {report.seed}"

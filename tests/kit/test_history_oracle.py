@@ -40,7 +40,7 @@ WEIGHTS = {
 
 
 def spoilt(events: list[Event], chance: Random) -> list[Event]:
-    """The same history with one read that saw something else; often, but not always, that is a violation."""
+    """Change what one read saw; often, but not always, that makes a violation."""
     reads = [place for place, event in enumerate(events) if event.type == "ok" and event.values is not None]
     if not reads:
         return events

@@ -161,7 +161,7 @@ def go_back(broken: Broken) -> bool:
 
 
 def bring_back(broken: Broken) -> bool:
-    """What was acknowledged before a clear began is read after it ended."""
+    """A unit acknowledged before a clear began is read after it ended."""
     found = [
         (read, call)
         for clear in broken.calls

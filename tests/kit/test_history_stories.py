@@ -1,4 +1,4 @@
-"""What is told of a violation: in plain words, with the fewest calls that show it, and as a report of a file."""
+"""Stories of violations: plain words, the fewest calls that show it, and the report of a file."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_the_same_history_gets_the_same_verdict_in_any_order_of_its_files() -> N
 
 
 def steps(events: list[Event]) -> int:
-    """How many functions the judge calls, ours and Python's: a cost that no other process can change."""
+    """Count the functions that the judge calls, ours and Python's: a cost that other processes cannot change."""
     count = 0
 
     def step(frame: FrameType, event: str, argument: object) -> None:

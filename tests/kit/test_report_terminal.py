@@ -111,7 +111,7 @@ def watched(*, tty: bool) -> str:
 
 
 def followed(clauses: Sequence[ClauseResult], ended: Iterable[int] | None = None, *, tty: bool = False) -> str:
-    """What is seen of clauses that end in the order of these numbers."""
+    """Show the progress of clauses that end in the order of these numbers."""
     out = io.StringIO()
     with Progress(Console(file=out, force_terminal=tty, width=80), [one.id for one in clauses]) as progress:
         for number in range(len(clauses)) if ended is None else ended:

@@ -1,4 +1,4 @@
-"""What becomes of clauses: each status, the budget, the ledger, replays, and what a run leaves behind."""
+"""Results of clauses: each status, the budget, the ledger, replays, and files that a run leaves."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Trial:
         return self.runner.result(one).status
 
     def kit(self) -> Kit:
-        """What a clause works with."""
+        """Make the kit of a clause."""
         return Kit(self.run, CLAUSES[0], until=time.monotonic() + 10)
 
     @property

@@ -1,4 +1,4 @@
-"""What the kit can be pointed at, and what a factory's signature lets be tested."""
+"""Targets of the kit, and the features that a factory's signature offers."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_a_worker_that_has_reported_all_is_used_again(fork_server: ForkServer, t
 
 
 def test_one_whose_report_nobody_read_is_not(fork_server: ForkServer, tmp_path: Path) -> None:
-    """Who comes next would take the report for the answer to an order of their own."""
+    """The next clause would take the late report for the answer to its own job."""
     worker = fork_server.worker()
     worker.send(Open("slot", str(tmp_path), {}))
     fork_server.rest(worker)

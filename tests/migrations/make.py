@@ -107,7 +107,7 @@ def _memory(store: MemoryStore) -> None:
 
 
 def expectations(path: Path) -> dict[str, Any]:
-    """What the file shows now, at every snapshot and version, and after an undo. Changes the file: give it a copy."""
+    """Read what the file shows now, at every snapshot and version, and after undo. Changes the file: give it a copy."""
     sessions: dict[str, Any] = {}
     with open_golden(path) as store:
         for session in store.sessions().sessions:

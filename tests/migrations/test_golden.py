@@ -255,7 +255,7 @@ def test_a_new_file_whose_migration_fails_stays_empty(scripts: Path, tmp_path: P
 def test_what_was_stored_before_a_migration_reads_the_same_after_it(
     scripts: Path, golden: Path, expected: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through the front door: the store migrates the file when it opens it."""
+    """By the public API: the store migrates the file when it opens it."""
     (scripts / f"{TWO:03}.sql").write_text("CREATE TABLE later (x TEXT) STRICT;")
     newer = schema.migrate
     monkeypatch.setattr(schema, "migrate", lambda db, path: newer(db, path, TWO))

@@ -51,6 +51,7 @@ from everturn.backends.sqlite import compaction as compaction_module
 from everturn.backends.sqlite import maintenance as upkeep_module
 from everturn.backends.sqlite import page_checksums
 from everturn.backends.sqlite import reads as reads_module
+from everturn.backends.sqlite import verify as verify_module
 from everturn.core.tool_calls import HEALED
 from everturn.errors import MemoryStoreBackendError
 from tests.model.model_store import Done, ModelStore, Refused, Session, State, Stored, calls_of, results_of, trimmed
@@ -167,6 +168,7 @@ class Walk(RuleBasedStateMachine):
         self.patches.setattr(compaction_module, "REMEMBERED", self.remembered)
         self.patches.setattr(soundness_module, "REMEMBERED", self.remembered)
         self.patches.setattr(reads_module, "REMEMBERED", self.remembered)
+        self.patches.setattr(verify_module, "REMEMBERED", self.remembered)
         self.patches.setattr(upkeep_module, "LONGEST", 0.0)
         self.patches.setattr(compaction_module, "CHUNK", 2)
         lives, snapshot_ids = count(1), count(1)

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from tests.simulation.records import TOLERATED
+from tests.simulation.report import report
 from tests.simulation.running import BACKENDS, Runner
 from tests.simulation.schedules import Schedule, make
 from tests.simulation.shrink import shrink
-from tests.simulation.telling import told
 
 
 def main() -> int:
@@ -58,7 +58,7 @@ def _search(runner: Runner, backend: str, options: argparse.Namespace) -> int:
             first.setdefault(kind, seed)
         if kinds and not options.count:
             smallest = shrink(outcome, next(one.kind for one in outcome.findings if one.kind in kinds), runner.run)
-            print(told(smallest))
+            print(report(smallest))
             if options.keep:
                 options.keep.write_bytes(msgspec.json.format(msgspec.json.encode(smallest.schedule), indent=1) + b"\n")
             break
@@ -74,7 +74,7 @@ def _replay(runner: Runner, backend: str, path: Path) -> int:
     if schedule.backend != backend:
         return 0
     outcome = runner.run(schedule)
-    print(told(outcome))
+    print(report(outcome))
     return len(outcome.findings)
 
 

@@ -28,7 +28,7 @@ def fits(schedule: Schedule) -> bool:
 
 
 def violations(records: Iterable[Record]) -> list[str]:
-    """What the checker finds in the calls of a world."""
+    """Violations that the checker finds in the calls of a world."""
     verdict = judge(list(_events(records)))
     return [f"{violation.kind}: {violation.story}" for violation in verdict.violations]
 

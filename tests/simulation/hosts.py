@@ -1,4 +1,4 @@
-"""Hosts of a simulated world with clocks of their own, and the world's time and chance lent to the store's modules.
+"""Hosts of a simulated world with clocks of their own, and the world's time and chance put into the store's modules.
 
 A clock is told from the true time: it runs at a rate, and may be stepped. Nothing here reads the real one.
 """
@@ -42,12 +42,12 @@ class Clock:
         return [moment for moment in self._moments[1:] if first <= moment <= last]
 
     def error(self, moment: float) -> float:
-        """How far it is from what it would show had it never been stepped."""
+        """The sum of its steps so far: how far it is from a clock that was never stepped."""
         return self._bases[bisect_right(self._moments, moment) - 1] - self._bases[0]
 
 
 class Host:
-    """A process with a monotonic clock and a wall clock. It is also a face of the store (backend.Runtime)."""
+    """A process with a monotonic clock and a wall clock. It is also a Runtime of the store (everturn.backend)."""
 
     def __init__(self, scheduler: Scheduler, name: str, monotonic: Clock, wall: Clock) -> None:
         self.scheduler = scheduler
@@ -84,8 +84,8 @@ class Host:
             task.drop()
 
 
-class LentTime:
-    """Stands in for the module `time` in the store's modules: time of the host whose task runs."""
+class SimulatedTime:
+    """Replaces the module `time` in the store's modules: the time of the host whose task runs."""
 
     def __init__(self, scheduler: Scheduler, default: Host) -> None:
         self._scheduler = scheduler
@@ -115,11 +115,11 @@ class LentTime:
         raise AssertionError(f"the store blocks its thread for {seconds} s; the simulator can only wait in a coroutine")
 
 
-_LENT = {"time": time, "urandom": os.urandom, "monotonic": time.monotonic}
+_REAL = {"time": time, "urandom": os.urandom, "monotonic": time.monotonic}
 _modules: dict[int, list[tuple[Any, str]]] = {}
 
 
-def _borrowers() -> list[tuple[Any, str]]:
+def _module_names() -> list[tuple[Any, str]]:
     """The store's modules that have one of these names, each with the name."""
     known = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "everturn"]
     if len(known) not in _modules:
@@ -128,22 +128,22 @@ def _borrowers() -> list[tuple[Any, str]]:
             (module, name)
             for module in known
             if not module.__name__.startswith("everturn.testing")
-            for name, original in _LENT.items()
+            for name, original in _REAL.items()
             if module.__dict__.get(name) is original
         ]
     return _modules[len(known)]
 
 
 @contextmanager
-def lent(scheduler: Scheduler, default: Host, random: Random) -> Iterator[None]:
-    """Lend the store's modules the time and the chance of this world."""
-    clock = LentTime(scheduler, default)
+def simulated_time(scheduler: Scheduler, default: Host, random: Random) -> Iterator[None]:
+    """Replace time and chance in the store's modules by those of this world, for a block."""
+    clock = SimulatedTime(scheduler, default)
     stand_ins = {"time": clock, "urandom": random.randbytes, "monotonic": clock.monotonic}
-    borrowers = _borrowers()
-    for module, name in borrowers:
+    names = _module_names()
+    for module, name in names:
         setattr(module, name, stand_ins[name])
     try:
         yield
     finally:
-        for module, name in borrowers:
-            setattr(module, name, _LENT[name])
+        for module, name in names:
+            setattr(module, name, _REAL[name])

@@ -1,4 +1,4 @@
-"""Judges a simulated world: what was applied in what order is known here, so every promise is checked as it is stated.
+"""Judges a simulated world: the order of all changes is known here, so every promise is checked as it is stated.
 
 Each change that a server applies is repeated by the pure model (tests/model/model_store.py), and what is then stored
 must be what the model has. Answers are compared with the states that there were while the call was under way.
@@ -131,7 +131,7 @@ class Judge:
             self.vanished(name)
 
     def _late(self) -> float:
-        """How much too late a session may expire: for ever, once its clock was set back."""
+        """The seconds by which a session may expire too late: without end, once its clock was set back."""
         return self.late if self._now() < self.relaxed_from else FOREVER
 
     def _ended(self, name: str, since: float) -> bool:

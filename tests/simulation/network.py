@@ -1,6 +1,6 @@
-"""Messages between simulated hosts: each exchange is a request and a reply, and each has a fate.
+"""Messages between simulated hosts: each exchange is a request and a reply, and has a Delivery.
 
-What a server does with a request, and how a driver words a failure, is given by the world it belongs to.
+The world gives the server's side of a request, and the driver's words for a failure.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from everturn.errors import MemoryStoreBackendError
 from tests.simulation.hosts import Host
 from tests.simulation.scheduler import Scheduler, Signal
-from tests.simulation.schedules import Fate, Schedule
+from tests.simulation.schedules import Delivery, Schedule
 
-CLEAN = Fate()
+CLEAN = Delivery()
 
 
 class Attempt:
@@ -33,40 +33,40 @@ class Attempt:
         self.until = until  # true time at which whoever sent it gives up on it
 
 
-class Fates:
-    """What becomes of each exchange: as written down, or drawn from the seed, whatever else happens meanwhile."""
+class Deliveries:
+    """The delivery of each exchange: as written down, or drawn from the seed, whatever else happens meanwhile."""
 
     def __init__(self, schedule: Schedule) -> None:
-        self._given = schedule.fates
+        self._given = schedule.deliveries
         self._seed = schedule.seed
-        self._weather = schedule.weather
+        self._failure_rates = schedule.failure_rates
         self._timeout = schedule.timeout
-        self.drawn: dict[str, Fate] = {}
+        self.drawn: dict[str, Delivery] = {}
 
-    def of(self, name: str) -> Fate:
+    def of(self, name: str) -> Delivery:
         if self._given is not None:
-            fate = self._given.get(name, CLEAN)
+            delivery = self._given.get(name, CLEAN)
         else:
-            fate = self._draw(Random(f"{self._seed} {name}"))
-        self.drawn[name] = fate
-        return fate
+            delivery = self._draw(Random(f"{self._seed} {name}"))
+        self.drawn[name] = delivery
+        return delivery
 
-    def _draw(self, random: Random) -> Fate:
+    def _draw(self, random: Random) -> Delivery:
         out, back = (round(random.expovariate(500), 6) for _ in range(2))
         dice = random.random()
         kind = None
-        for trouble, share in self._weather.items():
+        for trouble, share in self._failure_rates.items():
             if 0 <= dice < share:
                 kind = trouble
             dice -= share
         if kind is None:
-            return Fate("ok", out, back)
+            return Delivery("ok", out, back)
         longest = self._timeout
         hold = round(random.choice((random.uniform(0, longest), random.uniform(0, 4 * longest))), 6)
         notice = random.choice((None, round(random.expovariate(100), 6), round(random.uniform(0, longest), 6)))
         if kind == "dies":
-            return Fate(kind, out, back, random.choice((out, hold)), round(random.expovariate(300), 6))
-        return Fate(kind, out, back, hold, notice)
+            return Delivery(kind, out, back, random.choice((out, hold)), round(random.expovariate(300), 6))
+        return Delivery(kind, out, back, hold, notice)
 
 
 class Network:
@@ -78,14 +78,14 @@ class Network:
     def __init__(
         self,
         scheduler: Scheduler,
-        fates: Fates,
+        deliveries: Deliveries,
         deliver: Callable[[Any, Attempt, Any, int | None], Any],
         gone: Callable[..., BaseException],
         unsent: Callable[[BaseException], BaseException],
         tell: Callable[[str, str], None],
     ) -> None:
         self._scheduler = scheduler
-        self._fates = fates
+        self._fates = deliveries
         self._deliver = deliver
         self._gone = gone
         self._unsent = unsent
@@ -93,7 +93,7 @@ class Network:
         self._counts: dict[str, int] = {}
         self.down: set[Any] = set()  # servers that take no connection
         self.until: dict[Any, float] = {}  # servers that are paused, until when
-        self.dark: dict[str, float] = {}  # hosts that reach nobody, until when
+        self.unreachable: dict[str, float] = {}  # hosts that reach nobody, until when
 
     async def exchange(self, host: Host, server: Any, payload: Any, what: str, deadline: float, *, change: bool) -> Any:
         """Send a request and wait for its reply, until the deadline (on the host's clock)."""
@@ -107,17 +107,17 @@ class Network:
         name = f"{series} {number}"
         until = host.true(deadline)
         sent = scheduler.now
-        fate = self._fates.of(name)
+        delivery = self._fates.of(name)
         label = f"{what} ({name})"
         if sent >= until:
             raise self._unsent(TimeoutError("no time left"))
         signal = Signal(scheduler)
-        if server in self.down or fate.kind == "refused":
+        if server in self.down or delivery.kind == "refused":
             self._tell(host.name, f"cannot connect for {label}")
-            scheduler.at(sent + fate.out, lambda: signal.set(error=self._unsent(ConnectionError("refused"))))
+            scheduler.at(sent + delivery.out, lambda: signal.set(error=self._unsent(ConnectionError("refused"))))
         else:
             attempt = Attempt(op, host, name, sent, until, change=change)
-            self._send(attempt, server, payload, fate, label, signal)
+            self._send(attempt, server, payload, delivery, label, signal)
         scheduler.at(until, lambda: signal.set(error=self._gone(TimeoutError("timed out"), change=change)))
         try:
             return await signal
@@ -129,27 +129,31 @@ class Network:
                     pass
             raise
 
-    def _send(self, attempt: Attempt, server: Any, payload: Any, fate: Fate, label: str, signal: Signal) -> None:
+    def _send(
+        self, attempt: Attempt, server: Any, payload: Any, delivery: Delivery, label: str, signal: Signal
+    ) -> None:
         scheduler, sent = self._scheduler, attempt.sent
-        kind = "lost" if self.dark.get(attempt.host.name, 0.0) > sent else fate.kind
-        self._tell(attempt.host.name, f"sends {label}" + (f": {_said(fate, kind)}" if kind != "ok" else ""))
-        if kind in ("lost", "mute", "held", "cut") and fate.notice is not None:
+        kind = "lost" if self.unreachable.get(attempt.host.name, 0.0) > sent else delivery.kind
+        self._tell(attempt.host.name, f"sends {label}" + (f": {_said(delivery, kind)}" if kind != "ok" else ""))
+        if kind in ("lost", "mute", "held", "cut") and delivery.notice is not None:
             scheduler.at(
-                sent + fate.notice,
+                sent + delivery.notice,
                 lambda: signal.set(
                     error=self._gone(ConnectionError("the connection was reset"), change=attempt.change)
                 ),
             )
         if kind == "lost":
             return
-        arrival = sent + (fate.hold if kind in ("held", "dies") else fate.out)
+        arrival = sent + (delivery.hold if kind in ("held", "dies") else delivery.out)
         most = 1 if kind == "cut" else None
         heard = signal if kind in ("ok", "held", "twice") else None
-        scheduler.at(arrival, lambda: self._arrive(attempt, server, payload, most, heard, fate.back))
+        scheduler.at(arrival, lambda: self._arrive(attempt, server, payload, most, heard, delivery.back))
         if kind == "twice":
-            scheduler.at(sent + fate.hold, lambda: self._arrive(attempt, server, payload, None, None, fate.back))
+            scheduler.at(
+                sent + delivery.hold, lambda: self._arrive(attempt, server, payload, None, None, delivery.back)
+            )
         if kind == "dies":
-            scheduler.at(sent + (fate.notice or 0.0), lambda: self._die(attempt.host))
+            scheduler.at(sent + (delivery.notice or 0.0), lambda: self._die(attempt.host))
 
     def _die(self, host: Host) -> None:
         if host.is_alive:
@@ -179,14 +183,14 @@ class Network:
             self._scheduler.at(now + back, lambda: heard.set(reply))
 
 
-def _said(fate: Fate, kind: str) -> str:
-    notice = "" if fate.notice is None else f", the connection fails after {fate.notice:.3f} s"
+def _said(delivery: Delivery, kind: str) -> str:
+    notice = "" if delivery.notice is None else f", the connection fails after {delivery.notice:.3f} s"
     words = {
         "lost": f"the request is lost{notice}",
         "mute": f"the reply will be lost{notice}",
-        "held": f"the request is held for {fate.hold:.3f} s{notice}",
-        "twice": f"the request will arrive again after {fate.hold:.3f} s",
+        "held": f"the request is held for {delivery.hold:.3f} s{notice}",
+        "twice": f"the request will arrive again after {delivery.hold:.3f} s",
         "cut": f"the connection is cut behind the first command{notice}",
-        "dies": f"the process will be killed, the request arrives after {fate.hold:.3f} s",
+        "dies": f"the process will be killed, the request arrives after {delivery.hold:.3f} s",
     }
     return words[kind]

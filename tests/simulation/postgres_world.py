@@ -13,10 +13,10 @@ from typing import Any, Self
 import psycopg
 
 from everturn.backend import Backend, drive
-from everturn.backends.postgres import errors
+from everturn.backends.postgres import arrays, errors
 from everturn.backends.postgres.backend import PostgresBackend
-from everturn.backends.postgres.connections import cursor_on, prepare
-from everturn.backends.postgres.executor import BlockingPort, Call, Given, Rows
+from everturn.backends.postgres.executor import BlockingExecutor, GivenClient, Rows, SqlCall
+from everturn.backends.postgres.timed_connections import cursor_on
 from everturn.errors import MemoryStoreBackendError
 from everturn.testing.servers import postgres_server
 from tests.simulation.hosts import EPOCH, Clock, Host
@@ -46,9 +46,9 @@ class Database:
         self.connection: psycopg.Connection[Any] = self._stack.enter_context(
             psycopg.connect(server.url, autocommit=True)
         )
-        prepare(self.connection)
-        port = BlockingPort(Given(self.connection, WHERE), WHERE)
-        drive(PostgresBackend(port, warnings=False).prepare(float("inf")))
+        arrays.register(self.connection)
+        executor = BlockingExecutor(GivenClient(self.connection, WHERE), WHERE)
+        drive(PostgresBackend(executor, warnings=False).prepare(float("inf")))
         self.connection.execute(_NOW)
         self._count = 0
         return self
@@ -62,7 +62,7 @@ class Database:
         self._count += 1
         return f"schedule {self._count}"
 
-    def run(self, call: Call) -> Rows:
+    def run(self, call: SqlCall) -> Rows:
         """Carry out one request. Raises MemoryStoreBackendError."""
         with errors.translated(WHERE) as fault:
             fault.sent = call.writes
@@ -77,7 +77,7 @@ class Database:
         return row[1]  # type: ignore[no-any-return]
 
 
-class SimulatedPort:
+class SimulatedExecutor:
     """The connections of one process: every request is the network's."""
 
     name = WHERE
@@ -86,23 +86,23 @@ class SimulatedPort:
         self._world = world
         self._host = host
 
-    async def run(self, call: Call, deadline: float) -> Rows:
+    async def run(self, call: SqlCall, deadline: float) -> Rows:
         world = self._world
         rows: Rows = await world.network.exchange(
             self._host, SERVER, call, world.names.get(call.statement, "a statement"), deadline, change=call.writes
         )
         return rows
 
-    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+    async def run_script(self, scripts: list[SqlCall], deadline: float) -> Rows:
         raise AssertionError("the schema is there already")
 
     async def close(self) -> None: ...
 
 
-class ObservingPort(SimulatedPort):
+class ObservingExecutor(SimulatedExecutor):
     """The observer's connection: no network, no time."""
 
-    async def run(self, call: Call, deadline: float) -> Rows:
+    async def run(self, call: SqlCall, deadline: float) -> Rows:
         self._world.facts("")
         return self._world.database.run(call)
 
@@ -110,8 +110,8 @@ class ObservingPort(SimulatedPort):
 class SimulatedBackend(PostgresBackend):
     """The real backend; while it waits, others run."""
 
-    def __init__(self, world: PostgresWorld, port: SimulatedPort, host: Host) -> None:
-        super().__init__(port, namespace=world.namespace, warnings=False)
+    def __init__(self, world: PostgresWorld, executor: SimulatedExecutor, host: Host) -> None:
+        super().__init__(executor, namespace=world.namespace, warnings=False)
         self._host = host
         self._ready = True
         world.names.update({statement: name for name, statement in self._sql.items()})
@@ -130,11 +130,11 @@ class PostgresWorld(World):
         self.database = database
         self.namespace = database.new_namespace()
         self.names: dict[str, str] = {}
-        self.network = Network(self.scheduler, self.fates, self._deliver, _gone, _unsent, self.tell)
-        self._observer = SimulatedBackend(self, ObservingPort(self, self.observer), self.observer)
+        self.network = Network(self.scheduler, self.deliveries, self._deliver, _gone, _unsent, self.tell)
+        self._observer = SimulatedBackend(self, ObservingExecutor(self, self.observer), self.observer)
 
     def backend_for(self, host: Host) -> Backend:
-        return SimulatedBackend(self, SimulatedPort(self, host), host)
+        return SimulatedBackend(self, SimulatedExecutor(self, host), host)
 
     def observe(self) -> Backend:
         return self._observer
@@ -148,7 +148,7 @@ class PostgresWorld(World):
     def facts(self, name: str) -> str | None:
         return self.database.facts(self.store_time(self.scheduler.now), self.namespace, name)
 
-    def _deliver(self, server: Any, attempt: Attempt, call: Call, most: int | None) -> Rows:
+    def _deliver(self, server: Any, attempt: Attempt, call: SqlCall, most: int | None) -> Rows:
         op = attempt.op
         name = op.target if op.kind == "fork" else op.session
         before = self.facts(name)
@@ -161,13 +161,13 @@ class PostgresWorld(World):
                 continues = before is not None and after is not None and before.split()[0] == after.split()[0]
                 self.judge.applied(attempt, name, continues=continues)
 
-    def happen(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         now = self.scheduler.now
         match fault.kind:
-            case "dark":
+            case "unreachable":
                 host = self.hosts[fault.who % len(self.hosts)]
                 self.tell(host.name, f"reaches nobody for {fault.seconds:.3f} s")
-                self.network.dark[host.name] = now + fault.seconds
+                self.network.unreachable[host.name] = now + fault.seconds
             case "pause":
                 self.tell(SERVER, f"is paused for {fault.seconds:.3f} s")
                 self.network.until[SERVER] = now + fault.seconds

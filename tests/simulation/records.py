@@ -1,6 +1,6 @@
 """Records of a simulated world: calls as their callers saw them, states as they were, findings, and the words for them.
 
-Which finding follows from what is up to judge.py.
+judge.py decides which finding follows from which records.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Record:
 
     @property
     def over(self) -> float:
-        """When its caller had been answered or had given up."""
+        """The true time at which its caller had an answer, or had given up."""
         return self.by if self.end is None or self.outcome == "cancelled" else self.end
 
 
@@ -69,7 +69,7 @@ class Seen:
 
 @dataclass
 class Image:
-    """All that the judge knows of the data at one moment, for a server that loses what came later."""
+    """The judge's knowledge of the data at one moment, for a server that loses what came later."""
 
     sessions: dict[str, Session]
     made: dict[str, list[int]]
@@ -104,7 +104,7 @@ def message(value: str) -> ChatMessage:
 
 
 def outcome_of(error: BaseException) -> str:
-    """What an error says of its call."""
+    """The outcome of a call that raised this error."""
     if isinstance(error, MemoryStoreBackendError):
         return error.outcome
     return "refused" if isinstance(error, MemoryStoreError) and not isinstance(error, CorruptEntry) else "error"

@@ -21,7 +21,7 @@ class _Interpreter:
     def __init__(self) -> None:
         self._lua = lua51.LuaRuntime(encoding=None, unpack_returned_tuples=True)
         self._compile = self._lua.eval(
-            b"function(text, call) redis = {call = call}; return assert(loadstring("
+            b"function(text, call, pcall) redis = {call = call, pcall = pcall}; return assert(loadstring("
             b"'local KEYS, ARGV = ...; ' .. text)) end"
         )
         self._scripts: dict[bytes, Any] = {}
@@ -32,7 +32,7 @@ class _Interpreter:
     def run(self, space: Keyspace, text: bytes, keys: Sequence[bytes], args: Sequence[bytes]) -> Any:
         script = self._scripts.get(text)
         if script is None:
-            script = self._scripts[text] = self._compile(text, self._call)
+            script = self._scripts[text] = self._compile(text, self._call, self._pcall)
         self._space = space
         return self._reply(script(self._table_from(keys), self._table_from(args)))
 
@@ -40,6 +40,12 @@ class _Interpreter:
         space = self._space
         assert space is not None
         return self._table(space.run(name, tuple([_part(arg) for arg in args])))
+
+    def _pcall(self, name: bytes, *args: Any) -> Any:
+        try:
+            return self._call(name, *args)
+        except ServerError as exc:
+            return self._table_from({b"err": str(exc).encode()})
 
     def _table(self, value: Any) -> Any:
         if value is None:

@@ -9,9 +9,9 @@ from everturn.backend import Backend
 from everturn.backends.redis import errors, scripts
 from everturn.backends.redis.backend import RedisBackend
 from everturn.backends.redis.client import Sender
-from everturn.backends.redis.keys import Names
-from everturn.backends.redis.topology import Single, Watched
-from everturn.backends.redis.transport.resp import Call, Command
+from everturn.backends.redis.keys import KeyNames
+from everturn.backends.redis.topology import SentinelTopology, SingleServer
+from everturn.backends.redis.transport.resp import Command, ScriptCall
 from everturn.backends.redis.url import Node
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.network import Attempt, Network
@@ -72,7 +72,7 @@ class ObservingLines:
 
 def _named(commands: Sequence[Command]) -> str:
     first = commands[0]
-    if isinstance(first, Call):
+    if isinstance(first, ScriptCall):
         return _NAMES.get(first.script.sha, "a script")
     if first[0] == "EVAL":
         return "a script in full"
@@ -93,11 +93,11 @@ class RedisWorld(World):
         self.master = self.nodes[0]
         self._load(({}, {}))
         self._masters = [(0.0, self.master)]
-        self._keys = Names("")
-        self._observer = RedisBackend(Sender(ObservingLines(self), Single(self.nodes[0])), "")
+        self._keys = KeyNames("")
+        self._observer = RedisBackend(Sender(ObservingLines(self), SingleServer(self.nodes[0])), "")
         self.network = Network(
             self.scheduler,
-            self.fates,
+            self.deliveries,
             self._deliver,
             lambda exc, **_: errors.unanswered(WHERE, exc),
             lambda exc: errors.unsent(WHERE, exc),
@@ -113,8 +113,8 @@ class RedisWorld(World):
     def backend_for(self, host: Host) -> Backend:
         lines = SimulatedLines(self, host)
         if len(self.nodes) == 1:
-            return RedisBackend(Sender(lines, Single(self.nodes[0])), "")
-        return RedisBackend(Sender(lines, Watched([SENTINEL], "main", lines)), "")
+            return RedisBackend(Sender(lines, SingleServer(self.nodes[0])), "")
+        return RedisBackend(Sender(lines, SentinelTopology([SENTINEL], "main", lines)), "")
 
     def observe(self) -> Backend:
         return self._observer
@@ -172,13 +172,13 @@ class RedisWorld(World):
         meta = server.space.values.get(self._keys.keys(name)[0])
         return None if meta is None or b"life" not in meta else (meta[b"life"], meta[b"version"])
 
-    def happen(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         now = self.scheduler.now
         match fault.kind:
-            case "dark":
+            case "unreachable":
                 host = self.hosts[fault.who % len(self.hosts)]
                 self.tell(host.name, f"reaches nobody for {fault.seconds:.3f} s")
-                self.network.dark[host.name] = now + fault.seconds
+                self.network.unreachable[host.name] = now + fault.seconds
             case "pause":
                 self.tell(self.master[0], f"is paused for {fault.seconds:.3f} s")
                 self.network.until[self.master] = now + fault.seconds
@@ -239,7 +239,7 @@ class RedisWorld(World):
     def quiet(self) -> None:
         self.network.down.clear()
         self.network.until.clear()
-        self.network.dark.clear()
+        self.network.unreachable.clear()
         self._expire()
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""A schedule is data: who does what when, what fails, what the network does to each message. A seed makes one.
+"""A schedule is data: the calls of each client, the faults, the way of each message. A seed makes one.
 
 Whatever was drawn can be written down, changed and run again: that is how a schedule is shrunk, and kept.
 """
@@ -32,8 +32,8 @@ class Op(msgspec.Struct, frozen=True, omit_defaults=True):
     cancel: float | None = None  # seconds after which its task is cancelled
 
 
-class Fate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What becomes of one exchange. `notice`: seconds until its sender sees the connection fail; None: it sees nothing.
+class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The way of one exchange. `notice`: seconds until its sender sees the connection fail; None: it sees nothing.
 
     lost: the request. mute: the reply. held: it arrives after `hold` seconds. twice: it arrives then a second time.
     cut: of several commands only the first arrives. refused: no connection. dies: its sender does, `notice` seconds
@@ -48,14 +48,14 @@ class Fate(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that happens to a host. `who` is a server's number, or a client's for dark, kill and step_client.
+    """Something that happens to a host. `who` is a server's number; for unreachable, kill and step_client a client's.
 
-    pause and dark last `seconds`; restart is down for `seconds` and has lost the latest `lose`; failover promotes a
-    replica that is `lose` behind; step sets a clock by `lose` and, if `seconds` are given, back after them. full: the
-    disk takes nothing more for `seconds`.
+    pause and unreachable last `seconds`. restart is down for `seconds` and has lost the latest `lose`. failover
+    promotes a replica that is `lose` behind. step sets a clock by `lose` and, if `seconds` are given, back after them.
+    full: the disk takes nothing more for `seconds`.
     """
 
-    kind: Literal["pause", "restart", "failover", "step", "dark", "kill", "step_client", "full"]
+    kind: Literal["pause", "restart", "failover", "step", "unreachable", "kill", "step_client", "full"]
     at: float
     who: int = 0
     seconds: float = 0.0
@@ -65,7 +65,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 class Client(msgspec.Struct, frozen=True, omit_defaults=True):
     """A process: its clocks, and what each of its tasks does."""
 
-    lanes: tuple[tuple[Op, ...], ...]
+    tasks: tuple[tuple[Op, ...], ...]
     rate: float = 1.0
     ahead: float = 0.0
     opens_late: bool = False  # at its first call, and not when the world begins
@@ -79,7 +79,7 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All there is to one world. `fates` by exchange; None: they are drawn from the seed by `weather`."""
+    """One world as data. `deliveries` by exchange; None: they are drawn from the seed by `failure_rates`."""
 
     seed: int
     backend: str
@@ -88,12 +88,12 @@ class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
     faults: tuple[Fault, ...] = ()
     timeout: float = 5.0
     ttl: float | None = None
-    weather: dict[str, float] = {}
-    fates: dict[str, Fate] | None = None
+    failure_rates: dict[str, float] = {}
+    deliveries: dict[str, Delivery] | None = None
 
     @property
     def ops(self) -> list[Op]:
-        return [op for client in self.clients for lane in client.lanes for op in lane]
+        return [op for client in self.clients for task_ops in client.tasks for op in task_ops]
 
 
 MENU: dict[Kind, float] = {
@@ -111,7 +111,7 @@ def make(seed: int, backend: str) -> Schedule:
     ttl = random.choice((None, None, None, 2.1 * timeout, 60.0))
     if backend == "sqlite":
         ttl = random.choice((None, 2.0, 30.0))
-    weather = _weather(random, backend)
+    failure_rates = _failure_rates(random, backend)
     with_failover = backend == "redis" and random.random() < 0.12
     if with_failover:
         ttl = None  # a session's end is told in one clock
@@ -119,10 +119,10 @@ def make(seed: int, backend: str) -> Schedule:
     clients = tuple(writer.client(number) for number in range(random.choice((2, 2, 3, 4))))
     servers = [_server(random) for _ in range(1 + with_failover)]
     faults = _faults(random, backend, len(clients), timeout, with_failover=with_failover)
-    return Schedule(seed, backend, clients, tuple(servers), faults, timeout, ttl, weather)
+    return Schedule(seed, backend, clients, tuple(servers), faults, timeout, ttl, failure_rates)
 
 
-def _weather(random: Random, backend: str) -> dict[str, float]:
+def _failure_rates(random: Random, backend: str) -> dict[str, float]:
     if backend == "sqlite":
         return {"dies": random.choice((0.0, 0.0, 0.03))}
     kinds = [kind for kind in TROUBLES if random.random() < 0.5] or ["held"]
@@ -138,7 +138,7 @@ def _server(random: Random) -> Server:
 
 def _faults(random: Random, backend: str, clients: int, timeout: float, *, with_failover: bool) -> tuple[Fault, ...]:
     faults: list[Fault] = []
-    servers_have = {"redis": ("pause", "restart", "step", "dark"), "postgres": ("pause", "step", "dark")}
+    servers_have = {"redis": ("pause", "restart", "step", "unreachable"), "postgres": ("pause", "step", "unreachable")}
     kinds = ["kill", "step_client", *servers_have.get(backend, ("full",))]
     if with_failover:
         kinds.append("failover")
@@ -147,7 +147,7 @@ def _faults(random: Random, backend: str, clients: int, timeout: float, *, with_
             0.6
             if kind == "failover"
             else 0.25
-            if kind in ("dark", "kill") or (backend == "sqlite" and kind == "step_client")
+            if kind in ("unreachable", "kill") or (backend == "sqlite" and kind == "step_client")
             else 0.1
         )
         while random.random() < often:
@@ -158,7 +158,7 @@ def _faults(random: Random, backend: str, clients: int, timeout: float, *, with_
             if kind in ("step", "step_client"):
                 lose = random.choice((-1, 1)) * random.choice((0.5, 5.0, 3600.0))
                 seconds = seconds if backend == "sqlite" else random.choice((0.0, seconds))
-            faults.append(Fault(kind, at, who if kind in ("dark", "kill", "step_client") else 0, seconds, lose))
+            faults.append(Fault(kind, at, who if kind in ("unreachable", "kill", "step_client") else 0, seconds, lose))
     return tuple(sorted(faults, key=lambda fault: fault.at))
 
 
@@ -179,15 +179,15 @@ class _Writer:
 
     def client(self, number: int) -> Client:
         random = self._random
-        lanes = []
+        tasks = []
         for _ in range(1 if random.random() < 0.8 else 2):
             ops = [self._op() for _ in range(random.randint(2, 6))]
-            if number == 0 and not lanes:  # so that there is something to change, and to return to
+            if number == 0 and not tasks:  # so that there is something to change, and to return to
                 ops[:0] = [self._made("append", "a", 0.0), self._made("snapshot", "a", 0.0)]
-            lanes.append(tuple(ops))
+            tasks.append(tuple(ops))
         ahead = random.choice((0.0, random.uniform(-2, 2)))
         opens_late = random.random() < 0.2
-        return Client(tuple(lanes), 1 + random.uniform(-2e-4, 2e-4), ahead, opens_late)
+        return Client(tuple(tasks), 1 + random.uniform(-2e-4, 2e-4), ahead, opens_late)
 
     def _op(self) -> Op:
         random = self._random

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from tests.simulation.network import CLEAN
-from tests.simulation.schedules import Client, Fate, Schedule, Server
+from tests.simulation.schedules import Client, Delivery, Schedule, Server
 from tests.simulation.world import Outcome
 
 replace = msgspec.structs.replace
@@ -27,7 +27,7 @@ def shrink(outcome: Outcome, kind: str, run: Callable[[Schedule], Outcome]) -> O
         again = run(schedule)
         return again if kind in again.kinds() else None
 
-    written = replace(outcome.schedule, fates=dict(outcome.fates))
+    written = replace(outcome.schedule, deliveries=dict(outcome.deliveries))
     best = fails(written)
     if best is None:  # it did not run the same again: the story as it was is all there is
         return outcome
@@ -51,18 +51,20 @@ def shrink(outcome: Outcome, kind: str, run: Callable[[Schedule], Outcome]) -> O
 def _fewer_calls(schedule: Schedule) -> Iterator[Schedule]:
     clients = schedule.clients
     for at, client in enumerate(clients):
-        if any(client.lanes):
-            yield _with_client(schedule, at, replace(client, lanes=()))
+        if any(client.tasks):
+            yield _with_client(schedule, at, replace(client, tasks=()))
     for at, client in enumerate(clients):
-        for number, lane in enumerate(client.lanes):
-            for place in range(len(lane)):
-                left = lane[:place] + lane[place + 1 :]
-                pause = lane[place].pause
-                if place < len(lane) - 1:  # what comes behind it still comes when it came
-                    later = replace(lane[place + 1], pause=lane[place + 1].pause + pause)
-                    left = (*lane[:place], later, *lane[place + 2 :])
-                lanes = (*client.lanes[:number], left, *client.lanes[number + 1 :])
-                yield _with_client(schedule, at, replace(client, lanes=tuple(lane for lane in lanes if lane)))
+        for number, task_ops in enumerate(client.tasks):
+            for place in range(len(task_ops)):
+                left = task_ops[:place] + task_ops[place + 1 :]
+                pause = task_ops[place].pause
+                if place < len(task_ops) - 1:  # what comes behind it still comes when it came
+                    later = replace(task_ops[place + 1], pause=task_ops[place + 1].pause + pause)
+                    left = (*task_ops[:place], later, *task_ops[place + 2 :])
+                tasks = (*client.tasks[:number], left, *client.tasks[number + 1 :])
+                yield _with_client(
+                    schedule, at, replace(client, tasks=tuple(task_ops for task_ops in tasks if task_ops))
+                )
 
 
 def _with_client(schedule: Schedule, at: int, client: Client) -> Schedule:
@@ -80,34 +82,38 @@ def _fewer_faults(schedule: Schedule) -> Iterator[Schedule]:
 
 
 def _calmer(schedule: Schedule) -> Iterator[Schedule]:
-    fates = schedule.fates or {}
+    deliveries = schedule.deliveries or {}
     ops = {str(op.id) for op in schedule.ops}
-    yield replace(schedule, fates={name: fate for name, fate in fates.items() if name.split()[0] in ops})
-    yield replace(schedule, fates={name: fate for name, fate in fates.items() if fate.kind != "ok"})
-    for name in fates:
-        yield replace(schedule, fates={other: fate for other, fate in fates.items() if other != name})
+    yield replace(
+        schedule, deliveries={name: delivery for name, delivery in deliveries.items() if name.split()[0] in ops}
+    )
+    yield replace(
+        schedule, deliveries={name: delivery for name, delivery in deliveries.items() if delivery.kind != "ok"}
+    )
+    for name in deliveries:
+        yield replace(schedule, deliveries={other: delivery for other, delivery in deliveries.items() if other != name})
 
 
 def _rounder(schedule: Schedule) -> Iterator[Schedule]:
     yield replace(schedule, servers=tuple(Server() for _ in schedule.servers))
     for at, client in enumerate(schedule.clients):
-        yield _with_client(schedule, at, Client(client.lanes))
-        yield _with_client(schedule, at, Client(client.lanes, opens_late=client.opens_late))
-        for number, lane in enumerate(client.lanes):
-            for place, op in enumerate(lane):
+        yield _with_client(schedule, at, Client(client.tasks))
+        yield _with_client(schedule, at, Client(client.tasks, opens_late=client.opens_late))
+        for number, task_ops in enumerate(client.tasks):
+            for place, op in enumerate(task_ops):
                 for other in (replace(op, cancel=None), *(replace(op, pause=pause) for pause in _rounded(op.pause))):
-                    lanes = (
-                        *client.lanes[:number],
-                        (*lane[:place], other, *lane[place + 1 :]),
-                        *client.lanes[number + 1 :],
+                    tasks = (
+                        *client.tasks[:number],
+                        (*task_ops[:place], other, *task_ops[place + 1 :]),
+                        *client.tasks[number + 1 :],
                     )
-                    yield _with_client(schedule, at, replace(client, lanes=lanes))
-    for name, fate in (schedule.fates or {}).items():
-        for hold in _rounded(fate.hold):
-            yield _with_fate(schedule, name, replace(fate, hold=hold, out=CLEAN.out, back=CLEAN.back))
-        if fate.notice is not None:
-            for notice in (None, *_rounded(fate.notice)):
-                yield _with_fate(schedule, name, replace(fate, notice=notice))
+                    yield _with_client(schedule, at, replace(client, tasks=tasks))
+    for name, delivery in (schedule.deliveries or {}).items():
+        for hold in _rounded(delivery.hold):
+            yield _with_delivery(schedule, name, replace(delivery, hold=hold, out=CLEAN.out, back=CLEAN.back))
+        if delivery.notice is not None:
+            for notice in (None, *_rounded(delivery.notice)):
+                yield _with_delivery(schedule, name, replace(delivery, notice=notice))
     for at, fault in enumerate(schedule.faults):
         for moment in _rounded(fault.at):
             yield replace(
@@ -118,8 +124,8 @@ def _rounder(schedule: Schedule) -> Iterator[Schedule]:
             yield replace(schedule, faults=(*schedule.faults[:at], changed, *schedule.faults[at + 1 :]))
 
 
-def _with_fate(schedule: Schedule, name: str, fate: Fate) -> Schedule:
-    return replace(schedule, fates={**(schedule.fates or {}), name: fate})
+def _with_delivery(schedule: Schedule, name: str, delivery: Delivery) -> Schedule:
+    return replace(schedule, deliveries={**(schedule.deliveries or {}), name: delivery})
 
 
 def _rounded(seconds: float) -> list[float]:

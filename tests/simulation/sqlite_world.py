@@ -19,7 +19,7 @@ import apsw
 import everturn
 from everturn.backend import Backend
 from everturn.backends.sqlite.backend import SqliteBackend
-from everturn.backends.sqlite.connections import Database
+from everturn.backends.sqlite.database import Database
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.network import Attempt
 from tests.simulation.schedules import Fault, Schedule
@@ -107,8 +107,8 @@ class Process:
         assert task is not None
         op = task.tag
         number = self._counts[op.id] = self._counts.get(op.id, 0) + 1
-        fate = world.fates.of(f"{op.id} {name} {number}")
-        await host.sleep(fate.out)
+        delivery = world.deliveries.of(f"{op.id} {name} {number}")
+        await host.sleep(delivery.out)
         self.open()
         session = op.target if op.kind == "fork" else op.session
         attempt = Attempt(op, host, f"{name} {number}", world.scheduler.now, host.true(args[-1]))
@@ -121,11 +121,11 @@ class Process:
                 world.tell("file", f"has {op.id} {name} {number} of {host.name}")
                 continues = before is not None and after is not None and before[0] == after[0]
                 world.judge.applied(attempt, session, continues=continues)
-            if fate.kind == "dies":
+            if delivery.kind == "dies":
                 world.tell(host.name, "is killed")
                 host.kill()
                 # Never awake again: a killed process neither returns nor raises.
-            await host.sleep(fate.back)
+            await host.sleep(delivery.back)
 
 
 class SqliteWorld(World):
@@ -189,7 +189,7 @@ class SqliteWorld(World):
     def step(self, who: str, clock: Clock, fault: Fault) -> None:
         super().step("machine", self.wall, fault)
 
-    def happen(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         if fault.kind == "full":
             self.tell("disk", f"is full for {fault.seconds:.3f} s")
             self._files.disk.is_full = True

@@ -1,4 +1,4 @@
-"""Judge alone: what it lets pass, and that it lets nothing pass that is only like it."""
+"""The judge alone: the cases that it tolerates, and cases that are only like them, which it finds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER_SHOWN: Stored = ("another life", 1, ((1, "y"),))
 SHOWN: Stored = ("life", 1, ((1, "x"),))
 
 
-class Bench:
+class JudgedSession:
     """A judge with a server's clock, and a session that a test changes by hand."""
 
     def __init__(self, ttl: float | None = None) -> None:
@@ -65,7 +65,7 @@ class Bench:
 def test_what_was_refused_may_be_applied_only_by_a_clock_set_back_by_more_than_its_life_and_less_than_its_age(
     seconds: float, kinds: set[str]
 ) -> None:
-    bench = Bench()
+    bench = JudgedSession()
     attempt = bench.call(TURN, "refused", begin=0.0, end=0.2, error=NO)
     bench.clock.step(1.0, seconds)
     bench.judge.relaxed_from = 1.0  # as the worlds do for any step back
@@ -74,7 +74,7 @@ def test_what_was_refused_may_be_applied_only_by_a_clock_set_back_by_more_than_i
 
 
 def test_a_clock_set_back_before_a_request_was_sent_excuses_nothing() -> None:
-    bench = Bench()
+    bench = JudgedSession()
     bench.clock.step(1.0, -3600.0)
     bench.judge.relaxed_from = 1.0
     attempt = bench.call(TURN, "refused", begin=1.1, end=1.2, error=NO)
@@ -86,7 +86,7 @@ def test_a_clock_set_back_before_a_request_was_sent_excuses_nothing() -> None:
     ("at", "kinds"), [(0.205, {REPEATED}), (LIFE - 0.1, {REPEATED}), (LIFE + 0.1, {"late", "appeared"})]
 )
 def test_a_refusal_may_be_repeated_and_applied_within_its_requests_life(at: float, kinds: set[str]) -> None:
-    bench = Bench()
+    bench = JudgedSession()
     attempt = bench.call(TURN, "refused", begin=0.0, end=0.2, error=NO)
     attempt.arrivals = 1  # it came, and was refused
     bench.apply(attempt, at, SHOWN)
@@ -97,7 +97,7 @@ def test_a_refusal_may_be_repeated_and_applied_within_its_requests_life(at: floa
 def test_a_request_that_comes_twice_may_bring_back_what_its_server_lost_within_its_life(
     at: float, kinds: set[str]
 ) -> None:
-    bench = Bench()
+    bench = JudgedSession()
     attempt = bench.call(TURN, "ok", begin=0.0, end=0.02)
     bench.apply(attempt, 0.01, SHOWN)
     bench.lose_all(0.1)
@@ -106,7 +106,7 @@ def test_a_request_that_comes_twice_may_bring_back_what_its_server_lost_within_i
 
 
 def test_a_request_that_comes_twice_is_doubled_when_nothing_was_lost() -> None:
-    bench = Bench()
+    bench = JudgedSession()
     attempt = bench.call(TURN, "ok", begin=0.0, end=0.02)
     bench.apply(attempt, 0.01, SHOWN)
     bench.apply(attempt, 0.4, ("life", 2, ((1, "x"), (2, "x"))))
@@ -114,7 +114,7 @@ def test_a_request_that_comes_twice_is_doubled_when_nothing_was_lost() -> None:
 
 
 def test_a_request_that_comes_twice_does_not_bring_back_what_was_lost_behind_an_erasure() -> None:
-    bench = Bench()
+    bench = JudgedSession()
     attempt = bench.call(TURN, "ok", begin=0.0, end=0.02)
     bench.apply(attempt, 0.01, SHOWN)
     bench.lose_all(0.1)
@@ -131,7 +131,7 @@ def test_a_request_that_comes_twice_does_not_bring_back_what_was_lost_behind_an_
 def test_a_life_that_ends_early_is_excused_by_a_wrong_clock_of_who_wrote_it_last_or_ended_it(
     misled: str, kind: str
 ) -> None:
-    bench = Bench(ttl=30.0)
+    bench = JudgedSession(ttl=30.0)
     bench.judge.misled = {misled}
     bench.apply(bench.call(TURN, "ok", begin=0.0, end=0.2), 0.1, SHOWN)
     other = bench.call(OTHER_TURN, "ok", begin=1.0, end=1.2, host="process 2")
@@ -146,7 +146,7 @@ def test_a_life_that_ends_early_is_excused_by_a_wrong_clock_of_who_wrote_it_last
 def test_a_session_that_is_not_seen_is_excused_by_a_wrong_clock_of_who_wrote_it_last(
     result: tuple[str, ...], misled: str, kind: str
 ) -> None:
-    bench = Bench(ttl=30.0)
+    bench = JudgedSession(ttl=30.0)
     bench.judge.misled = {misled}
     bench.apply(bench.call(TURN, "ok", begin=0.0, end=0.2), 0.1, SHOWN)
     bench.call(Op(4, "read", "a", 0.0), "ok", begin=1.0, end=1.2, host="process 2")

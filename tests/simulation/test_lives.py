@@ -15,7 +15,7 @@ from everturn import CorruptEntry, Record, SessionNotFound, Summary, ToolCall
 from everturn.backend import drive
 from everturn.backends.redis.backend import RedisBackend
 from everturn.backends.redis.client import Sender
-from everturn.backends.redis.topology import Single
+from everturn.backends.redis.topology import SingleServer
 from everturn.backends.redis.transport.resp import Command
 from everturn.backends.redis.url import Node
 from everturn.store.operations import Operations, Settings
@@ -47,10 +47,10 @@ class Steps:
 
 
 def opened(lines: Steps) -> tuple[RedisBackend, Operations]:
-    backend = RedisBackend(Sender(lines, Single(("h", 1))), "")
-    face = Host(Scheduler(), "test", Clock(0.0), Clock(EPOCH))
-    face.clock = time.monotonic  # type: ignore[method-assign]
-    return backend, Operations(backend, Settings(timeout=MINUTE), face)
+    backend = RedisBackend(Sender(lines, SingleServer(("h", 1))), "")
+    runtime = Host(Scheduler(), "test", Clock(0.0), Clock(EPOCH))
+    runtime.clock = time.monotonic  # type: ignore[method-assign]
+    return backend, Operations(backend, Settings(timeout=MINUTE), runtime)
 
 
 def begin(operations: Operations, word: str) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from tests.simulation.keyspace import COMMANDS, Keyspace
 from tests.simulation.records import TOLERATED
+from tests.simulation.report import report
 from tests.simulation.running import BACKENDS, Runner
 from tests.simulation.schedules import Schedule, make
 from tests.simulation.shrink import shrink
-from tests.simulation.telling import told
 from tests.tiers import first
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.json"))
@@ -42,7 +42,7 @@ def test_nothing_is_found_in_any_of_these_worlds(runner: Runner, from_: int) -> 
         calls, answered = calls + outcome.calls, answered + outcome.answered
         wrong = [finding for finding in outcome.findings if finding.kind not in TOLERATED]
         if wrong:
-            pytest.fail(told(shrink(outcome, wrong[0].kind, runner.run)), pytrace=False)
+            pytest.fail(report(shrink(outcome, wrong[0].kind, runner.run)), pytrace=False)
     assert answered >= calls / 2  # a world in which nothing works proves nothing
 
 
@@ -51,15 +51,15 @@ def test_a_schedule_that_failed_once_does_not_fail_again(path: Path) -> None:
     schedule = msgspec.json.decode(path.read_bytes(), type=Schedule)
     with Runner(schedule.backend) as runner:
         outcome = runner.run(schedule)
-    assert not outcome.kinds() - TOLERATED, told(outcome)
+    assert not outcome.kinds() - TOLERATED, report(outcome)
 
 
 def test_a_seed_runs_the_same_again(runner: Runner) -> None:
     for seed in range(5):
         first, second = (runner.run(make(seed, runner.backend)) for _ in range(2))
         assert first.story == second.story
-        again = runner.run(msgspec.structs.replace(first.schedule, fates=first.fates))
-        assert again.story == first.story  # and so it does when its fates are written down
+        again = runner.run(msgspec.structs.replace(first.schedule, deliveries=first.deliveries))
+        assert again.story == first.story  # and so it does when its deliveries are written down
 
 
 def test_a_disk_that_fills_takes_changes_before_and_after_and_runs_the_same_elsewhere() -> None:
@@ -84,7 +84,7 @@ def _found(runner: Runner, kinds: set[str], seeds: int) -> tuple[str, Schedule]:
             kind = min(found)
             shrunk = shrink(outcome, kind, runner.run)
             assert kind in shrunk.kinds()
-            assert kind.upper() in told(shrunk)
+            assert kind.upper() in report(shrunk)
             assert len(shrunk.schedule.ops) <= len(outcome.schedule.ops)
             return kind, shrunk.schedule
     raise AssertionError(f"none of {sorted(kinds)} in {seeds} seeds")

@@ -1,6 +1,6 @@
 """A world: clients that run the real store over something simulated, with a judge that sees all of it.
 
-What the store stands on (servers, files) is a subclass's; see redis_world.py, sqlite_world.py, postgres_world.py.
+A subclass has the servers or files below the store: redis_world.py, sqlite_world.py, postgres_world.py.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from everturn.errors import CorruptEntry
 from everturn.store.entry_reader import EntryReader
 from everturn.store.operations import Operations, Settings
 from tests.simulation import histories
-from tests.simulation.hosts import EPOCH, Clock, Host, lent
+from tests.simulation.hosts import EPOCH, Clock, Host, simulated_time
 from tests.simulation.judge import Judge
-from tests.simulation.network import Fates
+from tests.simulation.network import Deliveries
 from tests.simulation.records import Finding, Record, Stored, described, message, outcome_of
 from tests.simulation.scheduler import Endless, Scheduler, Task
 from tests.simulation.schedules import Fault, Op, Schedule
@@ -30,12 +30,12 @@ OBSERVED = 30.0  # seconds that the observer would wait: nothing makes it
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a schedule. `fates` are those of its exchanges, with which it runs the same again."""
+    """The result of a schedule. With `deliveries`, those of its exchanges, it runs the same again."""
 
     schedule: Schedule
     findings: tuple[Finding, ...]
     story: tuple[tuple[float, str, str], ...]
-    fates: dict[str, Any]
+    deliveries: dict[str, Any]
     calls: int
     answered: int  # of them: a world in which nothing works proves nothing
 
@@ -49,7 +49,7 @@ class World(ABC):
     def __init__(self, schedule: Schedule) -> None:
         self.schedule = schedule
         self.scheduler = Scheduler()
-        self.fates = Fates(schedule)
+        self.deliveries = Deliveries(schedule)
         self.story: list[tuple[float, str, str]] = []
         self.observer = Host(self.scheduler, "observer", Clock(0.0), Clock(EPOCH))
         self.hosts = [
@@ -79,12 +79,12 @@ class World(ABC):
         """The clock that sessions expire by."""
 
     def clock_steps(self, first: float, last: float) -> list[float]:
-        """When that clock was stepped."""
+        """The moments at which that clock was stepped."""
         return []
 
     @abstractmethod
-    def happen(self, fault: Fault) -> None:
-        """Let a fault happen to something of this world's own."""
+    def inject(self, fault: Fault) -> None:
+        """Apply a fault to a server, a file or a network of this world."""
 
     @abstractmethod
     def quiet(self) -> None:
@@ -98,14 +98,14 @@ class World(ABC):
 
     def run(self) -> Outcome:
         tasks: list[Task] = []
-        with lent(self.scheduler, self.observer, Random(self.schedule.seed)):
+        with simulated_time(self.scheduler, self.observer, Random(self.schedule.seed)):
             try:
                 for host, client in zip(self.hosts, self.schedule.clients, strict=True):
                     settings = Settings(ttl=self.schedule.ttl, timeout=self.schedule.timeout)
                     operations = Operations(self.backend_for(host), settings, host)
-                    tasks += [host.start(self._work(host, operations, lane)) for lane in client.lanes]
+                    tasks += [host.start(self._work(host, operations, task_ops)) for task_ops in client.tasks]
                 for fault in self.schedule.faults:
-                    self.scheduler.at(fault.at, partial(self._befall, fault))
+                    self.scheduler.at(fault.at, partial(self._inject_fault, fault))
                 try:
                     self.scheduler.run()
                 except Endless as exc:
@@ -127,7 +127,7 @@ class World(ABC):
             self.schedule,
             tuple(self.judge.findings),
             tuple(self.story),
-            self.fates.drawn,
+            self.deliveries.drawn,
             len(self.judge.records),
             sum(record.outcome == "ok" for record in self.judge.records.values()),
         )
@@ -135,7 +135,7 @@ class World(ABC):
     def tell(self, who: str, what: str) -> None:
         self.story.append((self.scheduler.now, who, what))
 
-    def _befall(self, fault: Fault) -> None:
+    def _inject_fault(self, fault: Fault) -> None:
         if fault.kind == "kill":
             host = self.hosts[fault.who % len(self.hosts)]
             if host.is_alive:
@@ -145,7 +145,7 @@ class World(ABC):
             host = self.hosts[fault.who % len(self.hosts)]
             self.step(host.name, host.wall, fault)
         else:
-            self.happen(fault)
+            self.inject(fault)
 
     def step(self, who: str, clock: Clock, fault: Fault) -> None:
         """Set a clock, and set it right again after a while if the fault says so."""
@@ -167,8 +167,8 @@ class World(ABC):
             if call is None:
                 continue
             now = self.scheduler.now
-            patience = self.schedule.timeout * (3 if op.kind == "trim" else 1)  # it looks, and looks again
-            record = self.judge.records[op.id] = Record(op, host.name, now, now + patience / host.monotonic_clock.rate)
+            allowed = self.schedule.timeout * (3 if op.kind == "trim" else 1)  # it looks, and looks again
+            record = self.judge.records[op.id] = Record(op, host.name, now, now + allowed / host.monotonic_clock.rate)
             self.tell(host.name, f"calls {op.id}: {described(op)}")
             task.tag = op
             if op.cancel is not None:
@@ -249,7 +249,7 @@ class World(ABC):
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def peek(self, name: str) -> Stored | None:
-        """Read what is stored, as the judge does."""
+        """Read the stored session, for the judge."""
         reader = EntryReader(name)
         try:
             reading = drive(self.observe().read(Query(name), reader.take, self.observer.clock() + OBSERVED))

@@ -11,7 +11,8 @@ import apsw
 import pytest
 
 from everturn import Record, Summary, VersionConflict
-from everturn.backends.sqlite.connections import Connection, Database
+from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.database import Database
 from tests.store.places import File, Place
 from tests.store.speech import say, user, words
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everturn.backends.redis import scripts
-from everturn.backends.redis.transport.resp import Call, Part, packed
+from everturn.backends.redis.transport.resp import Part, ScriptCall, packed
 
 
 class Word(str, Enum):  # noqa: UP042 - the way it was written before StrEnum, which shows its text
@@ -29,9 +29,9 @@ def test_commands_go_out_one_behind_the_other(commands: list[list[Part]]) -> Non
     assert packed(commands) == b"".join(pack_command(tuple(command)) for command in commands)
 
 
-@given(st.sampled_from([scripts.TURN, scripts.LOOK]), KEYS, st.lists(PARTS))
+@given(st.sampled_from([scripts.APPEND_FAST, scripts.SESSION_STATE]), KEYS, st.lists(PARTS))
 def test_a_call_is_a_command_of_its_parts(script: scripts.Script, keys: tuple[bytes, ...], args: list[Part]) -> None:
-    call = Call(script, keys, args)
+    call = ScriptCall(script, keys, args)
     assert packed([call, ("PING",)]) == packed([("EVALSHA", script.sha, len(keys), *keys, *args), ("PING",)])
     assert packed([call.in_full()]) == packed([("EVAL", script.text, len(keys), *keys, *args)])
 

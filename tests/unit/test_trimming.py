@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everturn import ChatMessage, InvalidInput
-from everturn.core.trimming import Cut, Header, Planner, counted, plan_trim
+from everturn.core.trimming import Header, TrimCut, TrimPlanner, counted, plan_trim
 from everturn.model import MESSAGE
 
 settings.register_profile("trimming", max_examples=800, derandomize=True, deadline=None, database=None)
@@ -24,7 +24,7 @@ IDS = ("c1", "c2", "c3")
 
 def oracle(
     headers: Sequence[Header], *, floor: int, max_messages: int | None, max_tokens: int | None, keep_system: bool
-) -> Cut | None:
+) -> TrimCut | None:
     """Look at everything, several times."""
     messages = [item for item in headers if item.kind == MESSAGE]
     stay = {item.seq for item in messages if item.system and keep_system}
@@ -54,7 +54,9 @@ def oracle(
     if not hidden:
         return None
     new_floor = max(start - 1, floor)
-    return Cut(new_floor, tuple(item.seq for item in messages if item.seq <= new_floor and item.seq in stay), hidden)
+    return TrimCut(
+        new_floor, tuple(item.seq for item in messages if item.seq <= new_floor and item.seq in stay), hidden
+    )
 
 
 def turns_backwards(messages: Sequence[Header]) -> Iterable[list[Header]]:
@@ -112,7 +114,7 @@ def test_the_plan_is_the_same_if_only_what_is_asked_for_is_told(
 ) -> None:
     """Tokens, turns, ids and older messages are left out, or wrong, as soon as the planner says that they may be."""
     headers, floor = history
-    planner = Planner(floor=floor, **given_bounds)  # type: ignore[arg-type]  # drawn
+    planner = TrimPlanner(floor=floor, **given_bounds)  # type: ignore[arg-type]  # drawn
     messages = [item for item in headers if item.kind == MESSAGE]
     for item in reversed(messages):
         if not planner.wants_more:
@@ -134,7 +136,7 @@ def test_the_plan_is_the_same_if_only_what_is_asked_for_is_told(
 
 
 def test_the_plan_is_fixed_as_soon_as_enough_is_known() -> None:
-    planner = Planner(floor=0, max_messages=10, max_tokens=None, keep_system=False)
+    planner = TrimPlanner(floor=0, max_messages=10, max_tokens=None, keep_system=False)
     told = 0
     for seq in range(1000, 0, -1):
         if not planner.wants_more:
@@ -142,20 +144,20 @@ def test_the_plan_is_fixed_as_soon_as_enough_is_known() -> None:
         planner.add(Header(seq, seq))
         told += 1
     assert told == 11
-    assert planner.cut(1000) == Cut(990, (), 990)
+    assert planner.cut(1000) == TrimCut(990, (), 990)
 
 
 def test_with_system_messages_to_keep_only_these_matter_further_back() -> None:
-    planner = Planner(floor=0, max_messages=10, max_tokens=None, keep_system=True)
+    planner = TrimPlanner(floor=0, max_messages=10, max_tokens=None, keep_system=True)
     for seq in range(1000, 989, -1):
         planner.add(Header(seq, seq))
     assert (planner.wants_turns, planner.wants_calls, planner.wants_more) == (False, False, True)
     planner.add(Header(1, 1, system=True))
-    assert planner.cut(1000) == Cut(991, (1,), 990)
+    assert planner.cut(1000) == TrimCut(991, (1,), 990)
 
 
 def test_the_planner_keeps_nothing_of_what_cannot_stay() -> None:
-    planner = Planner(floor=0, max_messages=10, max_tokens=None, keep_system=True)
+    planner = TrimPlanner(floor=0, max_messages=10, max_tokens=None, keep_system=True)
     for seq in range(10_000, 0, -1):
         planner.add(Header(seq, seq))
     assert len(planner._starts) <= 11

@@ -1,23 +1,22 @@
 """LangChain `PostgresChatMessageHistory` (langchain-postgres): one `add_messages` per turn, `.messages` to load."""
 
 import asyncio
-import time
 import uuid
 from collections.abc import Sequence
 
 import psycopg
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import BaseMessage
 from langchain_postgres import PostgresChatMessageHistory
 from psycopg_pool import AsyncConnectionPool
 
-from everturn.bench.contenders.timing import flooded, timed
-from everturn.bench.workload import turns as make_turns
+from everturn.bench.contenders.langchain_messages import LangChainMessages
+from everturn.bench.contenders.timing import timed_tasks
 
 CONNECTIONS = 10  # as everturn's default
 TABLE = "langchain_history"
 
 
-class LangChain:
+class LangChainPostgresHistory(LangChainMessages):
     """A history object is made around a connection, which can be shared; for tasks, around one from a pool."""
 
     def __init__(self, url: str) -> None:
@@ -28,37 +27,33 @@ class LangChain:
         self._pool: AsyncConnectionPool | None = None
         self._runner = asyncio.Runner()
 
-    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
-        """See Contender.append."""
-        return timed(self._history(session_id).add_messages, _messages(turns, first))
+    def session(self, session_id: str) -> PostgresChatMessageHistory:
+        return PostgresChatMessageHistory(TABLE, _uuid(session_id), sync_connection=self._connection)
 
-    def flood(self, ids: Sequence[str], *, turns: int) -> float:
-        """See Flooder.flood."""
-        return self._runner.run(self._flood([_uuid(session_id) for session_id in ids], _messages(turns, 0)))
+    def add(self, session: PostgresChatMessageHistory, turn: list[BaseMessage]) -> None:
+        session.add_messages(turn)
 
-    async def _flood(self, ids: Sequence[str], turns: list[list[BaseMessage]]) -> float:
+    def read(self, session: PostgresChatMessageHistory) -> list[BaseMessage]:
+        return session.messages
+
+    def append_from_tasks(self, ids: Sequence[str], *, turns: int) -> float:
+        return self._runner.run(
+            self._append_from_tasks([_uuid(session_id) for session_id in ids], self.prepared(turns))
+        )
+
+    async def _append_from_tasks(self, ids: Sequence[str], turns: list[list[BaseMessage]]) -> float:
         if self._pool is None:
             self._pool = AsyncConnectionPool(self._url, min_size=CONNECTIONS, max_size=CONNECTIONS, open=False)
             await self._pool.open(wait=True)
-        return await flooded(self._add, ids, turns)
+        return await timed_tasks(self._add, ids, turns)
 
     async def _add(self, session_id: str, messages: list[BaseMessage]) -> None:
         assert self._pool
         async with self._pool.connection() as connection:
             await PostgresChatMessageHistory(TABLE, session_id, async_connection=connection).aadd_messages(messages)
 
-    def load(self, session_id: str) -> tuple[float, int]:
-        """See Contender.load."""
-        history = self._history(session_id)
-        start = time.perf_counter()
-        loaded = history.messages
-        return time.perf_counter() - start, len(loaded)
-
-    def _history(self, session_id: str) -> PostgresChatMessageHistory:
-        return PostgresChatMessageHistory(TABLE, _uuid(session_id), sync_connection=self._connection)
-
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the connections and the loop."""
         self._connection.close()
         if self._pool is not None:
             self._runner.run(self._pool.close())
@@ -66,11 +61,5 @@ class LangChain:
 
 
 def _uuid(session_id: str) -> str:
-    """It takes no other ids."""
+    """A UUID for the session: the history takes no other id."""
     return str(uuid.uuid5(uuid.NAMESPACE_OID, session_id))
-
-
-def _messages(turns: int, first: int) -> list[list[BaseMessage]]:
-    return [
-        [HumanMessage(user["content"]), AIMessage(reply["content"])] for user, reply in make_turns(turns, first=first)
-    ]

@@ -1,4 +1,4 @@
-"""LangGraph `PostgresSaver`, without a graph around it: see checkpoints.py one folder up, which says what a turn is."""
+"""LangGraph `PostgresSaver`, without a graph around it. `everturn.bench.contenders.checkpoints` defines a turn."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from everturn.bench.contenders.checkpoints import Checkpointing, as_messages, config_of, following
-from everturn.bench.contenders.timing import flooded
+from everturn.bench.contenders.checkpoints import CheckpointerContender, as_messages, config_of, following
+from everturn.bench.contenders.timing import timed_tasks
 
 CONNECTIONS = 10  # as everturn's default
 
 
-class LangGraph(Checkpointing):
+class LangGraphPostgresSaver(CheckpointerContender):
     """One saver for all threads; for tasks, its async one over a pool, as its documentation has it."""
 
     def __init__(self, url: str) -> None:
@@ -29,11 +29,10 @@ class LangGraph(Checkpointing):
         self._runner = asyncio.Runner()
         self._async_saver: AsyncPostgresSaver | None = None
 
-    def flood(self, ids: Sequence[str], *, turns: int) -> float:
-        """See Flooder.flood."""
-        return self._runner.run(self._flood(ids, as_messages(turns, 0)))
+    def append_from_tasks(self, ids: Sequence[str], *, turns: int) -> float:
+        return self._runner.run(self._append_from_tasks(ids, as_messages(turns, 0)))
 
-    async def _flood(self, ids: Sequence[str], turns: list[list[BaseMessage]]) -> float:
+    async def _append_from_tasks(self, ids: Sequence[str], turns: list[list[BaseMessage]]) -> float:
         if self._async_saver is None:
             kwargs = {"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row}
             self._pool = AsyncConnectionPool(
@@ -47,10 +46,10 @@ class LangGraph(Checkpointing):
             config = config_of(session_id)
             await saver.aput(*following(saver, config, await saver.aget_tuple(config), turn))
 
-        return await flooded(put, ids, turns)
+        return await timed_tasks(put, ids, turns)
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the connections and the loop."""
         if self._async_saver is not None:
             self._runner.run(self._pool.close())
         self._runner.close()

@@ -1,4 +1,4 @@
-"""The same, on a file with a past, from another process; and then all that is in the file is looked at."""
+"""Rollback on a file with a past, from another process; at the end the whole file is compared."""
 
 import pytest
 from memory_manager import MemoryManager

@@ -2,7 +2,7 @@
 
     app = FastAPI(lifespan=store_lifespan("sqlite:///memory.db"), exception_handlers=STORE_ERRORS)
 
-The store is opened in the worker that serves, after any fork, and closed when it ends. Routes use its own methods.
+Each worker process opens its own store when it starts, after any os.fork, and closes it when it ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["STORE_ERRORS", "get_store", "store_lifespan"]
 
 require("fastapi", (0, 100), "fastapi")
 
-from fastapi import FastAPI, WebSocket  # noqa: E402 - behind the check, whose message says what to do
+from fastapi import FastAPI, WebSocket  # noqa: E402 - after the check
 from fastapi.requests import HTTPConnection  # noqa: E402
 from fastapi.responses import JSONResponse  # noqa: E402
 from fastapi.websockets import WebSocketState  # noqa: E402
@@ -44,21 +44,22 @@ CODES: dict[type[MemoryStoreError], int] = {
     MemoryStoreBackendError: 503,
 }
 
-POLICY_VIOLATION, INTERNAL_ERROR = 1008, 1011  # codes that a web socket is closed with, of RFC 6455
-LONGEST_REASON = 123  # bytes
+POLICY_VIOLATION, INTERNAL_ERROR = 1008, 1011  # close codes of RFC 6455
+LONGEST_REASON = 123  # bytes of a close reason, by RFC 6455
 
 
 def store_lifespan(url: str, *, then: Lifespan | None = None, **options: Any) -> Lifespan:
-    """A lifespan for `FastAPI(lifespan=...)` that keeps a store open. `then`: a lifespan of your own, within it.
+    """Return a lifespan for `FastAPI(lifespan=...)` that keeps a store open. `then`: your own lifespan, run inside it.
 
-    Applications that are mounted in this one have the store too: servers run the outermost lifespan alone.
+    `options` are those of `everturn.open_async`. Applications mounted in this one get the same store, because servers
+    run only the outermost lifespan.
     """
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
         async with await open_async(url, **options) as store:
             app.state.everturn = store
-            # What a lifespan yields is in the state of every connection, whichever application it gets to.
+            # The yielded mapping is in `connection.state` of every connection, also in mounted applications.
             shared = {"everturn": store}
             if then is None:
                 yield shared
@@ -70,7 +71,10 @@ def store_lifespan(url: str, *, then: Lifespan | None = None, **options: Any) ->
 
 
 async def get_store(connection: HTTPConnection) -> AsyncMemoryStore:
-    """The worker's store, for `Depends`, in routes and web sockets. An application's own goes before an outer one's."""
+    """Return the worker's store, for `Depends` in routes and web sockets. Raises Unsupported if none is open.
+
+    An application's own store goes before that of an outer application.
+    """
     for state in (connection.app.state, connection.state):
         store = getattr(state, "everturn", None)
         if isinstance(store, AsyncMemoryStore):
@@ -82,7 +86,10 @@ async def get_store(connection: HTTPConnection) -> AsyncMemoryStore:
 
 
 async def _answer(connection: HTTPConnection, error: Exception) -> JSONResponse | None:
-    """An error of the store as an answer that says what to do: whether to retry with the same key, re-read, or mend."""
+    """Turn an error of the store into a response with a status code, the message, and the outcome of a backend error.
+
+    A web socket gets the response if it was not accepted yet, and is closed otherwise.
+    """
     code = next((code for kind, code in CODES.items() if isinstance(error, kind)), 500)
     body = {"detail": str(error), "error": type(error).__name__}
     if isinstance(error, MemoryStoreBackendError):
@@ -91,7 +98,7 @@ async def _answer(connection: HTTPConnection, error: Exception) -> JSONResponse 
     if not isinstance(connection, WebSocket):
         return answer
     if WebSocketState.DISCONNECTED in {connection.client_state, connection.application_state}:
-        # Nobody is left to hear of it, so that the server is to log it. Raised as it is, it would come here again.
+        # No client is left, so raise it for the server to log. The error itself would come to this handler again.
         raise RuntimeError("an error of the store, when the web socket was closed already") from error
     if _may_be_answered(connection):
         await connection.send_denial_response(answer)
@@ -101,10 +108,10 @@ async def _answer(connection: HTTPConnection, error: Exception) -> JSONResponse 
 
 
 def _may_be_answered(socket: WebSocket) -> bool:
-    """Whether it was surely not accepted, so that it can be answered as a request is. It can be closed at any time.
+    """Whether a web socket was surely not accepted yet, so that it can get an HTTP response instead of a close.
 
-    An error that comes from a mounted application which has no handler of it comes with another object than the route
-    had, which does not know. FastAPI before 0.110.1 has no such answers, and closes.
+    An error from a mounted application without a handler arrives with another WebSocket object than the route had,
+    whose state does not tell. FastAPI before 0.110.1 cannot send such a response.
     """
     is_the_routes = MemoryStoreError in socket.app.exception_handlers
     can = hasattr(socket, "send_denial_response") and "websocket.http.response" in socket.scope.get("extensions", {})
@@ -112,14 +119,14 @@ def _may_be_answered(socket: WebSocket) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What fits into a closing frame, the outcome first."""
+    """Return the reason of a close frame: error, outcome and message, cut to 123 bytes."""
     outcome = f" [{error.outcome}]" if isinstance(error, MemoryStoreBackendError) else ""
     told = f"{type(error).__name__}{outcome}: {error}".encode()
     return told[:LONGEST_REASON].decode(errors="ignore")
 
 
 STORE_ERRORS: dict[int | type[Exception], Any] = {MemoryStoreError: _answer}
-"""For `FastAPI(exception_handlers=...)`: errors of the store become answers with a fitting code and the message.
+"""Handlers for `FastAPI(exception_handlers=...)`: errors of the store become responses with a code and a message.
 
-Web sockets that were accepted are closed, with a code and the message as reason.
+A web socket that was accepted is closed, with a code and the message as reason.
 """

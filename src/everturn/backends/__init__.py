@@ -1,1 +1,7 @@
-"""The backends that come with everturn, one package or module each. Each is imported when its URL is opened."""
+"""Backends that come with everturn, each imported when its URL is opened. The protocol is everturn/backend.py.
+
+sqlite/    inside the process, in one file: the default
+redis/     Redis and Valkey, by Lua scripts
+postgres/  PostgreSQL, by functions in the database
+_shared/   pieces that several of them use
+"""

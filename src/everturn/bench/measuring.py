@@ -1,7 +1,7 @@
-"""What `everturn bench` measures: appends as the history grows, writers at once, and bytes on disk.
+"""The measurements of `everturn bench`: appends as the history grows, several writers, bytes on disk.
 
-Each contender is a process of its own, and each figure a median. It never touches a session of the user's: on SQLite it
-works in a directory beside the file, on a server under names of its own, which it removes.
+Each contender is a process of its own, and each figure a median. No session of the user's is touched: on SQLite the
+files go to a directory beside the user's, on a server the sessions have ids of their own. Both are removed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from everturn.bench.contenders import BARE, EVERTURN, PEERS, Entrant, Place
-from everturn.bench.contenders.host import ContenderError, Hosted
+from everturn.bench.contenders.process import ContenderError, ContenderProcess
 
 LENGTHS = (10, 100, 1_000, 10_000)
 WRITERS = (1, 2, 4, 8)
@@ -25,11 +25,15 @@ TURNS = 25  # that each of several writers appends
 TOO_LONG = 20.0  # seconds to fill a history: a contender that needs more stops growing there
 
 SERVERS = {
-    "redis": ("everturn.bench.contenders.stores:Store", "bare RPUSH", "everturn.bench.contenders.on_redis.bare:Bare"),
+    "redis": (
+        "everturn.bench.contenders.everturn_store:Everturn",
+        "bare RPUSH",
+        "everturn.bench.contenders.on_redis.bare:BareRedis",
+    ),
     "postgres": (
-        "everturn.bench.contenders.stores:Store",
+        "everturn.bench.contenders.everturn_store:Everturn",
         "bare INSERT",
-        "everturn.bench.contenders.on_postgres.bare:Bare",
+        "everturn.bench.contenders.on_postgres.bare:BarePostgres",
     ),
 }
 
@@ -60,7 +64,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 def contenders(backend: str) -> tuple[Entrant, ...]:
-    """Who competes: on a server, whose data is the user's, only we and the bare driver."""
+    """The contenders on a backend. On a server, whose data is the user's, only everturn and the bare driver."""
     if backend == "sqlite":
         return EVERTURN, BARE, *PEERS
     store, title, bare = SERVERS[backend]
@@ -75,7 +79,7 @@ def measure(
     grown: list[tuple[Curve, Curve]] = []
     for entrant in entrants:
         tell(f"{entrant.title}: a history that grows")
-        grown.append(_grown(entrant, place(f"growth-{len(grown)}"), lengths))
+        grown.append(_by_length(entrant, place(f"growth-{len(grown)}"), lengths))
     latencies = tuple(curve for curve, _ in grown)
     yield Chart("append", "Append one turn of two 200-byte messages", "messages in the session", "seconds", latencies)
     sizes = tuple(curve for _, curve in grown if curve.points)
@@ -84,16 +88,16 @@ def measure(
     busy: list[Curve] = []
     for number, entrant in enumerate(entrants):
         tell(f"{entrant.title}: several writers")
-        busy.append(_busy(entrant, place(f"writers-{number}"), WRITERS[:3] if quick else WRITERS))
+        busy.append(_by_writers(entrant, place(f"writers-{number}"), WRITERS[:3] if quick else WRITERS))
     yield Chart("writers", "Turns a second, each writer a process", "writers", "turns a second", tuple(busy))
 
 
-def _grown(entrant: Entrant, place: Place, lengths: Sequence[int]) -> tuple[Curve, Curve]:
+def _by_length(entrant: Entrant, place: Place, lengths: Sequence[int]) -> tuple[Curve, Curve]:
     """The latency of an append, and the bytes on disk, at each length."""
     latencies: list[Point] = []
     sizes: list[Point] = []
     note = ""
-    with Hosted(entrant, place) as hosted:
+    with ContenderProcess(entrant, place) as hosted:
         try:
             hosted.ready()  # imports take seconds, and are not what is measured
             written = 0
@@ -119,16 +123,16 @@ def _refuse_slow(seconds: float, length: int) -> None:
         raise ContenderError(f"more than {TOO_LONG:.0f} s to reach {length:,} messages")
 
 
-def _busy(entrant: Entrant, place: Place, writers: Sequence[int]) -> Curve:
-    """How many turns a second so many processes append, each to a session of its own, in one database."""
+def _by_writers(entrant: Entrant, place: Place, writers: Sequence[int]) -> Curve:
+    """Turns a second by number of processes, each of which appends to a session of its own in one database."""
     points: list[Point] = []
     note = ""
     with ExitStack() as stack:
-        hosted: list[Hosted] = []
+        hosted: list[ContenderProcess] = []
         try:
             for number in writers:
                 while len(hosted) < number:
-                    hosted.append(stack.enter_context(Hosted(entrant, place)))
+                    hosted.append(stack.enter_context(ContenderProcess(entrant, place)))
                     hosted[-1].append(f"session-{len(hosted)}", turns=2)  # it is there, and warm
                 with ThreadPoolExecutor(number) as pool:
                     start = time.perf_counter()

@@ -90,7 +90,7 @@ def _text(
 
 
 def value(figure: float, unit: str) -> str:
-    """A figure as people say it."""
+    """A figure with its unit, for people."""
     if unit == "bytes":
         return size(figure)
     if unit != "seconds":

@@ -9,7 +9,7 @@ _WORDS = ("order", "ticket", "please", "number", "refund", "agent", "status", "s
 
 
 class Message(TypedDict):
-    """What a contender turns into its own kind of message before the clock starts."""
+    """A plain message, which a contender turns into its own kind before the clock starts."""
 
     role: str
     content: str
@@ -44,5 +44,5 @@ def encode(message: Message) -> str:
 
 
 def json_bytes(written: list[Message]) -> int:
-    """How many bytes of JSON these messages are."""
+    """The size of these messages as JSON, in bytes."""
     return sum(len(encode(message).encode()) for message in written)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from everturn.adapters.langgraph.short_ids import full
 from everturn.errors import InvalidInput
 from everturn.model import ChatMessage, Record
 
@@ -18,8 +17,8 @@ def in_words(record: Record) -> str | None:
 
 def _of_langgraph(record: Record) -> str | None:
     match record.kind, record.body:
-        case "lg.put", {"id": str()}:
-            return f"LangGraph checkpoint {full(record.body)['id']}"
+        case "lg.put", {"id": str(checkpoint)}:
+            return f"LangGraph checkpoint {checkpoint}"
         case "lg.writes", {"writes": list(writes)}:
             channels = [write[0] for write in writes if isinstance(write, list) and write and isinstance(write[0], str)]
             return f"LangGraph task wrote {', '.join(dict.fromkeys(channels)) or 'nothing'}"

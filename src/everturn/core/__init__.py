@@ -5,7 +5,8 @@ codec.py            entries to bytes and back, with checksums
 message_batches.py  rows of messages to ChatMessages, a batch at a time
 requests.py         the requests that a store sends to a backend, and their outcomes
 plan_change.py      the rules of every change, and what it writes; the reference for all backends
-paths.py            the entries that a head shows, as ranges of seqs; branches.py answers it without walking
+paths.py            the entries that a state shows, as ranges of seqs
+branches.py         questions about paths, answered without walking them
 tool_calls.py       calls and their results: pairs, orphans, missing results
 trimming.py         which of the newest turns a trim keeps
 text_search.py      whether an entry mentions a text

@@ -1,7 +1,7 @@
-"""The stretches of a log between its jumps, and which follows which: questions about paths without walking them.
+"""Answers questions about paths without walking them, by the stretches of a log between its jumps.
 
-Pure. A log that was edited n times has n stretches; a question about one path then costs log n steps, and questions
-about all of them together n. (rules.path walks one path, which is what most reads want.)
+Pure. A log that was edited n times has n stretches. A question about one path costs log n steps, and a question about
+all paths together n steps. (paths.path walks one path: most reads need just that.)
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Branches:
             depths.append(depths[parent] + 1)
 
     def stretch_of(self, seq: int) -> int:
-        """The stretch that holds this seq, by its number."""
+        """Find the number of the stretch that holds this seq."""
         return max(0, bisect_right(self.firsts, seq) - 1)
 
     def nearest(self, head: int, seq: int) -> int:
-        """The last entry up to `seq` on the path to `head`; 0 if there is none."""
+        """Find the last entry up to `seq` on the path to `head`; 0 if there is none."""
         stretch, at = self.stretch_of(head), head
         while stretch and self.firsts[stretch] > seq:
             if self.firsts[self._skips[stretch]] > seq:
@@ -60,7 +60,7 @@ class Branches:
         return min(at, seq)
 
     def tally(self, seqs: Sequence[int]) -> Callable[[int], int]:
-        """A function of a head: how many of these seqs (given in order) are on the path to it."""
+        """Make a function that counts, for a head, how many of these seqs (given in order) are on the path to it."""
         before = [0]  # those on the path before each stretch
 
         def count(head: int) -> int:
@@ -73,7 +73,7 @@ class Branches:
         return count
 
     def gaps(self, ranges: Sequence[Range]) -> Callable[[int], int]:
-        """A function of a head: the last seq on the path to it that is in none of these ranges; 0 if all are.
+        """Make a function that finds, for a head, the last seq on its path that is in none of these ranges (0: none).
 
         The ranges are in order, and do not touch each other.
         """

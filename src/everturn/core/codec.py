@@ -1,7 +1,7 @@
-"""Entries to stored bodies and back: how they are written, and how damage is noticed.
+"""Encodes entries as stored bodies with checksums, and decodes them again; a damaged body raises CorruptEntry.
 
-Pure: no IO. A body is UTF-8 JSON, so that people and other programs can read the store without us. What may be stored
-at all is decided in validation.py.
+Pure: no IO. A body is UTF-8 JSON, so that people and other programs can read the store without us. validation.py
+decides which values may be stored at all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Draft(msgspec.Struct, frozen=True, gc=False):
-    """An entry on its way in: the store still has to give it a seq."""
+    """An encoded entry that is about to be stored. The backend gives it a seq."""
 
     kind: str
     body: bytes
@@ -36,12 +36,12 @@ class Draft(msgspec.Struct, frozen=True, gc=False):
 
 
 def checksum(kind: str, body: bytes) -> int:
-    """Adler-32 of the body; other kinds than message are mixed in, so that a damaged kind shows as well."""
+    """Compute Adler-32 of the body. Kinds other than message are part of it, so that a damaged kind is noticed too."""
     return adler32(body) if kind == MESSAGE else adler32(body, adler32(kind.encode()))
 
 
 def digest(*parts: bytes) -> bytes:
-    """A short fingerprint of the parts, for keys and for the content they were used with."""
+    """Compute a fingerprint of 16 bytes, for keys and for the content they were used with."""
     import hashlib  # it takes as long to import as all of this package, and few calls have a key
 
     state = hashlib.blake2b(digest_size=16)
@@ -52,7 +52,7 @@ def digest(*parts: bytes) -> bytes:
 
 
 def canonical(body: bytes) -> bytes:
-    """The body with its keys in order: two bodies that decode to equal values are the same content."""
+    """Rewrite the body with its keys in order: two bodies that decode to equal values are the same content."""
     return msgspec.json.encode(_decode_any(body), order="sorted")
 
 
@@ -60,7 +60,7 @@ def canonical(body: bytes) -> bytes:
 
 
 def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
-    """The entry as it will be stored. Raises InvalidInput, naming `path`, if it would not come back equal."""
+    """Encode an entry. Raises InvalidInput, naming `path`, if it would not come back equal."""
     if isinstance(entry, Record):
         return _draft(_record_kind(entry, path), _dump(entry.body, f"{path}.body"), path, limit)
     if isinstance(entry, (ChatMessage, Mapping)):
@@ -73,7 +73,7 @@ def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
 
 
 def encode_message(message: ChatMessage | Mapping[str, JSON], path: str, limit: int) -> Draft:
-    """The same for a message, which may be a dict."""
+    """Encode a message, or a dict that has the fields of one. Raises InvalidInput, as `encode` does."""
     if isinstance(message, ChatMessage):
         return _draft(MESSAGE, _encode_message(message, path), path, limit)
     if isinstance(message, Mapping):
@@ -113,7 +113,7 @@ def _encode_message(message: ChatMessage, path: str) -> bytes:
 
 
 def _with_extra(entry: ChatMessage | ToolCall, extra: dict[str, JSON] | None, path: str) -> bytes:
-    """The body of an entry that came out of a store, or carries unknown fields: these stand beside the known."""
+    """Encode an entry without the marks of a store (seq, created_at). Unknown fields stand beside the known ones."""
     if entry.seq is not None or entry.created_at is not None or extra is not None:
         entry = msgspec.structs.replace(entry, seq=None, created_at=None, extra=None)
     return _encode_beside(entry, extra, path)
@@ -171,7 +171,7 @@ _NO_VECTOR = (str, bytes, bytearray, memoryview, AbstractSet, Mapping)  # iterab
 
 
 def float32(embedding: object, path: str) -> bytes:
-    """The embedding as little-endian float32. Raises InvalidInput if it is empty or a number does not fit."""
+    """Pack an embedding as little-endian float32. Raises InvalidInput if it is empty or a number does not fit."""
     if isinstance(embedding, _NO_VECTOR) or not (isinstance(embedding, Iterable) and hasattr(embedding, "__len__")):
         raise InvalidInput(f"an embedding is a sequence of numbers, not {name_of(embedding)}", path=path)
     try:
@@ -219,7 +219,7 @@ EntryRow: TypeAlias = tuple[int, float, int, bytes, str, int]  # the same, and k
 
 
 def decode(session_id: str, kind: str, seq: int, created_at: float, check: int, body: bytes) -> Entry:
-    """The entry of one row. Raises CorruptEntry if its bytes are not those that were written."""
+    """Decode the entry of one row. Raises CorruptEntry if its bytes are not those that were written."""
     if checksum(kind, body) != check:
         raise _corrupt(session_id, seq, "its bytes do not match their checksum")
     try:
@@ -259,7 +259,7 @@ def _split(body: bytes, struct: type[msgspec.Struct]) -> tuple[dict[str, Any], d
 
 
 def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> bytes:
-    """The float32 bytes of a stored summary's embedding, without the rest. Raises CorruptEntry."""
+    """Decode only the embedding of a stored summary, as float32 bytes. Raises CorruptEntry."""
     if checksum(SUMMARY, body) != check:
         raise _corrupt(session_id, seq, "its bytes do not match their checksum")
     try:
@@ -272,12 +272,12 @@ def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> bytes:
 
 
 def missing(session_id: str, seq: int) -> CorruptEntry:
-    """The error for an entry that a session points to and that is not there."""
+    """Make the error for an entry that a session points to and that is not there."""
     return _corrupt(session_id, seq, "it should be there, and is not")
 
 
 def miscounted(session_id: str, seq: int, found: int, expected: int) -> CorruptEntry:
-    """The error for a history that does not have as many messages as were written."""
+    """Make the error for a history that does not have as many messages as were written."""
     return _corrupt(session_id, seq, f"{found} messages lead to it, where {expected} were written")
 
 

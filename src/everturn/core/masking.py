@@ -1,6 +1,6 @@
-"""Masks secrets in text that people and logs see: the one place that knows what a URL hides. Pure.
+"""Masks secrets in text that people and logs see: passwords in URLs and in settings. Pure.
 
-A URL that could not be understood may hide its password anywhere: where in doubt, all of it is masked.
+A URL that cannot be parsed may have its password anywhere: in doubt, all of it is masked.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 MASK = "***"
 ESCAPES = "write special characters of user name and password as %40 (@), %2F (/), %3F (?), %23 (#), %25 (%)"
-"""The advice for a URL that cannot be understood, in place of the part that cannot: that may be of the password."""
+"""Advice for a URL that cannot be parsed. It is shown instead of the bad part, which may be of the password."""
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 _SETTING = re.compile(
     r"(?i)\b([\w-]*(?:password|passwd|passphrase|pwd|secret|token)[\w-]*\s*=\s*)('[^']*'|[^\s&,;'\"]+)"
@@ -18,7 +18,7 @@ _SUSPICIOUS = re.compile(r"(?i)@|pass|pwd|secret|token")
 
 
 def masked_url(url: str) -> str:
-    """The URL without password and options: `postgresql://me:***@host/db`.
+    """Mask the password of a URL, and leave out its options: `postgresql://me:***@host/db`.
 
     The password may hold any character, escaped or not: it ends at the last @. Text without a scheme that may hold one
     is masked whole.
@@ -39,5 +39,5 @@ def masked_url(url: str) -> str:
 
 
 def masked(text: str) -> str:
-    """The text with its URLs masked, and the values of settings such as `password=...`."""
+    """Mask the URLs in a text, and the values of settings such as `password=...`."""
     return _SETTING.sub(rf"\1{MASK}", _URL.sub(lambda found: masked_url(found[0]), text))

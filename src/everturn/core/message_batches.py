@@ -125,7 +125,7 @@ def decode_unbroken(unbroken: Unbroken) -> list[ChatMessage] | None:
 
 
 class MessageReader:
-    """Takes the rows of messages, in order, and turns them into ChatMessages a batch at a time."""
+    """Turns rows of messages into ChatMessages, a batch at a time, in order."""
 
     def __init__(self, session_id: str, on_corrupt: OnCorrupt = "raise") -> None:
         self._session_id = session_id

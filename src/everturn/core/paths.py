@@ -1,4 +1,4 @@
-"""Computes the path to a head: the ranges of seqs that are a session's history, and what can still be reached.
+"""Computes the path to a head: the ranges of seqs that are a session's history, and the entries that states can reach.
 
 No IO, no clock, no randomness; nothing here knows how or where entries are stored.
 """
@@ -19,7 +19,7 @@ Jump: TypeAlias = branches.Jump
 
 
 class State(msgspec.Struct, frozen=True, gc=False):
-    """Where a session stands: which entries of its log are its history. The same size at any length.
+    """State of a session: which entries of its log are its history. Its size does not grow with the history.
 
     The path ends at `head`. Of the entries on it, those up to `cleared` are hidden; those up to `floor` are
     hidden too (`trim`), but for summaries, which stand for them, and the system messages in `kept`.
@@ -33,7 +33,7 @@ class State(msgspec.Struct, frozen=True, gc=False):
 
 
 def path(head: int, jumps: Iterable[Jump]) -> list[Range]:
-    """The ranges of seqs that lead to `head`, in order.
+    """Compute the ranges of seqs that lead to `head`, in order.
 
     An entry follows the one before it in the log, except where a jump says otherwise: the first entry after the
     head was moved. `jumps` are those of the session, newest first; a jump past the head is not on the way.
@@ -50,21 +50,23 @@ def path(head: int, jumps: Iterable[Jump]) -> list[Range]:
 
 
 def clip(ranges: Iterable[Range], low: int, high: int) -> list[Range]:
-    """The parts of the ranges from `low` to `high`, both included."""
+    """Cut the ranges to the part from `low` to `high`, both included."""
     clipped = ((max(first, low), min(last, high)) for first, last in ranges)
     return [(first, last) for first, last in clipped if first <= last]
 
 
 def size(ranges: Iterable[Range]) -> int:
+    """Count the seqs in the ranges."""
     return sum(last - first + 1 for first, last in ranges)
 
 
 def contains(ranges: Iterable[Range], seq: int) -> bool:
+    """Whether the seq is in one of the ranges."""
     return any(first <= seq <= last for first, last in ranges)
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:
-    """The same seqs in as few ranges as possible, in order."""
+    """Join ranges that overlap or touch: as few ranges as possible, in order."""
     merged: list[Range] = []
     for first, last in sorted(ranges):
         if merged and first <= merged[-1][1] + 1:
@@ -75,7 +77,7 @@ def merge(ranges: Iterable[Range]) -> list[Range]:
 
 
 def minus(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
-    """What is in `ranges` and not in `others`, in order. One pass over both."""
+    """Subtract `others` from `ranges`. The result is in order. One pass over both."""
     left: list[Range] = []
     cuts = merge(others)
     index = 0
@@ -94,9 +96,10 @@ def minus(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
 
 
 class Reach(msgspec.Struct, frozen=True, gc=False):
-    """What some states show: `whole` ranges of the log, and `summaries` in others; and the jumps on the way to them.
+    """Entries that some states show: `whole` ranges of the log, and the `summaries` in other ranges.
 
-    A path goes on below what is hidden: a jump is on the way though nothing that it leads to is shown.
+    `jumps` are those on the paths of the states. A path goes on below hidden entries, so a jump may be on it though it
+    leads to hidden entries only.
     """
 
     whole: list[Range]
@@ -105,11 +108,12 @@ class Reach(msgspec.Struct, frozen=True, gc=False):
 
 
 def reach(states: Iterable[State], jumps: Iterable[Jump]) -> Reach:
-    """All that any of these states shows. The work grows with states and jumps, and not with their product.
+    """Collect the entries that any of these states shows. The work grows with states plus jumps, not their product.
 
-    From the newest stretch of the log to the oldest: each collects up to where it is asked for, and what is hidden
-    there, by states that end in it and by stretches that follow it. All that it asks of the stretch before it is one
-    demand: those that go on there go on at the same entry, and where less is hidden, more is shown.
+    It goes from the newest stretch of the log to the oldest. A stretch collects demands: up to which entry, and hidden
+    up to where. They come from states whose head is in it, and from stretches that follow it. Paths that leave a
+    stretch all go on at the same entry, so that the stretch makes one demand of its parent: with the lowest floor and
+    the lowest cleared of its own, which show the most.
     """
     log = Branches(jumps)
     demands: list[list[tuple[int, int, int]]] = [[] for _ in log.firsts]  # up to which seq, floor, cleared
@@ -137,7 +141,7 @@ def reach(states: Iterable[State], jumps: Iterable[Jump]) -> Reach:
 
 
 def out_of(needed: Reach, states: Sequence[State], jumps: Iterable[Jump]) -> list[bool]:
-    """Of each state, whether it shows something that is not within `needed`."""
+    """Tell of each state whether it shows an entry that is not within `needed`."""
     log = Branches(jumps)
     whole = log.gaps(needed.whole)
     anything = log.gaps(merge([*needed.whole, *needed.summaries]))

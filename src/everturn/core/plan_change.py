@@ -67,10 +67,10 @@ class Reader(Protocol):
         """Whether the trimmed part of the path has a summary, which is still shown."""
 
     def snapshot(self, snapshot_id: str) -> State | None:
-        """The state that a snapshot of this life keeps; None if it has no such snapshot."""
+        """Return the state that a snapshot of this life keeps; None if it has no such snapshot."""
 
     def last_undo_step(self) -> UndoStep | None:
-        """The latest change that undo could take back; None if there is none."""
+        """Return the latest change that undo could take back; None if there is none."""
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
@@ -124,11 +124,11 @@ def _append(session: SessionFacts | None, effect: Append, reader: Reader) -> Pla
 
 
 def _moved_back(state: State, after: int, reader: Reader) -> State:
-    """The state with its head moved back to `after`, an entry on its path (or 0: before all of them)."""
+    """Move the head of a state back to `after`, an entry on its path (or 0: before all of them)."""
     kept = tuple(seq for seq in state.kept if seq <= after)
     # At or below the floor nothing but the kept messages is left: the others need not be counted.
     messages = len(kept) if after <= state.floor else state.messages - reader.messages_after(after)
-    # What is hidden never lies past the head: else it would hide what is appended there in a fork.
+    # Cleared and floor never lie past the head: else they would hide entries that are appended after it.
     return State(after, min(after, state.cleared), min(after, state.floor), kept, messages)
 
 
@@ -184,7 +184,7 @@ def _undo(session: SessionFacts | None, effect: Undo, reader: Reader) -> Plan | 
         return Status.NOTHING_TO_UNDO
     now, before = session.state, step.before
     if step.kind in ("trim", "clear"):
-        # What was hidden is shown again; what came later is not touched.
+        # The hidden entries are shown again; later turns stay as they are.
         shown = State(now.head, before.cleared, before.floor, before.kept, now.messages + step.hidden)
         return Plan(shown, undone=step)
     if now.head != step.moved_to and not effect.drop_turns:

@@ -1,6 +1,6 @@
-"""Tells an exception that a signal's handler raised from a fault: it must reach the caller as it is.
+"""Tells exceptions of signal handlers from faults. An exception of a handler must reach the caller as it is.
 
-A handler raises wherever it finds the main thread, also within a driver, and may raise what a driver raises.
+A handler interrupts the main thread anywhere, also within a driver, and may raise the same types as a driver.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from types import FrameType
 
 
 def is_interruption(exc: BaseException) -> bool:
-    """Whether this is no fault of ours or of a driver's: KeyboardInterrupt and its like, or what a handler raised."""
+    """Whether this is not a fault of ours or of a driver's: KeyboardInterrupt and its like, or a handler raised it."""
     return not isinstance(exc, Exception) or raised_by_handler(exc) is not None
 
 
 def raised_by_handler(exc: BaseException) -> BaseException | None:
-    """The exception that a signal's handler raised: this one, or one that a driver has wrapped; None if none did.
+    """Find the exception that a signal's handler raised: this one, or one that it wraps; None if no handler did.
 
     The innermost counts: redis-py gives its DataError the traceback of the TypeError that it wraps.
     """
@@ -31,7 +31,7 @@ def raised_by_handler(exc: BaseException) -> BaseException | None:
 
 
 def _raised_within_the_call(context: BaseException | None) -> BaseException | None:
-    """The context of an exception, unless a caller of ours was handling it before the call began.
+    """Return the context of an exception, unless a caller of ours was handling it before the call began.
 
     `except SoftTimeLimitExceeded: store.add_messages(...)` makes it the context of every fault of that call. A function
     that handles an exception stands first in its traceback, and such a caller has not returned yet.
@@ -48,12 +48,17 @@ def _raised_within_the_call(context: BaseException | None) -> BaseException | No
 
 
 def is_of_a_handler(exc: BaseException) -> bool:
-    """Whether a signal's handler raised this: it was given the frame that it interrupted, which called it."""
-    outer = exc.__traceback__
-    while outer is not None and outer.tb_next is not None:
-        interrupted, inner = outer.tb_frame, outer.tb_next
-        for value in list(inner.tb_frame.f_locals.values()):
-            if value is interrupted or (type(value) is tuple and any(part is interrupted for part in value)):
+    """Whether a signal's handler raised this: it was given the frame that it interrupted, which is further out.
+
+    It need not be the next one: compiled code that looks for signals (psycopg's) has a frame of its own in between.
+    """
+    outer: list[FrameType] = []
+    trace = exc.__traceback__
+    while trace is not None:
+        for value in list(trace.tb_frame.f_locals.values()):
+            given = value if type(value) is tuple else (value,)
+            if any(type(part) is FrameType and part in outer for part in given):
                 return True
-        outer = inner
+        outer.append(trace.tb_frame)
+        trace = trace.tb_next
     return False

@@ -1,4 +1,4 @@
-"""Tells whether an entry mentions a text, without regard to the case of ASCII letters. Pure."""
+"""Searches entries for a text, ignoring the case of ASCII letters. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matches tool calls with their results: pairs, orphans, order, and results that are missing. Pure."""
+"""Matches tool calls with their results: orphans, order, missing results. Also pairs of question and answer. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SYSTEM_ROLES = frozenset({"system", "developer"})
 
 
 def calls_in(message: ChatMessage) -> set[str]:
-    """The ids of the tool calls a message makes (OpenAI's `tool_calls`, or `tool_use` parts)."""
+    """Collect the ids of the tool calls a message makes (OpenAI's `tool_calls`, or `tool_use` parts)."""
     calls = [(call, "id") for call in message.tool_calls or ()]
     calls += [(part, "id") for part in _parts(message, "tool_use")]
     return _ids(calls)
 
 
 def results_in(message: ChatMessage) -> set[str]:
-    """The ids of the tool calls whose results a message carries (`tool_call_id`, or `tool_result` parts)."""
+    """Collect the ids of tool calls whose results a message carries (`tool_call_id`, or `tool_result` parts)."""
     results = _ids([(part, "tool_use_id") for part in _parts(message, "tool_result")])
     return results | ({message.tool_call_id} if message.tool_call_id else set())
 
@@ -47,7 +47,7 @@ HEALED = "No result was recorded for this tool call; it may not have run."
 
 
 def in_order(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Those messages whose seq is greater than all before: rows that are damaged may have lost their place."""
+    """Keep the messages whose seq is greater than all before: a damaged row may be out of its place."""
     last, found = 0, []
     for message in messages:
         if message.seq is not None and message.seq > last:
@@ -71,7 +71,7 @@ def heal(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def _unanswered(messages: Sequence[ChatMessage]) -> dict[int, list[str]]:
-    """By position, the ids of calls that no result follows before an id is used again (some models reuse them)."""
+    """Collect the ids of unanswered calls, by position. Some models reuse ids: a result answers the nearest call."""
     calls: dict[str, int] = {}
     unanswered: dict[int, list[str]] = {}
     for index, message in enumerate(messages):
@@ -94,7 +94,7 @@ def _missing_result(call_id: str) -> ChatMessage:
 
 
 def pairs(messages: Iterable[ChatMessage]) -> list[dict[str, str]]:
-    """The two-string face of a history: each user message with the last assistant text before the next one.
+    """Pair each user message with the last assistant text before the next user message.
 
     A question without an answer yet has an empty `ai`; an answer without a question an empty `human`.
     """

@@ -1,6 +1,6 @@
-"""Plans a trim: which of the newest turns stay, given what it is told of the messages, newest first. Pure.
+"""Plans a trim: which of the newest turns stay, from the headers of messages, newest first. Pure.
 
-It reads nothing and keeps no message. Whoever reads asks it how much more it wants to know (store/trim.py).
+It reads nothing and keeps no message. store/trim.py reads, and asks the planner how much more it needs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     tokens: int = 0
 
 
-class Cut(msgspec.Struct, frozen=True, gc=False):
+class TrimCut(msgspec.Struct, frozen=True, gc=False):
     """The outcome of a trim: hide everything up to `floor` but summaries and `kept`; `hidden` messages go."""
 
     floor: int
@@ -37,8 +37,8 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Start(NamedTuple):
-    """A turn with which the part that stays may begin. `messages` and `tokens` count what would stay then, without the
-    system messages that stay anyway."""
+    """A turn with which the part that stays may begin. `messages` and `tokens` count that part, without the system
+    messages that stay anyway."""
 
     number: int  # of the turn, counted from the newest
     turn: int
@@ -46,8 +46,8 @@ class _Start(NamedTuple):
     tokens: int
 
 
-class Planner:
-    """Takes the headers of messages, newest first, and says where to cut.
+class TrimPlanner:
+    """Plans where to cut, from the headers of messages, newest first.
 
     Keeps system messages (if told to; they count), then the newest whole turns that fit, and always the last one.
     Never cuts between a tool call and its result: so it may keep less than would fit, and more where the last turn
@@ -60,7 +60,7 @@ class Planner:
         self._max_messages = max_messages
         self._max_tokens = max_tokens
         self._keep_system = keep_system
-        self.seen = 0  # messages it was told of
+        self.seen = 0  # messages added or passed over
         self._system = array("q")  # seqs of system messages that stay wherever the cut is
         self._system_tokens = 0
         self._low: list[int] = []  # seqs of messages below the floor, which an earlier trim kept
@@ -116,11 +116,11 @@ class Planner:
             self._unmatched.setdefault(result, self._number)
 
     def pass_over(self, count: int) -> None:
-        """Take so many messages, none of them a system message, of which nothing else is wanted."""
+        """Count so many older messages, none of them a system message, whose headers are not needed."""
         self.seen += count
 
-    def cut(self, total: int | None = None) -> Cut | None:
-        """The plan, once no more is wanted or there is no more; None if there is nothing to hide.
+    def cut(self, total: int | None = None) -> TrimCut | None:
+        """Plan the cut, once no more is wanted or there is no more; None if there is nothing to hide.
 
         `total` is the number of visible messages, if not all of them were added.
         """
@@ -132,10 +132,10 @@ class Planner:
         if not hidden:
             return None
         kept = {seq for seq in self._system if seq < start.turn} | {seq for seq in self._low if seq >= start.turn}
-        return Cut(max(start.turn - 1, self._floor), tuple(sorted(kept)), hidden)
+        return TrimCut(max(start.turn - 1, self._floor), tuple(sorted(kept)), hidden)
 
     def _end_turn(self) -> None:
-        """Note that what stays may begin with the turn that was being added."""
+        """Note that the part that stays may begin with the turn that was being added."""
         if self._turn is None:
             return
         if not self._starts or not self._is_over:
@@ -145,7 +145,7 @@ class Planner:
 
     @property
     def _is_over(self) -> bool:
-        """Whether what was added so far does not fit, whatever is still to come."""
+        """Whether the messages added so far do not fit, whatever is still to come."""
         return self._exceeds(self._count, self._tokens)
 
     def _fits(self, start: _Start) -> bool:
@@ -162,7 +162,7 @@ class Planner:
 
 
 def header(message: ChatMessage, turn: int, tokens: int = 0) -> Header:
-    """The header of a message that has a seq."""
+    """Make the header of a message that has a seq."""
     plain = message.tool_calls is None and message.tool_call_id is None and isinstance(message.content, str)
     return Header(
         message.seq or 0,
@@ -179,7 +179,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def counted(count_tokens: Callable[[ChatMessage], int], message: ChatMessage) -> int:
-    """The tokens of a message. Raises InvalidInput for a number below 0: then longer would be shorter."""
+    """Count the tokens of a message. Raises InvalidInput for a number below 0: a longer history would seem shorter."""
     tokens = count_tokens(message)
     if tokens < 0:
         raise InvalidInput(f"returned {tokens} for a message; a count is at least 0", path="count_tokens")
@@ -193,9 +193,9 @@ def plan_trim(
     max_messages: int | None,
     max_tokens: int | None,
     keep_system: bool,
-) -> Cut | None:
-    """Where to cut so that what stays fits, or None if it fits already, of all headers, oldest first. See Planner."""
-    planner = Planner(floor=floor, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system)
+) -> TrimCut | None:
+    """Plan a trim from all headers, oldest first. Returns None if everything fits already. (Rules: TrimPlanner.)"""
+    planner = TrimPlanner(floor=floor, max_messages=max_messages, max_tokens=max_tokens, keep_system=keep_system)
     for item in reversed(headers):
         if item.kind == MESSAGE:
             planner.add(item)

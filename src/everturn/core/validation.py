@@ -1,6 +1,6 @@
-"""What may be stored: JSON that comes back equal. Everything else is refused here, by the path to it.
+"""Checks values before they are stored: only JSON that comes back equal is taken. Refusals name the path to the value.
 
-Pure. It looks at values; codec.py writes and reads them.
+Pure. codec.py writes and reads the values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_NESTING = 200
 
 
 def check(value: JSON, path: str) -> None:
-    """Raise InvalidInput, by the path to it, for the first thing in a value that would not come back equal."""
+    """Raise InvalidInput, with the path to it, for the first part of a value that would not come back equal."""
     if type(value) is str and value.isascii():
         return  # as most are
     if not _are_plain((value,)):
@@ -27,12 +27,14 @@ def check(value: JSON, path: str) -> None:
 
 
 def check_list(values: object, path: str) -> None:
+    """Check a value that must be a list. Raises InvalidInput."""
     if not isinstance(values, list):
         raise InvalidInput(f"must be a list, not {name_of(values)}", path=path)
     check(values, path)
 
 
 def check_dict(values: object, path: str) -> None:
+    """Check a value that must be a dict. Raises InvalidInput."""
     if not isinstance(values, dict):
         raise InvalidInput(f"must be a dict, not {name_of(values)}", path=path)
     if values:
@@ -40,9 +42,9 @@ def check_dict(values: object, path: str) -> None:
 
 
 def _are_plain(values: Iterable[JSON], depth: int = 0) -> bool:
-    """Whether there is clearly nothing to refuse. What is unusual is looked at again, with the path to it at hand.
+    """Whether there is clearly nothing to refuse. Unusual values are looked at again by _look, which knows their path.
 
-    Of many, so that only what is nested costs a call.
+    It takes many values at once, so that only nested ones cost a call.
     """
     for value in values:
         kind = type(value)
@@ -108,6 +110,7 @@ def _check_depth(depth: int, path: str) -> None:
 
 
 def check_text(value: object, path: str, *, longest: int | None = None) -> None:
+    """Check a value that must be a string: of 1 to `longest` characters, if that is given. Raises InvalidInput."""
     if not isinstance(value, str):
         raise InvalidInput(f"must be a string, not {name_of(value)}", path=path)
     check(value, path)
@@ -143,6 +146,7 @@ def _check_carried(number: int, path: str) -> None:
 
 
 def refuse(value: object, path: str) -> NoReturn:
+    """Raise InvalidInput for a value of a type that JSON does not have."""
     raise InvalidInput(f"{name_of(value)} cannot be stored; only JSON values come back as they went in", path=path)
 
 
@@ -151,6 +155,7 @@ def _spelt(number: float) -> str:
 
 
 def name_of(value: object) -> str:
+    """Name the type of a value, for an error message."""
     return "None" if value is None else type(value).__name__
 
 

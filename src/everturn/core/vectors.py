@@ -1,4 +1,4 @@
-"""Exact search over the embeddings of one session: one pure function for every backend, with and without numpy."""
+"""Searches the embeddings of one session, exactly: one pure function for every backend, with and without numpy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOLERANCE = 1e-9  # by how much numpy's score may differ from the exact one; it 
 
 
 def nearest(wanted: bytes, embeddings: Sequence[bytes], k: int) -> list[tuple[float, int]]:
-    """The `k` embeddings most like `wanted` (all float32, of one length) as (cosine similarity, index), best first.
+    """Find the `k` embeddings most like `wanted` (all float32, of one length): (cosine similarity, index), best first.
 
     Ties go to the lower index. A vector of zeros is like nothing: 0.0. Results are the same to the last bit with and
     without numpy, which only narrows down where to look.
@@ -43,7 +43,7 @@ def _numbers(embedding: bytes) -> array[float]:
 
 
 def _candidates(wanted: bytes, embeddings: Sequence[bytes], k: int) -> Iterable[int]:
-    """The indexes among which the `k` best are: all of them, unless numpy is there to tell."""
+    """Find the indexes among which the `k` best are: all of them, unless numpy can narrow them down."""
     if k >= len(embeddings):
         return range(len(embeddings))
     if k < 1:

@@ -1,4 +1,4 @@
-"""The asynchronous store: the methods of MemoryStore (sync.py), awaited. What they do is in backend/.
+"""AsyncMemoryStore: the asynchronous store, with the methods of MemoryStore (sync.py). operations.py does the work.
 
 The methods are made from those of MemoryStore by `tools/make_async_store.py`, and a test checks that they are up to
 date. asyncio is imported when a store is made, not before: most programs that import everturn need only one of the two.
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class AsyncRuntime:
-    """Time passes while the event loop goes on with other work."""
+    """Runtime of an asynchronous store: while it waits, the event loop goes on with other work."""
 
     clock = staticmethod(time.monotonic)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from everturn.backend import At
-from everturn.errors import (
-    InvalidInput,
-)
+from everturn.errors import InvalidInput
 from everturn.model import Receipt, SessionState, Snapshot
 
 T = TypeVar("T")
@@ -15,11 +13,8 @@ LONGEST_ID = 512
 LARGEST_COUNT = 2**53
 
 
-# --- arguments -------------------------------------------------------------------------------------------------------
-
-
 def checked_id(session_id: object, path: str = "session_id") -> str:
-    """The session id. Raises InvalidInput unless it is 1 to 512 bytes of text without NUL."""
+    """Check a session id. Raises InvalidInput unless it is 1 to 512 bytes of text without NUL."""
     if type(session_id) is not str:
         if not isinstance(session_id, str):
             raise InvalidInput(f"must be a string, not {type(session_id).__name__}", path=path)
@@ -30,6 +25,7 @@ def checked_id(session_id: object, path: str = "session_id") -> str:
 
 
 def checked_key(key: object) -> bytes | None:
+    """Check an idempotency key, or None. Raises InvalidInput as for a session id."""
     if key is None:
         return None
     if not isinstance(key, str):
@@ -38,6 +34,7 @@ def checked_key(key: object) -> bytes | None:
 
 
 def checked_label(label: object, path: str = "label") -> str | None:
+    """Check the label of a snapshot, or None. Raises InvalidInput as for a session id."""
     if label is None:
         return None
     if not isinstance(label, str):
@@ -46,7 +43,7 @@ def checked_label(label: object, path: str = "label") -> str | None:
 
 
 def plain(text: str) -> str:
-    """The text as itself: a member of an enumeration, for one, shows its name where its text was meant."""
+    """Return the text itself. A member of a string enumeration would show its name where its text was meant."""
     return str.__str__(text)
 
 
@@ -64,7 +61,10 @@ def _checked_text(text: str, path: str) -> str:
 
 
 def checked_count(number: object, path: str, least: int = 0) -> int:
-    """A whole number of at least `least`, as large as any backend can count. Raises InvalidInput."""
+    """Check a whole number of at least `least`, and cut it to the largest that every backend can store.
+
+    Raises InvalidInput.
+    """
     if type(number) is not int:
         raise InvalidInput(f"must be a whole number, not {type(number).__name__}", path=path)
     if number < least:
@@ -73,12 +73,12 @@ def checked_count(number: object, path: str, least: int = 0) -> int:
 
 
 def checked_bound(number: object, path: str) -> int | None:
-    """The same, or None for no bound."""
+    """Check a whole number from 0 on, or None for no bound. Raises InvalidInput."""
     return None if number is None else checked_count(number, path)
 
 
 def checked_search(text: object, path: str, longest: int) -> str:
-    """Text to look for: whatever can be stored, up to `longest` characters. Raises InvalidInput."""
+    """Check a text to search for: any that can be stored, up to `longest` characters. Raises InvalidInput."""
     if not isinstance(text, str) or "\0" in text or len(text) > longest:
         raise InvalidInput(f"must be a string of up to {longest} characters without NUL", path=path)
     try:
@@ -89,7 +89,7 @@ def checked_search(text: object, path: str, longest: int) -> str:
 
 
 def checked_expectation(expected: object) -> tuple[int | None, str | None]:
-    """The version, and the life where one is named."""
+    """Read an expected version: a number, or that of a Receipt or SessionState, with its life. Raises InvalidInput."""
     if expected is None:
         return None, None
     if isinstance(expected, Receipt | SessionState):
@@ -104,7 +104,7 @@ def checked_expectation(expected: object) -> tuple[int | None, str | None]:
 
 
 def checked_at(at: object, path: str = "at") -> At:
-    """A snapshot's id, a version, or None for now."""
+    """Read a past moment: a snapshot's id, a version, or None for now. Raises InvalidInput."""
     if at is None:
         return None
     if type(at) is int:
@@ -115,6 +115,7 @@ def checked_at(at: object, path: str = "at") -> At:
 
 
 def checked_snapshot(snapshot: object, path: str = "snapshot") -> str:
+    """Read the id of a Snapshot, or check an id. Raises InvalidInput."""
     if isinstance(snapshot, Snapshot):
         return snapshot.id
     if isinstance(snapshot, str):

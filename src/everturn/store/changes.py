@@ -58,12 +58,12 @@ _DONE = (Status.APPLIED, Status.REPLAYED, Status.UNCHANGED)
 
 
 def new_call() -> bytes:
-    """The id of one call: its retries carry it, and a life that it begins is named after it."""
+    """Make the id of one call. Its retries carry it, and a life that it begins is named after it."""
     return urandom(16)
 
 
-class Changes(Caller):
-    """Every change is all or nothing, and returns once it is kept.
+class ChangeOperations(Caller):
+    """The methods that change a session. Every change is all or nothing, and returns once it is kept.
 
     `key` makes the caller's own retry find the first attempt (`replayed`); `expected_version` makes the change
     conditional (VersionConflict, and nothing is changed). A fault raises MemoryStoreBackendError, whose `outcome` says
@@ -126,7 +126,7 @@ class Changes(Caller):
         key: str | None = None,
         expected_version: Expected = None,
     ) -> Receipt:
-        """Append one turn of what the human said and what the AI answered."""
+        """Append one turn of two messages: the human's words and the AI's answer."""
         for name, text in (("human", human), ("ai", ai)):
             if not isinstance(text, str):
                 raise InvalidInput(f"must be a string, not {type(text).__name__}", path=name)
@@ -208,7 +208,7 @@ class Changes(Caller):
     async def delete_snapshot(
         self, session_id: str, snapshot: Snapshot | str, *, key: str | None = None, expected_version: Expected = None
     ) -> Receipt:
-        """Forget a snapshot; what only it could reach is reclaimed by `compact`. Raises SnapshotNotFound."""
+        """Forget a snapshot. `compact` reclaims entries that only it could reach. Raises SnapshotNotFound."""
         name = checked_snapshot(snapshot)
         content = (name.encode(),)
         return await self._change(session_id, DeleteSnapshot(name), key, expected_version, content, named=name)
@@ -303,7 +303,10 @@ class Changes(Caller):
         *,
         named: Any = None,
     ) -> Receipt:
-        """Send one change until it is answered. `content` is what the key stands for. Raises what a refusal means."""
+        """Send one change until it is answered. `content` is compared when the key is used again.
+
+        Raises the error for a refusal.
+        """
         return receipt_of(session_id, await self._outcome(session_id, effect, key, expected, content, named=named))
 
     async def _outcome(
@@ -319,7 +322,7 @@ class Changes(Caller):
         also: Status | None = None,
         deadline: float | None = None,
     ) -> ChangeOutcome:
-        """The same, with the backend's own answer; a refusal that is `also` fine is not raised."""
+        """Send one change as `_change` does. Returns the backend's answer, also for the refusal `also`."""
         request = self._request(session_id, effect, key, expected, content, call)
         outcome = await self.call(partial(self._attempt, request), deadline)
         if outcome.status not in _DONE and outcome.status is not also:
@@ -347,13 +350,13 @@ class Changes(Caller):
 
 
 def _content_of(effect: Append) -> tuple[bytes, ...]:
-    """What a key of an append stands for."""
+    """Collect the content of an append, for comparison when its key is used again."""
     bodies = [part for draft in effect.drafts for part in (draft.kind.encode(), codec.canonical(draft.body))]
     return str(effect.after).encode(), *bodies
 
 
 def _digests(key: str | None, kind: str, content: tuple[bytes, ...]) -> tuple[bytes | None, bytes | None]:
-    """The key, and what it is used with, as they are remembered."""
+    """Compute the digests of a key and of the content it is used with. The backend stores these."""
     checked = checked_key(key)
     if checked is None:
         return None, None
@@ -361,5 +364,6 @@ def _digests(key: str | None, kind: str, content: tuple[bytes, ...]) -> tuple[by
 
 
 def receipt_of(session_id: str, outcome: ChangeOutcome) -> Receipt:
+    """Make the receipt for a change that was applied, replayed or found nothing to do."""
     seqs = tuple(range(outcome.first_seq, outcome.first_seq + outcome.count))
     return Receipt(session_id, outcome.life, outcome.version, seqs, outcome.status is Status.REPLAYED)

@@ -1,4 +1,4 @@
-"""Collects the rows of entries of every kind that a backend hands over. Messages: core/message_batches.py."""
+"""Decodes rows of entries of every kind, as a backend hands them over. (Rows of messages: core/message_batches.py.)"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from everturn.model import ChatMessage, Entry
 
 
 class EntryReader:
-    """Takes rows of all kinds, or of the one `kind` it is told, and decodes them one by one."""
+    """Decodes rows of all kinds, or of one `kind`, one by one."""
 
     def __init__(self, session_id: str, kind: str | None = None) -> None:
         self._session_id = session_id
@@ -24,5 +24,5 @@ class EntryReader:
 
     @property
     def messages(self) -> int:
-        """How many of the entries are messages."""
+        """Number of messages among the entries."""
         return sum(isinstance(entry, ChatMessage) for entry in self.entries)

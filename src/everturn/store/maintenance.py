@@ -1,4 +1,4 @@
-"""The methods that keep house. Long ones go step by step, each step a request with a time-out of its own."""
+"""The methods of maintenance: clear_all, erase, compact, verify. Each step is a request with a time-out of its own."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from everturn.backend import Clear, Query, Status
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
 from everturn.store.arguments import checked_id
-from everturn.store.trim import Trims
+from everturn.store.trim import TrimOperations
 
 PAGE = 500
-# What an error advises whoever meets it while reading. To somebody who verifies, it would advise to verify.
+# The advice at the end of an error message of a read. `verify` shows the message without it: it says to run verify.
 _ADVICE = re.compile(
     r"(; run verify|\. Nothing was changed|\. Was it changed by hand|\. To see all that is damaged).*$", re.DOTALL
 )
 
 
-class Upkeep(Trims):
-    """Nothing here changes what a session shows, but for `clear_all` and `erase`, which say so in their names."""
+class MaintenanceOperations(TrimOperations):
+    """The methods of maintenance. Only `clear_all` and `erase` change the history of a session."""
 
     async def clear_all(self) -> int:
         """Clear every session, one after the other (each atomically, and undoable). Returns how many had something.
@@ -39,34 +39,34 @@ class Upkeep(Trims):
         return cleared
 
     async def erase(self, session_id: str) -> ErasureReceipt:
-        """Physically remove the session and all that hangs on it. Cannot be undone. An absent one is no error.
+        """Physically remove the session, its snapshots and its changes. Cannot be undone. An absent one is no error.
 
         `complete=False` while a reader or a replica can still see it: erase again when it has gone. `remains` names
-        what the backend keeps beyond that, such as its own log, and what removes it.
+        files of the backend that may hold bytes of it, such as a log, and how to remove them.
 
-        On SQLite the whole file is written anew, for its pages may have copies of rows: other writers to it wait
-        meanwhile, some seconds for each GB. Readers do not. It is not begun if `timeout` is too short by far.
+        On SQLite the whole file is rewritten, because its pages may have copies of rows. Other writers wait meanwhile,
+        some seconds for each GB; readers do not. It is not begun if `timeout` is far too short.
 
-        It is the life that is there when this is called. One that begins later is left alone, whichever attempt comes
-        when.
+        The life that is there when this is called is erased. A life that begins later is left alone, even if a late
+        retry arrives then.
         """
         query = Query(checked_id(session_id), limit=0)
         life: str | None = None
-        is_doubtful = False  # an attempt may have removed it, or may yet: whatever else lives there began since
+        is_doubtful = False  # an attempt may have removed it, or may yet: another life that is there began later
 
         async def send(_: bool, by: float) -> ErasureReceipt:  # noqa: FBT001 - see Caller.call
             nonlocal life, is_doubtful
             if not is_doubtful:
                 life = await self._life(query, by)
             elif life is None and await self._life(query, by) is not None:
-                life = ""  # what could not be told is gone, and this is another
+                life = ""  # the damaged life has gone, and this is another
             try:
                 erasure = await self.backend.erase(query.session_id, life, by)
             except MemoryStoreBackendError as exc:
                 is_doubtful |= exc.outcome == "unknown"
                 raise
             if erasure.spared and not is_doubtful:
-                # It began between the two requests; or a server that was behind told of the one before it.
+                # It began between the two requests; or a replica that lagged behind showed the life before it.
                 text = f"session {session_id!r} began anew while it was being erased; erase it again"
                 raise MemoryStoreBackendError(text, outcome="not_written", transient=True)
             return erasure.receipt
@@ -74,7 +74,7 @@ class Upkeep(Trims):
         return await self.call(send)
 
     async def _life(self, query: Query, by: float) -> str | None:
-        """The life of a session, empty if there is none; None if it is too damaged to tell."""
+        """Read the life of a session: "" if there is none, None if it is too damaged to tell."""
         try:
             reading = await self.backend.read(query, lambda _: None, by)
         except CorruptEntry:
@@ -84,8 +84,8 @@ class Upkeep(Trims):
     async def compact(self, session_id: str | None = None, *, drop_undo: bool = False) -> Compaction:
         """Reclaim entries that no head, snapshot or undo step can reach, and never anything else.
 
-        Of one session, or of all; then what is left of sessions that expired, too. One that is damaged is left as it
-        is; its CorruptEntry is raised when all others are done.
+        Compacts one session, or all of them and the remains of those that expired. A damaged session is left as it is;
+        its CorruptEntry is raised when all others are done. With `drop_undo`, the session's undo steps go first.
         """
         if session_id is not None:
             return await self._compacted(checked_id(session_id), drop_undo=drop_undo)
@@ -113,7 +113,7 @@ class Upkeep(Trims):
         return Compaction(1 if session_id is not None and entries else 0, entries, size)
 
     async def verify(self, session_id: str | None = None) -> VerifyReport:
-        """Look for gaps, bad checksums and dangling pointers, in one session or in everything there is."""
+        """Look for gaps, bad checksums and dangling pointers, in one session or in the whole store."""
         if session_id is not None:
             entries, problems = await self._verified(checked_id(session_id))
             return VerifyReport(1 if entries or problems else 0, entries, tuple(map(_plainly, problems)))
@@ -125,7 +125,7 @@ class Upkeep(Trims):
             more, found = await self._verified(name)
             entries += more
             problems += found
-        # A damaged session that was found tells of itself.
+        # A damaged session that was found has reported its problems already.
         problems += (Problem(None, None, str(exc)) for exc in unlisted if exc.session_id not in names)
         return VerifyReport(len(names), entries, tuple(map(_plainly, problems)))
 
@@ -133,7 +133,7 @@ class Upkeep(Trims):
         return await self.call(lambda _, by: self.backend.verify(session_id, by))
 
     async def _at_each(self, act: Callable[[str], Awaitable[None]]) -> list[CorruptEntry]:
-        """Do this to every session. Returns the errors of those that are damaged."""
+        """Do this with every session. Returns the errors of the damaged ones."""
         damaged: list[CorruptEntry] = []
         unlisted: list[CorruptEntry] = []
         async for name in self.every_name(unlisted):
@@ -144,10 +144,10 @@ class Upkeep(Trims):
         return damaged or unlisted
 
     async def every_name(self, unlisted: list[CorruptEntry]) -> AsyncIterator[str]:
-        """The names of all sessions, each at least once.
+        """Yield the names of all sessions, each at least once.
 
-        Where damage keeps the backend from listing them, its error is added to `unlisted`, and those names follow that
-        the backend can find in another way.
+        If damage keeps the backend from listing them, its error is added to `unlisted`, and the names follow that the
+        backend can find in another way.
         """
         listed: set[str] = set()
         try:
@@ -163,7 +163,7 @@ class Upkeep(Trims):
                     yield name
 
     async def every_session(self) -> AsyncIterator[SessionInfo]:
-        """All sessions, by id, a page at a time; one that is there throughout comes at least once."""
+        """Yield all sessions, by id, a page at a time. A session that is there throughout comes at least once."""
         page: str | None = None
         while True:
             found = await self.call(lambda _, by, page=page: self.backend.sessions("", PAGE, page, None, by))  # type: ignore[misc]
@@ -173,12 +173,12 @@ class Upkeep(Trims):
                 return
 
     async def close(self) -> None:
-        """Release what this store opened; a client it was given stays open. Calls after it fail."""
+        """Release the connections and files that this store opened. A client that was passed in stays open."""
         await self.backend.close()
 
 
 def raise_damage(damaged: Sequence[CorruptEntry], done: object) -> None:
-    """Raise the first of these errors, if there are any, with a note: all sessions they are about, what was done."""
+    """Raise the first of these errors, if any, with a note: all damaged sessions, and the work that was done."""
     if damaged:
         names = ", ".join(repr(exc.session_id) for exc in damaged)
         damaged[0].add_note(f"Damaged: {names}. What was done: {done}")
@@ -190,7 +190,7 @@ def _plus(a: Compaction, b: Compaction) -> Compaction:
 
 
 def without_advice(text: str) -> str:
-    """The text of an error, without what it advises whoever reads the session."""
+    """Remove the advice at the end of an error message of a read."""
     return _ADVICE.sub("", text)
 
 

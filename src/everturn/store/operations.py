@@ -1,14 +1,17 @@
-"""The methods of a store, once for MemoryStore and AsyncMemoryStore: arguments in, one request out, a value back."""
+"""Operations: the methods of a store, written once for MemoryStore and AsyncMemoryStore.
+
+Each checks its arguments, sends a request to the backend, and turns the answer into a value or an error.
+"""
 
 from __future__ import annotations
 
-from everturn.store.maintenance import Upkeep
-from everturn.store.reads import Reads
+from everturn.store.maintenance import MaintenanceOperations
+from everturn.store.reads import ReadOperations
 from everturn.store.retries import Runtime, Settings
 
 
-class Operations(Upkeep, Reads):
-    """Everything a store can do. The faces (sync.py, aio.py) lend it a clock, a sleep and their names."""
+class Operations(MaintenanceOperations, ReadOperations):
+    """Methods of a store. sync.py and aio.py document them, and lend a clock and a way to wait (Runtime)."""
 
 
 __all__ = ["Operations", "Runtime", "Settings"]

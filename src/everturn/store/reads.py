@@ -1,4 +1,4 @@
-"""The methods that read. Each is one request (diff is two) and returns what was at one moment.
+"""The methods that read. Each is one request, and its result is of one moment. (`diff` is two requests.)
 
 An absent session reads as empty.
 """
@@ -41,7 +41,7 @@ LARGEST_PAGE = 1000
 
 
 class EmbeddingReader:
-    """Takes rows of summaries and unpacks their embeddings only."""
+    """Decodes the embeddings of summaries, and a whole summary only on demand."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -49,16 +49,18 @@ class EmbeddingReader:
         self.embeddings: list[bytes] = []
 
     def take(self, rows: Sequence[codec.MessageRow]) -> None:
+        """Decode the embeddings of a batch. Raises CorruptEntry at the first bad row."""
         self.rows += rows
         self.embeddings += (codec.embedding_of(self._session_id, seq, check, body) for seq, _, check, body in rows)
 
     def summary(self, index: int) -> Summary:
+        """Decode the summary of one row."""
         summary = codec.decode(self._session_id, SUMMARY, *self.rows[index])
         return cast("Summary", summary)
 
 
-class Reads(Caller):
-    """Reads never refresh a TTL, and never change anything. A fault is an error, never an empty answer."""
+class ReadOperations(Caller):
+    """The methods that read. They change nothing, not even a TTL. A fault is an error, never an empty answer."""
 
     async def get_history(
         self,
@@ -71,7 +73,7 @@ class Reads(Caller):
         heal: bool = False,
         on_corrupt: OnCorrupt = "raise",
     ) -> list[ChatMessage]:
-        """The messages of the history, in order, each with its `seq`.
+        """Return the messages of the history, in order, each with its `seq`.
 
         `limit`: at most the n latest, and never beginning with a tool result whose call is cut off. `before` and
         `after`: seqs, both excluded. `at`: a snapshot or a version. `heal`: give an unanswered tool call a synthetic
@@ -95,25 +97,25 @@ class Reads(Caller):
         return tool_calls.heal(messages) if heal else messages
 
     async def load_memory(self, session_id: str) -> list[dict[str, str]]:
-        """The history as pairs of strings: what the human said, what the AI answered ("" if it has not yet)."""
+        """Return the history as pairs of strings: the human's words and the AI's answer ("" if there is none yet)."""
         return tool_calls.pairs(await self.get_history(session_id))
 
     async def get_tool_calls(self, session_id: str) -> list[ToolCall]:
-        """The records of tool calls in the history, in order."""
+        """Return the records of tool calls in the history, in order."""
         query = Query(checked_id(session_id), TOOL_CALL)
         reading, reader = await self._read(query, lambda: EntryReader(session_id, TOOL_CALL))
         _refuse_gaps(reading, query)
         return [entry for entry in reader.entries if isinstance(entry, ToolCall)]
 
     async def get_summaries(self, session_id: str) -> list[Summary]:
-        """The summaries in the history, in order; a trim does not hide them."""
+        """Return the summaries in the history, in order; a trim does not hide them."""
         query = Query(checked_id(session_id), SUMMARY)
         reading, reader = await self._read(query, lambda: EntryReader(session_id, SUMMARY))
         _refuse_gaps(reading, query)
         return [entry for entry in reader.entries if isinstance(entry, Summary)]
 
     async def search_summaries(self, session_id: str, embedding: Collection[float], *, k: int = 5) -> list[Hit]:
-        """The `k` summaries of this session most like the embedding: exact cosine similarity, ties by seq.
+        """Return the `k` summaries of this session most like the embedding: exact cosine similarity, ties by seq.
 
         Raises InvalidInput if the embedding's length is not the session's.
         """
@@ -134,7 +136,7 @@ class Reads(Caller):
         return [Hit(score, reader.summary(index)) for score, index in best]
 
     async def list_snapshots(self, session_id: str) -> list[Snapshot]:
-        """The session's snapshots, in the order they were taken."""
+        """Return the session's snapshots, in the order they were taken."""
         query = Query(checked_id(session_id), limit=0, snapshots=True)
         reading, _ = await self._read(query, lambda: EntryReader(session_id))
         return list(reading.snapshots)
@@ -142,7 +144,7 @@ class Reads(Caller):
     async def diff(
         self, session_id: str, a: Snapshot | str | int | None, b: Snapshot | str | int | None = None
     ) -> Diff:
-        """What state `b` (now, if left out) shows that `a` does not, and the other way round."""
+        """Compare two states: the entries that `b` (None: now) shows and `a` does not, and the other way round."""
         deadline = self.runtime.clock() + self.settings.timeout  # of both requests together
         first = {entry.seq: entry for entry in await self._entries(session_id, a, deadline)}
         second = {entry.seq: entry for entry in await self._entries(session_id, b, deadline)}
@@ -167,10 +169,10 @@ class Reads(Caller):
         before: int | None = None,
         after: int | None = None,
     ) -> SessionState:
-        """Everything about the session that can be compared, now or as it was `at` a snapshot or version.
+        """Return everything about the session that can be compared, now or as it was `at` a snapshot or version.
 
-        Of the entries only those of one `kind`, and between the seqs `after` and `before` (both excluded), where these
-        are given: an adapter reads the records it wrote last without reading all.
+        `kind`, `after` and `before` (seqs, both excluded) narrow down the entries: an adapter reads the records that it
+        wrote last without reading all.
         """
         query = Query(
             checked_id(session_id),
@@ -198,7 +200,7 @@ class Reads(Caller):
         )
 
     async def info(self, session_id: str) -> SessionInfo:
-        """Facts about the session, cheap at any length. Raises SessionNotFound."""
+        """Return facts about the session, cheap at any length. Raises SessionNotFound."""
         query = Query(checked_id(session_id), limit=0)
         reading = await self.call(lambda _, by: self.backend.read(query, _ignore, by))
         if reading.session is None:
@@ -206,14 +208,14 @@ class Reads(Caller):
         return reading.session
 
     async def changes(self, session_id: str, limit: int = 100) -> list[Change]:
-        """The latest changes, newest first. At least the latest 1,024 are remembered."""
+        """Return the latest changes, newest first. At least the latest 1,024 are remembered."""
         session_id, limit = checked_id(session_id), checked_count(limit, "limit")
         return await self.call(lambda _, by: self.backend.changes(session_id, limit, by))
 
     async def sessions(
         self, prefix: str = "", *, limit: int = 100, page: str | None = None, order: Order = None
     ) -> Page:
-        """Sessions whose id begins with `prefix`, by id, or latest changed first with `order="recent"`.
+        """List sessions whose id begins with `prefix`, by id, or latest changed first with `order="recent"`.
 
         `page` is the `next` of the page before. A session that is there throughout is on at least one page.
         """
@@ -226,7 +228,7 @@ class Reads(Caller):
         return await self.call(lambda _, by: self.backend.sessions(prefix, min(limit, LARGEST_PAGE), page, order, by))
 
     async def find(self, text: str, *, session_id: str | None = None, limit: int = 50) -> list[Match]:
-        """Entries in the histories of one session, or of all, in which the text occurs; newest first in each session.
+        """Find entries in the history of one session, or of all, that contain the text; newest first in each session.
 
         ASCII letters match in either case. Searches every string of an entry.
         """
@@ -255,7 +257,7 @@ class Reads(Caller):
     async def _read(
         self, query: Query, new_reader: Callable[[], Reader], deadline: float | None = None
     ) -> tuple[Reading, Reader]:
-        """Read into a new reader. Raises what the reading's status means; an absent session is no error."""
+        """Read into a new reader. Raises the error for a refusal; an absent session is no error."""
 
         async def send(_retry: object, by: float) -> tuple[Reading, Reader]:
             reader = new_reader()
@@ -270,11 +272,11 @@ class Reads(Caller):
 
 
 def _ignore(rows: object) -> None:
-    """Of a query that asks for no entries none come."""
+    """Take no rows: the query asks for none."""
 
 
 def _refuse_gaps(reading: Reading, query: Query, messages: int | None = None) -> None:
-    """Raises CorruptEntry if something that should be there was not."""
+    """Raise CorruptEntry if an entry that should be there is missing."""
     if reading.first_missing:
         raise codec.missing(query.session_id, reading.first_missing)
     whole = query.after == 0 and query.before is None and query.limit is None

@@ -1,8 +1,8 @@
-"""Turns a backend's refusal into the error that the caller sees."""
+"""Turns a backend's refusal (a Status) into the error that the caller sees."""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from everturn.backend import ChangeOutcome, Status
 from everturn.errors import (
@@ -12,14 +12,9 @@ from everturn.errors import (
     VersionConflict,
 )
 
-T = TypeVar("T")
-
-
-# --- refusals --------------------------------------------------------------------------------------------------------
-
 
 def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = None, named: Any = None) -> NoReturn:
-    """Raise what a backend's refusal means to the caller. `named` is the snapshot, seq or version it was about."""
+    """Raise the error for a backend's refusal. `named` is the snapshot, seq or version that the request was about."""
     where = f"session {session_id!r}"
     match outcome.status:
         case Status.CONFLICT if expected == outcome.version:
@@ -67,6 +62,7 @@ def _conflict(text: str, session_id: str, expected: int | None, outcome: ChangeO
 
 
 def no_session(session_id: str) -> SessionNotFound:
+    """Make the error for a session that is not there."""
     return SessionNotFound(
         f"there is no session {session_id!r}: it never was, it expired, or it was erased",
         session_id=session_id,
@@ -74,6 +70,7 @@ def no_session(session_id: str) -> SessionNotFound:
 
 
 def no_snapshot(session_id: str, snapshot: str) -> SnapshotNotFound:
+    """Make the error for a snapshot that the session's present life does not have."""
     return SnapshotNotFound(
         f"session {session_id!r} has no snapshot {snapshot!r} in its present life; list_snapshots tells which it has",
         session_id=session_id,
@@ -82,6 +79,7 @@ def no_snapshot(session_id: str, snapshot: str) -> SnapshotNotFound:
 
 
 def no_version(session_id: str, version: object) -> InvalidInput:
+    """Make the error for a version that cannot be read."""
     return InvalidInput(
         f"session {session_id!r} cannot be read at version {version}: it was never reached, or has been reclaimed; "
         "a snapshot keeps a state for good",

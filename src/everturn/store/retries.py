@@ -1,4 +1,4 @@
-"""Sends a request to the backend until it is answered or the call's time-out is over. Retries are decided here."""
+"""Sends a request to the backend until it is answered or the time-out is over. All retries are decided here."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from everturn.backend import Backend
-from everturn.errors import (
-    MemoryStoreBackendError,
-)
+from everturn.errors import MemoryStoreBackendError
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
@@ -25,13 +23,16 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Runtime(Protocol):
-    """What differs between the two faces of the store: how time is told and passed, and where long thinking is done."""
+    """Differences between a blocking and an asynchronous store: its clock, its sleep, and where it computes."""
 
-    def clock(self) -> float: ...
+    def clock(self) -> float:
+        """Tell the time, as time.monotonic does."""
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep(self, seconds: float) -> None:
+        """Wait, by blocking the thread or by leaving it to the event loop."""
 
-    async def offload(self, think: Callable[[], T]) -> T: ...
+    async def offload(self, think: Callable[[], T]) -> T:
+        """Run a long computation where it holds up no event loop."""
 
 
 class Caller:
@@ -43,10 +44,10 @@ class Caller:
         self.runtime = runtime
 
     async def call(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
-        """Send a request until it is answered. `send` gets whether this is a retry, and the deadline: of a call of many
-        requests that of all of them.
+        """Send a request until it is answered. `send` is called with whether it is a retry, and with the deadline.
 
-        Raises MemoryStoreBackendError with outcome "not_written" only if no attempt can have been applied.
+        A call of several requests passes the `deadline` that they share; else it is the time-out from now. Raises
+        MemoryStoreBackendError with outcome "not_written" only if no attempt can have been applied.
         """
         if deadline is None:
             deadline = self.runtime.clock() + self.settings.timeout
@@ -60,7 +61,7 @@ class Caller:
     async def _send_again(
         self, send: Callable[[bool, float], Awaitable[T]], deadline: float, error: MemoryStoreBackendError
     ) -> T:
-        """Send a request again whose first attempt ended in this error, as `call` does."""
+        """Send a request again, whose first attempt ended in this error, until it is answered or time is up."""
         latest, doubtful = error, error.outcome == "unknown"
         pause = FIRST_PAUSE
         while latest.transient and self.runtime.clock() + pause < deadline:

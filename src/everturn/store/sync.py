@@ -1,4 +1,4 @@
-"""The blocking store, with the one documented text of every method. What the methods do is in backend/.
+"""MemoryStore: the blocking store, with the documentation of every method. operations.py does the work.
 
 A blocking backend never suspends, so a method's coroutine runs to its end at the first `send`: `drive` does that, and
 no event loop is needed. The methods of AsyncMemoryStore (aio.py) are made from these by `tools/make_async_store.py`;
@@ -37,12 +37,12 @@ T = TypeVar("T")
 
 
 class BlockingRuntime:
-    """Time passes by blocking the calling thread."""
+    """Runtime of a blocking store: it waits and computes in the calling thread."""
 
     clock = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
-        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to block: that is what this face is for
+        time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to block: a blocking store blocks
 
     async def offload(self, think: Callable[[], T]) -> T:
         return think()

@@ -1,7 +1,7 @@
-"""Trim: the one change whose thinking is done in Python, and so the one that looks before it asks.
+"""Trim: the one change that is planned here, in Python, and so has to read before it writes.
 
-It reads from the newest message backwards, a page at a time, and asks a planner (core/trimming.py) where to cut. A cut
-that was planned on a state that is no more is refused, and planned again.
+It reads from the newest message backwards, a page at a time, and asks a planner (core/trimming.py) where to cut. If the
+session has changed meanwhile so that the cut no longer fits, the backend refuses it (MOVED), and it is planned again.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from everturn.core import codec
 from everturn.core.codec import EntryRow
 from everturn.core.message_batches import MessageReader
 from everturn.core.tool_calls import SYSTEM_ROLES
-from everturn.core.trimming import Planner, counted, header
+from everturn.core.trimming import TrimPlanner, counted, header
 from everturn.errors import InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, ChatMessage, Receipt
 from everturn.store.arguments import checked_bound, checked_id
-from everturn.store.changes import Changes, Expected, new_call, receipt_of
+from everturn.store.changes import ChangeOperations, Expected, new_call, receipt_of
 
 FIRST_PAGE = 1000  # messages: most sessions are read with one request
 LARGEST_PAGE = 10_000
 PAGE_BYTES = 8 * 2**20
 
 
-class Trims(Changes):
-    """See Changes for what all changes have in common."""
+class TrimOperations(ChangeOperations):
+    """The method `trim`."""
 
     async def trim(
         self,
@@ -77,7 +77,9 @@ class Trims(Changes):
                 )
 
     async def _planned_cut(self, session_id: str, bounds: Bounds, deadline: float) -> SetFloor | None:
-        """Look at what is visible, from the newest backwards, as far as the plan needs it. None: it moved meanwhile.
+        """Read the history from the newest message backwards, as far as the plan needs it, and plan the cut.
+
+        Returns None if the session was changed meanwhile so that the pages do not fit together.
 
         Later pages are read at the version of the first, so that all of them are of one state.
         """
@@ -85,7 +87,7 @@ class Trims(Changes):
         seen, session = page.reading.state, page.reading.session
         if session is None:
             return SetFloor("", seen, None)
-        planner = Planner(
+        planner = TrimPlanner(
             floor=seen.floor,
             max_messages=bounds.max_messages,
             max_tokens=bounds.max_tokens,
@@ -125,7 +127,7 @@ class Trims(Changes):
             raise codec.missing(query.session_id, page.reading.first_missing)
         return page
 
-    def _too_long(self, session_id: str, messages: int, planner: Planner) -> MemoryStoreBackendError:
+    def _too_long(self, session_id: str, messages: int, planner: TrimPlanner) -> MemoryStoreBackendError:
         advice = "open the store with a larger timeout"
         if not planner.wants_turns:  # then it reads on for system messages only
             advice += ", or trim with keep_system=False, which reads only as many messages as stay"
@@ -137,7 +139,7 @@ class Trims(Changes):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """What a trim may leave."""
+    """Bounds of a trim: how much may stay."""
 
     max_messages: int | None
     max_tokens: int | None
@@ -146,7 +148,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class TurnReader:
-    """Takes rows of all kinds, and decodes the messages among them. Keeps the first seq of each one's turn."""
+    """Decodes the messages among rows of all kinds. `turns` has the first seq of the turn of each message."""
 
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
@@ -169,7 +171,7 @@ class TurnReader:
 
 
 class _Page(msgspec.Struct, frozen=True):
-    """Some messages of a state, in order, and where they are of different turns which."""
+    """Some messages of a state, in order, and their turns, if these were read."""
 
     query: Query
     reading: Reading
@@ -182,7 +184,7 @@ class _Page(msgspec.Struct, frozen=True):
         return self.reading.cut or self.query.after > 0
 
     def next_query(self, session_id: str, kind: str | None, version: int) -> Query:
-        """The query for the next older messages: by seqs, which is fastest, or by number where few seqs are visible."""
+        """Make the query for the next older page: by seqs, which is fastest, or by count if few seqs are visible."""
         low = self.query.after + 1 if self.query.after else self.messages[0].seq or 1
         high = (self.messages[-1].seq or 0) if self.messages else low
         size = self._size_of_next()
@@ -192,12 +194,12 @@ class _Page(msgspec.Struct, frozen=True):
         return Query(session_id, kind, version, before=low, limit=size)
 
     def _size_of_next(self) -> int:
-        """As many messages as have the size of a page, going by the length of a few of these."""
+        """Estimate how many messages fill a page, from the length of a few of these."""
         some = self.messages[:: max(1, len(self.messages) // 20)]
         length = sum(len(message.text) for message in some) / max(1, len(some))
         return max(FIRST_PAGE // 10, min(LARGEST_PAGE, int(PAGE_BYTES / (length + 200))))
 
-    def tell(self, planner: Planner, bounds: Bounds) -> None:
+    def tell(self, planner: TrimPlanner, bounds: Bounds) -> None:
         """Tell the planner of these messages, newest first, as far as it wants to know."""
         messages, count = self.messages, bounds.count_tokens
         if not planner.wants_calls:

@@ -1,7 +1,6 @@
-"""Owns the place where pytest finds everturn's plugin: the options, and the registration of each part's own hooks.
+"""The pytest plugin of everturn: its options, the fixture `snapshot_db`, and the hooks of each part.
 
-Every pytest run of an environment that has everturn loads this file. So nothing heavy is imported here, no driver
-above all, and what a part does it does in a module of its own.
+Every pytest run in an environment with everturn loads this file. So it imports nothing heavy, and no driver.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def snapshot_db(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SnapshotDb:
-    """A SQLite file of the test's own. At the end of the test all that is in it is compared with a golden artifact,
-    snapshots/<module>/<test>.sqlite beside the test file; --snapshot-update writes that.
+    """A SQLite file of the test's own. At the end of the test its content is compared with a golden artifact,
+    snapshots/<module>/<test>.sqlite beside the test file; --snapshot-update writes the artifact.
 
-    `@pytest.mark.snapshot_db("name")` lets it start as a copy of snapshots/name.sqlite.
+    With `@pytest.mark.snapshot_db("name")` the file starts as a copy of snapshots/name.sqlite.
     """
     return golden_hooks.snapshot_db(request, tmp_path_factory)

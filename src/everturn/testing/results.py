@@ -34,10 +34,10 @@ Function: TypeAlias = Literal["append", "read", "replace", "trim", "clear", "sna
 ViolationKind: TypeAlias = Literal[
     "lost",  # acknowledged, and a later read does not have it
     "duplicate",  # one call, two copies
-    "phantom",  # seen, and never written: nobody called, the call had failed for sure, or it was yet to come
+    "phantom",  # read, and never written: no call, a call that failed for sure, or one that came later
     "torn",  # part of a turn, or a turn with another's message inside it
-    "misordered",  # seen in an order in which it cannot have been written
-    "stale",  # a read that does not have what was there before it began, and comes later
+    "misordered",  # read in an order in which it cannot have been written
+    "stale",  # a read lacks what was there before it began, and a later read has it
     "non_prefix",  # two reads of which neither continues the other, and nothing was taken away between them
     "resurrected",  # cleared, trimmed, rolled back or erased, and back again
     "other",  # found by a clause without a history; see `story`

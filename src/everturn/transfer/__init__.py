@@ -1,12 +1,12 @@
 """Copies of sessions from store to store, and exports to files and back.
 
 copy_stores.py    everturn.copy and copy_async: the sessions of one store, into another
-copy.py           one session: judged, brought in portions, made visible in one step, compared
-lineage.py        whether one copy of a session became the other
+copy.py           CopyRun: each session is judged, read in portions, made visible in one step, compared
+lineage.py        whether the target's session is an earlier state of the source's, and whether all rows came
 compare.py        one session in two stores, compared
-endpoint.py       the requests to the source and to the target, each within its store's time-out
-protocol.py       what a backend offers to take part
-session_lines.py  a session as lines: its parts and their checksums
-import_checks.py  lines that come from outside, checked as arguments are
-jsonl.py          the file format of export and import
+endpoint.py       the source or the target of a copy: requests within the time-out of its store
+protocol.py       Portable: the operations of a backend that copies use
+session_lines.py  the parts of a session, and their lines of JSON
+import_checks.py  parts that come from a file, checked as arguments are
+jsonl.py          export to a file and import from it
 """

@@ -1,4 +1,4 @@
-"""Compares a session in two stores: all that `state()` compares, some entries at a time, so that any length will do."""
+"""Compares a session in two stores: everything that `state()` compares, some entries at a time, at any length."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import msgspec
 
 from everturn.backend import Query, Reading, Status
 from everturn.model import SessionInfo
-from everturn.transfer.endpoint import End
+from everturn.transfer.endpoint import Endpoint
 from everturn.transfer.session_lines import Outline
 
 WINDOW = 1000  # seqs compared at a time, at most
 WINDOW_BYTES = 4 * 2**20  # of them, about
 
 
-class Difference(Exception):
-    """The two do not show the same."""
+class StatesDiffer(Exception):
+    """The session is not the same in both stores."""
 
 
 class Compared(msgspec.Struct, frozen=True, gc=False):
-    """The session as it stands in both by now; they showed the same at the version compared."""
+    """Facts of the session in both stores, now. At the version that was compared, it is the same in both."""
 
     source: SessionInfo
     target: SessionInfo
 
 
-async def compare(source: End, target: End, outline: Outline) -> Compared | None:
-    """Compare what both show at the outline's version; beside the entries, if neither has gone on since, all the rest.
+async def compare(source: Endpoint, target: Endpoint, outline: Outline) -> Compared | None:
+    """Compare the entries at the outline's version, and, if neither session has changed since, the other facts.
 
-    Raises Difference, and CorruptEntry. None: that version can no longer be read, in the one or the other.
+    Raises StatesDiffer, and CorruptEntry. Returns None if that version can no longer be read in one of the stores.
     """
     compared: Compared | None = None
     low, step = outline.state.cleared, WINDOW
@@ -41,13 +41,13 @@ async def compare(source: End, target: End, outline: Outline) -> Compared | None
         if ours.session is None or theirs.session is None or not _are_of(outline, ours, theirs):
             return None
         if ours.state != theirs.state or _content(our_rows) != _content(their_rows):
-            raise Difference
+            raise StatesDiffer
         low += step
         if compared is None:
             compared = Compared(ours.session, theirs.session)
             facts = _facts(ours, ours.session), _facts(theirs, theirs.session)
             if ours.session.version == theirs.session.version and facts[0] != facts[1]:
-                raise Difference
+                raise StatesDiffer
             step = max(1, min(WINDOW, WINDOW_BYTES * outline.last_seq // max(1, ours.session.bytes)))
     return compared
 
@@ -60,11 +60,11 @@ def _are_of(outline: Outline, *readings: Reading) -> bool:
 
 
 def _facts(reading: Reading, session: SessionInfo) -> tuple[Any, ...]:
-    """What state() compares beside version and entries."""
+    """Collect the facts that state() compares beside version and entries."""
     snapshots = [(snapshot.label, snapshot.version) for snapshot in reading.snapshots]
     return session.last_seq, session.undo_steps, session.ttl, session.forked_from, snapshots
 
 
 def _content(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Everything of an entry but its time, which a backend may keep to the microsecond."""
+    """Leave out the time of each entry: a backend may round it to microseconds."""
     return [(seq, check, body, kind, turn) for seq, _, check, body, kind, turn in rows]

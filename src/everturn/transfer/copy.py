@@ -1,7 +1,7 @@
-"""Copies sessions from one store into another: judged, brought a portion at a time, made visible in one step, compared.
+"""Copies sessions from one store into another: judged, read in portions, made visible in one step, compared.
 
-What backends do for it is said in protocol.py. Nothing is remembered between two runs: how far a copy is stands in the
-target, so one that was killed goes on by being run again.
+protocol.py has the operations of backends that it uses. Nothing is remembered between two runs: the target shows how
+far a copy is. A copy that was killed is finished by running it again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 from everturn.backend import Status
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import CopyOutcome, CopyProgress, CopyReport
-from everturn.store.maintenance import Upkeep, raise_damage
-from everturn.transfer.compare import Difference, compare
-from everturn.transfer.endpoint import End, rest_of
+from everturn.store.maintenance import MaintenanceOperations, raise_damage
+from everturn.transfer.compare import StatesDiffer, compare
+from everturn.transfer.endpoint import Endpoint, rest_of
 from everturn.transfer.import_checks import check_outline
-from everturn.transfer.lineage import Incomplete, Kinship, OtherPast, Scrutiny, judge
+from everturn.transfer.lineage import CopyConflict, Incomplete, PortionChecks, Relation, judge
 from everturn.transfer.protocol import Arrival, Mark, Staging
 from everturn.transfer.session_lines import Outline, Portion
 
@@ -27,12 +27,14 @@ ATTEMPTS = 10  # at a session that changes under the copy
 _COUNTED = ("imported", "extended", "skipped", "absent", "verified", "behind")
 
 
-class Copies:
-    """One copy of sessions from a source into a target. `tell` hears how far it is; what it raises ends the copy."""
+class CopyRun:
+    """One run of a copy. `tell` is called with its progress; an exception that it raises ends the copy."""
 
-    def __init__(self, source: Upkeep, target: Upkeep, tell: Callable[[CopyProgress], None]) -> None:
-        self._source = End(source, "source")
-        self._target = End(target, "target")
+    def __init__(
+        self, source: MaintenanceOperations, target: MaintenanceOperations, tell: Callable[[CopyProgress], None]
+    ) -> None:
+        self._source = Endpoint(source, "source")
+        self._target = Endpoint(target, "target")
         self._tell = tell
         self._runtime = source.runtime
         self._numbers: Counter[str] = Counter()
@@ -44,17 +46,17 @@ class Copies:
     async def run(self, session_ids: Sequence[str] | None) -> CopyReport:
         """Copy these sessions, or all. A damaged one is left out, and its CorruptEntry raised when all others are done.
 
-        A fault of a backend ends the copy; what has arrived by then stays.
+        A fault of a backend ends the copy; sessions that have arrived by then stay.
         """
         self._total = None if session_ids is None else len(session_ids)
         damaged: list[CorruptEntry] = []
-        unlisted: list[CorruptEntry] = []  # what kept the source from listing its sessions
+        unlisted: list[CorruptEntry] = []  # damage that kept the source from listing its sessions
         named = self._source.store.every_name(unlisted) if session_ids is None else _these(session_ids)
         async for session_id in named:
             self._brought = 0
             try:
                 await self._copy(session_id)
-            except OtherPast as exc:
+            except CopyConflict as exc:
                 self._conflicts.append((session_id, str(exc)))
                 self._end(session_id, "conflict", str(exc))
             except CorruptEntry as exc:
@@ -72,7 +74,7 @@ class Copies:
     # --- one session -------------------------------------------------------------------------------------------------
 
     async def _copy(self, session_id: str) -> None:
-        """Bring what the target lacks of a session. Each attempt looks at both anew: either may change at any time."""
+        """Copy the rows of a session that the target lacks. Each attempt reads both anew: either may change."""
         sent: CopyOutcome = "skipped"
         missing = ""
         for _ in range(ATTEMPTS):
@@ -80,8 +82,8 @@ class Copies:
             if outline is None:
                 return self._end(session_id, "absent")
             there = await self._target.outline(session_id)
-            if await self._kinship(outline, there) is Kinship.SAME:
-                # From the start; or what was sent did arrive, and only its answer did not.
+            if await self._relation(outline, there) is Relation.SAME:
+                # It was there from the start; or our rows did arrive, and only the answer was lost.
                 return await self._settle(outline, sent)
             sent = "imported" if there is None else "extended"
             try:
@@ -94,8 +96,8 @@ class Copies:
         text = f"session {session_id!r} changed again and again while it was copied; copy it when it is quiet"
         raise MemoryStoreBackendError(text, outcome="not_written")
 
-    async def _kinship(self, outline: Outline, there: Outline | None) -> Kinship:
-        """See judge. Whichever is further on is asked what it remembers of the other."""
+    async def _relation(self, outline: Outline, there: Outline | None) -> Relation:
+        """Judge the two sessions. The one at the higher version is asked for the call that made the lower version."""
         remembered = None
         if there is not None and there.life == outline.life:
             if there.version < outline.version:
@@ -105,7 +107,7 @@ class Copies:
         return judge(outline, there, remembered)
 
     async def _bring(self, outline: Outline, there: Outline | None, seen: float) -> bool:
-        """Restore the session as it was `seen`. False: something is no longer as it was, here or there."""
+        """Restore the session as it was `seen`. False: one of the two has changed meanwhile."""
         try:
             check_outline(outline)  # before anything is written
         except InvalidInput as exc:
@@ -128,34 +130,35 @@ class Copies:
                 return False
         status = await self._target.restore(Arrival(outline, expires_in, portion, onto, handle))
         if status is Status.SNAPSHOT_TAKEN:
-            raise OtherPast(
+            raise CopyConflict(
                 "the target has one of its snapshots in another session, and can keep it only once; copy into another "
                 "database"
             )
         return status is Status.APPLIED
 
     async def _addition(self, outline: Outline, there: Outline) -> Portion | None:
-        """All that the target lacks, if it is little enough to be added where the session stands."""
+        """Read all rows that the target lacks, if they are few enough to be added to its session; else None."""
         rest = rest_of(outline, there.last_seq, there.version)
         portion = await self._source.portion(msgspec.structs.replace(rest, entries=AT_ONCE, changes=AT_ONCE))
         if portion is None or not portion.is_last:
             return None
-        await self._scrutinise(Scrutiny(outline, there.last_seq, there.version), portion)
+        await self._check(PortionChecks(outline, there.last_seq, there.version), portion)
         return portion
 
     async def _staged(self, outline: Outline, *, alone: bool) -> tuple[str | None, Portion] | None:
-        """Stage all of the session but its last portion, which is returned with the handle. None: it is over.
+        """Stage all of the session but its last portion, which is returned with the handle. None: its life is over.
 
-        Where it stands `alone`, and is one portion, nothing need be staged; where it takes another's place, all is.
+        If it is `alone` (the target has none) and fits into one portion, nothing is staged. If it replaces the target's
+        session, everything is staged.
         """
-        scrutiny = Scrutiny(outline)
+        checks = PortionChecks(outline)
         handle: str | None = None
         after_seq = after_version = 0
         while True:
             portion = await self._source.portion(rest_of(outline, after_seq, after_version))
             if portion is None:
                 return None
-            await self._scrutinise(scrutiny, portion)
+            await self._check(checks, portion)
             if portion.is_last and (alone or handle is not None):
                 return handle, portion
             staging = Staging(outline.session_id, outline.version, portion, handle, outline.life)
@@ -168,17 +171,17 @@ class Copies:
             after_version = portion.changes[-1].version if portion.changes else after_version
             self._tell(CopyProgress(outline.session_id, None, None, self._brought, self._done, self._total))
 
-    async def _scrutinise(self, scrutiny: Scrutiny, portion: Portion) -> None:
-        await self._runtime.offload(lambda: scrutiny.look(portion))
-        self._brought = scrutiny.entries
+    async def _check(self, checks: PortionChecks, portion: Portion) -> None:
+        await self._runtime.offload(lambda: checks.check(portion))
+        self._brought = checks.entries
 
     async def _settle(self, outline: Outline, outcome: CopyOutcome) -> None:
-        """Compare what both show, and count the session. Raises OtherPast if they do not show the same."""
+        """Compare the session in both stores, and count it. Raises CopyConflict if it is not the same in both."""
         try:
             compared = await compare(self._source, self._target, outline)
-        except Difference:
+        except StatesDiffer:
             text = f"both are at version {outline.version} of one life, and do not show the same; verify both stores"
-            raise OtherPast(text) from None
+            raise CopyConflict(text) from None
         why = None
         if compared is None:
             why = "it could not be compared: the version that was copied cannot be read any more; copy again"

@@ -1,4 +1,4 @@
-"""Copies between stores, whatever their backends: the public calls. What they do is in transfer/copy.py."""
+"""everturn.copy and everturn.copy_async: copies between stores of any two backends. copy.py does the work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from everturn.store.aio import AsyncMemoryStore
 from everturn.store.arguments import checked_id
 from everturn.store.operations import Operations
 from everturn.store.sync import MemoryStore
-from everturn.transfer.copy import Copies
+from everturn.transfer.copy import CopyRun
 
 Tell = Callable[[CopyProgress], None]
 
@@ -57,7 +57,7 @@ def copy(
     named = _checked_ids(sessions)
     with ExitStack() as opened:
         ends = _blocking_end("source", source, opened), _blocking_end("target", target, opened)
-        return drive(Copies(*ends, progress or _tell_nobody).run(named))
+        return drive(CopyRun(*ends, progress or _tell_nobody).run(named))
 
 
 async def copy_async(
@@ -91,7 +91,7 @@ async def copy_async(
     named = _checked_ids(sessions)
     async with AsyncExitStack() as opened:
         ends = await _awaited_end("source", source, opened), await _awaited_end("target", target, opened)
-        return await Copies(*ends, progress or _tell_nobody).run(named)
+        return await CopyRun(*ends, progress or _tell_nobody).run(named)
 
 
 def _blocking_end(path: str, end: object, opened: ExitStack) -> Operations:

@@ -1,6 +1,6 @@
-"""The two ends of a copy: what is asked of the source and of the target, each request within its store's time-out.
+"""Endpoint: the source or the target of a copy. Each request has the time-out of its store.
 
-What to ask for, and what to make of it, is the business of copy.py and compare.py.
+copy.py and compare.py decide which requests to send.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ import msgspec
 from everturn.backend import Query, Reading, Status
 from everturn.core import codec
 from everturn.errors import CorruptEntry, Unsupported
-from everturn.store.maintenance import Upkeep
+from everturn.store.maintenance import MaintenanceOperations
 from everturn.transfer.protocol import Arrival, Portable, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 
 T = TypeVar("T")
 
 
-class End:
-    """The source or the target of a copy: its requests, each within the time-out of its store."""
+class Endpoint:
+    """The source or the target of a copy. Raises Unsupported if its backend is not Portable."""
 
-    def __init__(self, store: Upkeep, name: str) -> None:
+    def __init__(self, store: MaintenanceOperations, name: str) -> None:
         self.store = store
         self._name = name
         backend: Any = store.backend
         if not all(hasattr(backend, operation) for operation in ("outline", "portion", "stage", "restore")):
             raise Unsupported(
                 f"the backend of the {name} ({type(backend).__module__}) cannot be copied from or to: it lacks the "
-                "operations of everturn.transfer.protocol; read from one store and append to the other instead"
+                "operations of everturn.backend.Portable; read from one store and append to the other instead"
             )
         self._backend = cast("Portable", backend)
 
@@ -55,13 +55,13 @@ class End:
         return outcome.status
 
     async def call_of(self, outline: Outline, version: int) -> bytes | None:
-        """The call that made a version; None if it is not remembered."""
+        """Find the id of the call that made a version; None if it is not remembered."""
         request = rest_of(outline, outline.last_seq, version - 1)
         portion = await self.portion(msgspec.structs.replace(request, last_version=version))
         return portion.changes[0].call if portion is not None and portion.changes else None
 
     async def read(self, query: Query) -> tuple[Reading, list[Any]]:
-        """A state, and its rows as they are stored. Raises CorruptEntry if one is missing."""
+        """Read a state, and its rows as they are stored. Raises CorruptEntry if one is missing."""
 
         async def send(by: float) -> tuple[Reading, list[Any]]:
             rows: list[Any] = []
@@ -74,5 +74,5 @@ class End:
 
 
 def rest_of(outline: Outline, after_seq: int, after_version: int) -> PortionRequest:
-    """The request for what comes behind an entry, and behind a change."""
+    """Make the request for the rows behind an entry and behind a change."""
     return PortionRequest(outline.session_id, outline.life, after_seq, outline.last_seq, after_version, outline.version)

@@ -1,6 +1,6 @@
-"""Checks the parts of a dossier that come from outside, as arguments of a change are checked. Pure.
+"""Checks the parts of a session that come from a file, as the arguments of a change are checked. Pure.
 
-Whether parts belong together, and none is missing, is for lineage.py.
+lineage.py checks that the parts belong together and none is missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LIFE = re.compile(r"[0-9a-f]{16}")
 
 
 def check_outline(outline: Outline) -> None:
-    """Raise InvalidInput, naming the field, for the first that no change could have made."""
+    """Raise InvalidInput, naming the field, for the first field that no change could have made so."""
     checked_id(outline.session_id)
     if not _LIFE.fullmatch(outline.life):
         raise InvalidInput("must be 16 hexadecimal digits in lower case", path="life")
@@ -86,7 +86,7 @@ def check_entry(entry: EntryPart, outline: Outline, limit: int) -> None:
 
 
 def check_place(entry: EntryPart, outline: Outline) -> None:
-    """Raise InvalidInput for an entry that cannot be where it says it is, whatever is in it."""
+    """Raise InvalidInput for an entry whose seq, turn, time or kind is not possible, whatever its body is."""
     _check_number(entry.seq, 1, outline.last_seq, "seq")
     _check_number(entry.turn, 1, entry.seq, "turn")
     _check_time(entry.created_at, "created_at")

@@ -1,7 +1,7 @@
-"""Sessions as lines of JSON, out of a store and into one. The lines are dossiers, as docs/storage.md has them.
+"""Exports sessions as lines of JSON, and imports them. docs/storage.md describes the lines.
 
-A file comes in by way of a store of its own, in a temporary SQLite file: what is damaged or incomplete is noticed
-before the target is touched, and what is absent, equal, an ancestor or a conflict is judged as in any copy.
+An import first fills a temporary SQLite store: damaged or missing lines are noticed before the target is touched. Then
+it is a copy from that store, with the same rules.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from everturn.model import CopyProgress, CopyReport
 from everturn.store.maintenance import without_advice
 from everturn.store.sync import MemoryStore, operations_of
 from everturn.transfer import copy_stores, session_lines
-from everturn.transfer.endpoint import End, rest_of
+from everturn.transfer.endpoint import Endpoint, rest_of
 from everturn.transfer.import_checks import check_change, check_entry, check_outline
-from everturn.transfer.lineage import Incomplete, Scrutiny
+from everturn.transfer.lineage import Incomplete, PortionChecks
 from everturn.transfer.protocol import Arrival, Staging
 from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion
 
@@ -34,10 +34,10 @@ AT_ONCE = 1000  # rows brought at a time
 BYTES_AT_ONCE = 2**20
 IN_MEMORY = 4 * 2**20  # of a session on its way out; a longer one waits on disk
 ATTEMPTS = 10  # at a session that changes while it is read
-_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # of a line of JSON, and texts, in which there may be others
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')  # the strings of a line of JSON, and the brackets between them
 
 
-# --- out -------------------------------------------------------------------------------------------------------------
+# --- export ----------------------------------------------------------------------------------------------------------
 
 
 def write_sessions(store: MemoryStore, sessions: Sequence[str] | None, write: Callable[[bytes], object]) -> int:
@@ -46,7 +46,7 @@ def write_sessions(store: MemoryStore, sessions: Sequence[str] | None, write: Ca
     Returns how many. A session is written only when all of it has been read and found sound. Raises SessionNotFound for
     one that is named and not there, CorruptEntry.
     """
-    end = End(operations_of(store), "source")
+    end = Endpoint(operations_of(store), "source")
     written = 0
     for session_id in _every(store) if sessions is None else sessions:
         with tempfile.SpooledTemporaryFile(IN_MEMORY) as spool:
@@ -70,8 +70,8 @@ def _every(store: MemoryStore) -> Iterator[str]:
             return
 
 
-def _read(end: End, session_id: str, spool: IO[bytes]) -> bool:
-    """Put the whole dossier of a session into the spool. False if there is none."""
+def _read(end: Endpoint, session_id: str, spool: IO[bytes]) -> bool:
+    """Write all lines of a session into the spool. False if there is no such session."""
     missing = ""
     for _ in range(ATTEMPTS):
         spool.seek(0)
@@ -98,15 +98,15 @@ class _Over(Exception):
     """The life that was being read has ended; another may have begun."""
 
 
-def _parts(end: End, outline: Outline) -> Iterator[session_lines.Part]:
+def _parts(end: Endpoint, outline: Outline) -> Iterator[session_lines.Part]:
     yield outline
-    scrutiny = Scrutiny(outline)
+    checks = PortionChecks(outline)
     after_seq = after_version = 0
     while True:
         portion = drive(end.portion(rest_of(outline, after_seq, after_version)))
         if portion is None:
             raise _Over
-        scrutiny.look(portion)
+        checks.check(portion)
         yield from portion.entries
         yield from portion.changes
         if portion.is_last:
@@ -115,41 +115,41 @@ def _parts(end: End, outline: Outline) -> Iterator[session_lines.Part]:
         after_version = portion.changes[-1].version if portion.changes else after_version
 
 
-# --- in --------------------------------------------------------------------------------------------------------------
+# --- import ----------------------------------------------------------------------------------------------------------
 
 
 def read_sessions(
     lines: Iterable[bytes], target: MemoryStore, progress: Callable[[CopyProgress], None] | None = None
 ) -> CopyReport:
-    """Bring the sessions of a file into a store, each in one step; see `everturn.copy` for what becomes of each.
+    """Import the sessions of a file into a store, each in one step, by the rules of `everturn.copy`.
 
     Nothing is written before the whole file has been read and found sound. Raises InvalidInput, naming line and field,
-    for what is no such file, and for what no change would have stored; CorruptEntry.
+    for a file that is no export, and for values that no change would have stored. Raises CorruptEntry for damage.
     """
     with ExitStack() as opened:
         folder = opened.enter_context(tempfile.TemporaryDirectory(prefix="everturn-import-"))
         # Durability is the target's business: this file is gone in a moment.
         waiting = connect.open(f"sqlite:///{Path(folder) / 'arriving.db'}", synchronous="OFF", timeout=60)
         opened.enter_context(waiting)
-        _fill(End(operations_of(waiting), "file"), lines, operations_of(target).settings.max_message_bytes)
+        _fill(Endpoint(operations_of(waiting), "file"), lines, operations_of(target).settings.max_message_bytes)
         return copy_stores.copy(waiting, target, progress=progress)
 
 
-def _fill(end: End, lines: Iterable[bytes], limit: int) -> None:
+def _fill(end: Endpoint, lines: Iterable[bytes], limit: int) -> None:
     outline: Outline | None = None
     rows: list[EntryPart | ChangePart] = []
-    scrutiny: Scrutiny | None = None
+    checks: PortionChecks | None = None
     handle: str | None = None
     number = latest = 0
 
     def bring(*, last: bool) -> None:
         nonlocal handle
-        if outline is None or scrutiny is None:
+        if outline is None or checks is None:
             return
         portion = _portion(rows, last=last)
         rows.clear()
         try:
-            scrutiny.look(portion)
+            checks.check(portion)
         except Incomplete as exc:
             raise exc.error from None
         if last:
@@ -165,7 +165,7 @@ def _fill(end: End, lines: Iterable[bytes], limit: int) -> None:
         if isinstance(part, Outline):
             _check(part, part, limit, number)
             bring(last=True)
-            outline, scrutiny, latest = part, Scrutiny(part), 0
+            outline, checks, latest = part, PortionChecks(part), 0
             continue
         if outline is None:
             raise InvalidInput("comes before the session it belongs to", path=f"line {number}")
@@ -197,7 +197,7 @@ def _part(line: bytes, number: int) -> session_lines.Part:
 
 
 def _first_too_deep(line: bytes) -> int:
-    """The index of the first bracket that is nested too deep for a field of a body."""
+    """Find the index of the first bracket that is nested too deep for a field of a body."""
     depth = 0
     for found in _BRACKETS.finditer(line):
         depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(found[0], 0)
@@ -207,7 +207,7 @@ def _first_too_deep(line: bytes) -> int:
 
 
 def _check(part: session_lines.Part, outline: Outline, limit: int, number: int) -> None:
-    """Raise InvalidInput, naming line and field, for what no change would have stored; CorruptEntry naming the line."""
+    """Raise InvalidInput, naming line and field, for a value that no change would have stored. CorruptEntry: damage."""
     try:
         if isinstance(part, Outline):
             check_outline(part)
@@ -236,7 +236,7 @@ def _portion(rows: Sequence[EntryPart | ChangePart], *, last: bool) -> Portion:
     )
 
 
-def _restore(end: End, outline: Outline, portion: Portion, handle: str | None) -> None:
+def _restore(end: Endpoint, outline: Outline, portion: Portion, handle: str | None) -> None:
     """Make the session visible in the store it waits in, unless its time has run out since it was written."""
     expires_in = None if outline.expires_at is None else outline.expires_at - time.time()
     if expires_in is not None and expires_in <= 0:

@@ -1,6 +1,6 @@
-"""What dossiers tell of sessions: whether one became the other, and whether anything of it is missing. Pure.
+"""Judges copies: whether the target's session is an earlier state of the source's, and whether all rows came. Pure.
 
-Fetching and writing them is the business of copy.py.
+copy.py reads and writes the rows.
 """
 
 from __future__ import annotations
@@ -14,54 +14,57 @@ from everturn.errors import CorruptEntry
 from everturn.transfer.session_lines import Outline, Portion
 
 
-class Kinship(Enum):
-    """What the target's session is to the source's."""
+class Relation(Enum):
+    """Relation of the target's session to the source's."""
 
     NONE = "none"  # there is none in the target
     SAME = "same"
     ANCESTOR = "ancestor"  # the source's is what became of it
 
 
-class OtherPast(Exception):
-    """The target's session is not an earlier state of the source's, or that cannot be proven."""
+class CopyConflict(Exception):
+    """The target's session is not an earlier state of the source's, or that cannot be proven. It is left as it is."""
 
 
-def judge(source: Outline, target: Outline | None, remembered: bytes | None) -> Kinship:
-    """What the target's session is to the source's. Raises OtherPast, saying what to do, where it is nothing to it.
+def judge(source: Outline, target: Outline | None, remembered: bytes | None) -> Relation:
+    """Find the relation of the target's session to the source's. Raises CopyConflict, saying what to do, if none.
 
-    `remembered` is the call that made the lower of the two versions, as the other remembers it; None if it does not.
+    `remembered` is the call that made the lower of the two versions, as the other session remembers it; None if it does
+    not.
     """
     if target is None:
-        return Kinship.NONE
+        return Relation.NONE
     if target.life != source.life:
-        raise OtherPast(
+        raise CopyConflict(
             f"the target has a session of this name with a life of its own ({target.life}, not {source.life}); erase "
             "it there, or copy into another namespace"
         )
     where = f"the target is at version {target.version}, the source at {source.version}"
     if target.version == source.version:
         if target.call != source.call:
-            raise OtherPast(f"{where}, but by another change; erase the one you do not want")
-        return Kinship.SAME
+            raise CopyConflict(f"{where}, but by another change; erase the one you do not want")
+        return Relation.SAME
     if remembered is None:
-        raise OtherPast(f"{where}: too far apart to prove that one became the other; erase it there to import it anew")
+        raise CopyConflict(
+            f"{where}: too far apart to prove that one became the other; erase it there to import it anew"
+        )
     if remembered != (target if target.version < source.version else source).call:
-        raise OtherPast(f"{where}, and they went different ways before that; erase the one you do not want")
+        raise CopyConflict(f"{where}, and they went different ways before that; erase the one you do not want")
     if target.version > source.version:
-        raise OtherPast(f"{where}: it is the same session, further on; copy the other way round")
-    return Kinship.ANCESTOR
+        raise CopyConflict(f"{where}: it is the same session, further on; copy the other way round")
+    return Relation.ANCESTOR
 
 
 class Incomplete(Exception):
-    """Something that a dossier needs did not come: reclaimed meanwhile, or lost. `error` is what to raise if lost."""
+    """A row is missing: it was reclaimed meanwhile, or is lost. `error` is to be raised if it is lost."""
 
     def __init__(self, error: CorruptEntry) -> None:
         super().__init__(str(error))
         self.error = error
 
 
-class Scrutiny:
-    """Looks at the portions of a dossier as they come by: is each row sound, and is none missing?"""
+class PortionChecks:
+    """Checks the portions of a session as they come: is each row sound, and is none missing?"""
 
     def __init__(self, outline: Outline, after_seq: int = 0, after_version: int = 0) -> None:
         self._outline = outline
@@ -71,8 +74,8 @@ class Scrutiny:
         self._there: list[Range] = []
         self.entries = 0  # seen so far
 
-    def look(self, portion: Portion) -> None:
-        """Raises CorruptEntry for an entry that is not what was written, Incomplete where a row is missing."""
+    def check(self, portion: Portion) -> None:
+        """Check the next portion. Raises CorruptEntry for a damaged entry, Incomplete if a row is missing."""
         name = self._outline.session_id
         for entry in portion.entries:
             codec.decode(name, entry.kind, entry.seq, entry.created_at, entry.checksum, bytes(entry.body))

@@ -1,6 +1,7 @@
-"""What a backend does beyond Backend so that sessions can be copied in and out of it: four operations.
+"""Portable: four more operations of a backend, by which sessions are copied in and out of it.
 
-How they make a copy is in transfer/copy.py. A backend without them works, and says `Unsupported` when it is copied.
+transfer/copy.py makes a copy of them. A backend without them works; copying it raises `Unsupported`. All names here are
+public as everturn.backend's.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ STAGED_FOR = 600.0  # seconds that a staged portion is kept for the next one, or
 
 
 class PortionRequest(msgspec.Struct, frozen=True, gc=False):
-    """Which rows to hand over: entries past `after_seq` up to `last_seq`, then changes past `after_version` up to
-    `last_version`. At most so many of each, and no more entries once their bodies come to `bytes`."""
+    """Ask for rows: entries past `after_seq` up to `last_seq`, then changes past `after_version` up to `last_version`.
+
+    At most `entries` and `changes` of them, and no more entries once their bodies come to `bytes`.
+    """
 
     session_id: str
     life: str
@@ -31,13 +34,15 @@ class PortionRequest(msgspec.Struct, frozen=True, gc=False):
     bytes: int = 2**20
 
     def is_filled_by(self, entries: Sequence[EntryPart]) -> bool:
-        """Whether these are all that a portion takes: there may be more."""
+        """Whether the portion is full, so that there may be more."""
         return len(entries) >= self.entries or sum(entry.size for entry in entries) >= self.bytes
 
 
 class Staging(msgspec.Struct, frozen=True, gc=False):
-    """Put a portion behind those staged under `handle` (None: it is the first). `version` and `life` are those that the
-    session will have."""
+    """Stage a portion, behind those staged under `handle` (None: it is the first).
+
+    `version` and `life` are those that the session will have.
+    """
 
     session_id: str
     version: int
@@ -47,7 +52,7 @@ class Staging(msgspec.Struct, frozen=True, gc=False):
 
 
 class Mark(msgspec.Struct, frozen=True, gc=False):
-    """Where a session stands: no two pasts have the same mark."""
+    """Identifies the past of a session: two sessions with the same mark have the same past."""
 
     life: str
     version: int
@@ -55,9 +60,11 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Arrival(msgspec.Struct, frozen=True, gc=False):
-    """A session to restore, to expire `expires_in` seconds from now. It may be there already at `onto` (None: not at
-    all). `portion` holds the rows that are not there: what follows those staged under `handle`, which with them is all
-    of it and takes the place of what is there; or, without a handle, what is to be added to what is there."""
+    """A session to restore; it expires `expires_in` seconds from now. `onto` is its mark in the target (None: absent).
+
+    With a `handle`: the rows staged under it and `portion` together are the whole session, and replace the one that is
+    there. Without: `portion` has the rows to add to the session that is there.
+    """
 
     outline: Outline
     expires_in: float | None
@@ -67,29 +74,33 @@ class Arrival(msgspec.Struct, frozen=True, gc=False):
 
 
 class Portable(Protocol):
-    """What a backend does beyond Backend so that sessions can be copied in and out of it. Each is one atomic request.
+    """A backend whose sessions can be copied in and out. Each operation is one atomic request.
 
-    Entries and remembered changes are only ever added and reclaimed, so they can be fetched after the outline that
-    names them, a portion at a time: nobody holds a lock or a transaction while a copy is under way.
+    Entries and remembered changes are only ever added and reclaimed. So they can be fetched after the outline that
+    names them, a portion at a time: no lock or transaction is held while a copy is under way.
     """
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        """All of the session's present life but its log and its changes. None if there is none."""
+        """Read the session's present life without its log and its changes. None if there is none."""
         ...
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
-        """The next rows of that life, as they are stored; what was reclaimed is left out. None if it is over."""
+        """Read the next rows of that life, as they are stored, without reclaimed ones. None if the life is over."""
         ...
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
-        """Put rows where nobody sees them; those that are there are left as they are. Returns the handle for what is
-        staged, None if it has gone: what nobody restores is reclaimed ten minutes after its latest portion."""
+        """Store rows where no read finds them; staged rows that are there already stay as they are.
+
+        Returns the handle of the staged rows; None if they have gone. Staged rows that are not restored are reclaimed
+        ten minutes after their latest portion.
+        """
         ...
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         """Make the session visible in one step: its life, version, times, snapshots, undo steps, remembered changes.
 
-        EXISTS, with its life and version, if what is there does not stand at `onto`; MOVED if what was staged has gone;
-        SNAPSHOT_TAKEN if the backend keeps a snapshot once, and has it elsewhere. Only APPLIED wrote anything.
+        EXISTS, with life and version, if the session that is there is not at `onto`; MOVED if the staged rows have
+        gone; SNAPSHOT_TAKEN if snapshot ids are unique in the backend, and another session has one of them. Only
+        APPLIED wrote anything.
         """
         ...

@@ -1,7 +1,7 @@
-"""A session in a form that belongs to no backend: what one backend hands over, and another takes. Pure.
+"""Parts of a session, in a form that belongs to no backend: one backend hands them over, another takes them. Pure.
 
-A dossier is an outline and what it is the outline of: the entries of the log, in seq order, and the remembered changes,
-in version order. Each part is a line of JSON and back (`encode`, `decode`); docs/storage.md has them as a contract.
+A session is an outline, the entries of its log in seq order, and its remembered changes in version order. Each part can
+be a line of JSON (`encode`, `decode`); docs/storage.md promises their format.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class SnapshotPart(msgspec.Struct, frozen=True, gc=False):
 
 
 class UndoPart(msgspec.Struct, frozen=True, gc=False):
-    """What undo would take back: the change of `version`, the head right after it, how many messages it hid, and the
-    state before it."""
+    """An undo step: the change of `version`, the head right after it, how many messages it hid, the state before it."""
 
     version: int
     kind: str
@@ -62,7 +61,7 @@ class Outline(msgspec.Struct, frozen=True, gc=False, tag_field="part", tag="sess
 
     @property
     def roots(self) -> list[State]:
-        """Every state the session can return to."""
+        """States that the session can return to."""
         return [
             self.state,
             *(snapshot.state for snapshot in self.snapshots),
@@ -82,12 +81,13 @@ class EntryPart(msgspec.Struct, frozen=True, gc=False, tag_field="part", tag="en
 
     @classmethod
     def of(cls, row: EntryRow) -> EntryPart:
+        """Make the part of a stored row."""
         seq, created_at, check, body, kind, turn = row
         return cls(seq, turn, kind, created_at, check, msgspec.Raw(body))
 
     @property
     def size(self) -> int:
-        """Of the body, in bytes."""
+        """Size of the body, in bytes."""
         return len(memoryview(self.body))
 
 
@@ -115,8 +115,7 @@ Part: TypeAlias = Outline | EntryPart | ChangePart
 
 
 class Portion(msgspec.Struct, frozen=True, gc=False):
-    """Some of the log and of the changes, each in order. Changes come when no entry is left; `is_last`: nor is one of
-    them."""
+    """Some entries and some changes, each in order. Changes come once no entry is left; `is_last`: nothing is left."""
 
     entries: tuple[EntryPart, ...] = ()
     changes: tuple[ChangePart, ...] = ()
@@ -124,7 +123,7 @@ class Portion(msgspec.Struct, frozen=True, gc=False):
 
 
 encode = msgspec.json.Encoder().encode
-"""A part as a line of JSON, without the newline."""
+"""Encode a part as a line of JSON, without the newline."""
 
 decode = msgspec.json.Decoder(Part).decode
-"""The part in a line. Raises msgspec.MsgspecError for what is none."""
+"""Decode the part in a line. Raises msgspec.MsgspecError if there is none."""

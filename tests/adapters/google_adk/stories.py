@@ -19,7 +19,7 @@ from google.genai.types import (
 )
 
 from everturn.adapters.google_adk import EverturnSessionService
-from tests.adapters.stores import on_both_faces
+from tests.adapters.stores import over_both_stores
 
 OF: dict[str, Any] = {"app_name": "shop", "user_id": "ann", "session_id": "1"}
 
@@ -28,7 +28,7 @@ Story = Callable[[EverturnSessionService], Awaitable[None]]
 
 def tell(story: Story, tmp_path: Path) -> None:
     """Run the story over a blocking store and over an asynchronous one."""
-    on_both_faces(tmp_path, lambda store: story(EverturnSessionService(store)))
+    over_both_stores(tmp_path, lambda store: story(EverturnSessionService(store)))
 
 
 def say(text: str, *, author: str = "user", state: dict[str, Any] | None = None, **fields: Any) -> Event:

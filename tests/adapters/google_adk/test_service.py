@@ -1,4 +1,4 @@
-"""EverturnSessionService, alone: ADK's rules of sessions, events and state, on both faces of a store."""
+"""EverturnSessionService, alone: ADK's rules of sessions, events and state, on both kinds of stores of a store."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,6 +17,7 @@ from everturn import InvalidInput, MemoryStore
 from everturn.adapters.google_adk import EverturnSessionService, shared_state
 from everturn.adapters.google_adk.session_ids import names_of, session_of, state_of
 from tests.adapters.google_adk.stories import OF, loaded, say
+from tests.adapters.stores import WatchedStore
 from tests.store.places import Servers
 
 OTHER = OF | {"session_id": "2"}
@@ -28,14 +29,15 @@ class Dying(EverturnSessionService):
     def __init__(self, store: MemoryStore, at: int) -> None:
         super().__init__(store)
         self.left = at
-        self._call = self._mortal
+        self._store: Any = WatchedStore(self._store, self._mortal)
 
-    async def _mortal(self, method: str, *args: Any, **kwargs: Any) -> Any:
+    async def _mortal(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
         if method in {"append", "set_ttl"}:
             if self.left == 0:
+                call.close()
                 raise KeyboardInterrupt
             self.left -= 1
-        return getattr(self._faces.store, method)(*args, **kwargs)
+        return await call
 
 
 async def die(store: MemoryStore, at: int, session: Session, event: Event) -> None:
@@ -210,11 +212,11 @@ def test_only_a_shared_state_that_begins_costs_a_request_more() -> None:
         def __init__(self, store: MemoryStore) -> None:
             super().__init__(store)
             self.calls: list[str] = []
-            self._call = self._counted
+            self._store: Any = WatchedStore(self._store, self._counted)
 
-        async def _counted(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        async def _counted(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
             self.calls.append(method)
-            return getattr(self._faces.store, method)(*args, **kwargs)
+            return await call
 
     async def story(store: MemoryStore) -> None:
         service = Counting(store)

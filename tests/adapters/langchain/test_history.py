@@ -23,7 +23,7 @@ import everturn
 from everturn import AsyncMemoryStore, ChatMessage, InvalidInput, MemoryStore, Unsupported
 from everturn.adapters.langchain import EverturnChatMessageHistory
 from tests.adapters.checking import shows
-from tests.adapters.stores import on_both_faces
+from tests.adapters.stores import over_both_stores
 
 CALLS: list[Any] = [
     {"name": "f", "args": {"x": [1, None, 1.0, "é"]}, "id": "c1", "type": "tool_call"},
@@ -117,7 +117,7 @@ def test_no_class_and_no_field_of_langchains_is_left_out() -> None:
         assert unset <= derived, message
 
 
-def test_messages_come_back_in_order_on_both_faces(tmp_path: Path) -> None:
+def test_messages_come_back_in_order_over_both_stores(tmp_path: Path) -> None:
     async def story(store: MemoryStore | AsyncMemoryStore) -> None:
         history = EverturnChatMessageHistory("s", store)
         assert await history.aget_messages() == []
@@ -129,7 +129,7 @@ def test_messages_come_back_in_order_on_both_faces(tmp_path: Path) -> None:
         await history.aclear()
         assert await history.aget_messages() == []
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 ZURICH = ZoneInfo("Europe/Zurich")
@@ -359,7 +359,7 @@ def test_a_chain_that_is_awaited_or_streamed_remembers(tmp_path: Path) -> None:
         read = await history.aget_messages()
         assert [message.text for message in read] == ["one", "heard 1, last one", "two", "heard 2, last two"]
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_what_another_worker_says_meanwhile_costs_nobody_a_message() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
 import everturn
 from everturn import AsyncMemoryStore, MemoryStore
+from everturn.adapters.langgraph import EverturnSaver
+from tests.adapters.stores import WatchedStore
 from tests.store.places import Servers
 
 BACKENDS = ("sqlite", "valkey", "postgres")
@@ -37,6 +40,18 @@ class StoreUnderTest:
     async def open_async(self) -> AsyncIterator[AsyncMemoryStore]:
         async with await everturn.open_async(self.url, namespace=self._namespace) as store:
             yield store
+
+
+class WatchedSaver(EverturnSaver):
+    """A saver whose calls of the store go through `watch`, which a test overrides."""
+
+    def __init__(self, store: MemoryStore | AsyncMemoryStore, **options: Any) -> None:
+        super().__init__(store, **options)
+        self._runner.store = WatchedStore(self._runner.store, self.watch)  # type: ignore[assignment]
+        self._use(self._codec)
+
+    async def watch(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
+        raise NotImplementedError
 
 
 @pytest.fixture

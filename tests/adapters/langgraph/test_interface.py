@@ -7,6 +7,7 @@ import inspect
 import subprocess
 import sys
 import threading
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import everturn
 from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Unsupported
 from everturn.adapters.langgraph import EverturnSaver
 from tests.adapters.checking import refusal
-from tests.adapters.langgraph.conftest import StoreUnderTest
+from tests.adapters.langgraph.conftest import StoreUnderTest, WatchedSaver
 from tests.adapters.langgraph.scenarios import CONFIG, chat, say
 
 # What LangGraph's base class has and we need not override: they are made of the rest.
@@ -90,10 +91,10 @@ def test_blocking_methods_over_an_async_store_say_what_to_use() -> None:
 def test_async_methods_over_a_blocking_store_let_the_loop_go_on(store: MemoryStore) -> None:
     turn = threading.Event()
 
-    class Waiting(EverturnSaver):
-        async def _call(self, *args: Any, **kwargs: Any) -> Any:
+    class Waiting(WatchedSaver):
+        async def watch(self, method: str, call: Coroutine[Any, Any, Any]) -> Any:
             assert turn.wait(timeout=60), "the loop stood still"
-            return await super()._call(*args, **kwargs)
+            return await call
 
     async def both() -> None:
         reading = asyncio.create_task(Waiting(store).aget_tuple(CONFIG))

@@ -26,9 +26,9 @@ from pydantic import BaseModel
 
 import everturn
 from everturn import ChatMessage, InvalidInput, MemoryStore, Unsupported
-from everturn.adapters._shared.values import Unfaithful
+from everturn.adapters._shared.values import RoundTripError
 from everturn.adapters.langgraph import EverturnSaver
-from everturn.adapters.langgraph.values import Values
+from everturn.adapters.langgraph.values import ChannelCodec
 from tests.adapters.langgraph.scenarios import chat, say
 
 
@@ -119,7 +119,7 @@ MESSAGES: list[langchain.BaseMessage] = [
 
 @pytest.mark.parametrize("value", FAITHFUL, ids=[f"{n}-{type(value).__name__}" for n, value in enumerate(FAITHFUL)])
 def test_a_value_comes_back_equal_and_of_its_type(value: Any) -> None:
-    values = Values(None, ALLOWED)
+    values = ChannelCodec(None, ALLOWED)
     restored = values.decode(values.encode(value))
     assert restored == value
     assert type(restored) is type(value)
@@ -140,13 +140,13 @@ def test_a_change_of_type_alone_is_a_change(store: MemoryStore, values: tuple[An
 
 
 def test_a_subclass_of_a_plain_type_comes_back_as_that() -> None:
-    values = Values(None, ())
+    values = ChannelCodec(None, ())
     assert values.decode(values.encode(collections.defaultdict(int, a=1))) == {"a": 1}
     assert values.decode(values.encode(langchain.AIMessage("text").text)) == "text"
 
 
 def test_an_array_comes_back() -> None:
-    values = Values(None, ())
+    values = ChannelCodec(None, ())
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     restored = values.decode(values.encode(array))
     assert restored.dtype == array.dtype
@@ -178,7 +178,7 @@ json_values = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(json_values)
 def test_whatever_is_made_of_plain_types_comes_back(value: Any) -> None:
-    values = Values(None, ())
+    values = ChannelCodec(None, ())
     restored = values.decode(values.encode(value))
     assert repr(restored) == repr(value)
 
@@ -193,7 +193,7 @@ def test_whatever_is_made_of_plain_types_comes_back(value: Any) -> None:
     st.dictionaries(st.text(), json_values),
 )
 def test_whatever_a_message_holds_comes_back(content: str, name: Any, calls: Any, kwargs: Any) -> None:
-    values = Values(None, ())
+    values = ChannelCodec(None, ())
     message = langchain.AIMessage(content, id=name, tool_calls=calls, additional_kwargs=kwargs)
     restored = values.decode_message(values.encode_message(message))
     assert repr(restored.model_dump()) == repr(message.model_dump())
@@ -309,10 +309,10 @@ def test_a_class_that_is_not_allowed_is_not_even_imported(store: MemoryStore) ->
 
 
 def test_nothing_is_pickled_and_nothing_pickled_is_read() -> None:
-    values = Values(None, ())
-    with pytest.raises(Unfaithful):
+    values = ChannelCodec(None, ())
+    with pytest.raises(RoundTripError):
         values.decode({"!": "serde", "of": ["pickle", "gARLAS4="]})
-    with pytest.raises(Unfaithful, match="newer everturn"):
+    with pytest.raises(RoundTripError, match="newer everturn"):
         values.decode({"!": "something new", "of": 1})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ from everturn import InvalidInput, MemoryStore, ToolCall, Unsupported
 from everturn.adapters.llama_index import EverturnChatStore, EverturnDBChatStore
 from everturn.adapters.llama_index import messages as mapping
 from tests.adapters.checking import shows
-from tests.adapters.stores import on_both_faces
+from tests.adapters.stores import WatchedStore, over_both_stores
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 ACTIVE, ARCHIVED = MessageStatus.ACTIVE, MessageStatus.ARCHIVED
@@ -87,7 +87,7 @@ def exactly(message: ChatMessage) -> tuple[object, ...]:
 
 
 def on_both(tmp_path: Path, story: Callable[[EverturnChatStore], Awaitable[None]]) -> None:
-    on_both_faces(tmp_path, lambda store: story(EverturnChatStore(store)))
+    over_both_stores(tmp_path, lambda store: story(EverturnChatStore(store)))
 
 
 def texts(messages: list[ChatMessage] | None) -> list[str | None]:
@@ -196,7 +196,7 @@ def test_what_would_not_come_back_is_refused_and_nothing_is_written(wrong: Any) 
 # --- the chat store --------------------------------------------------------------------------------------------------
 
 
-def test_all_methods_on_both_faces(tmp_path: Path) -> None:
+def test_all_methods_over_both_stores(tmp_path: Path) -> None:
     async def story(chat: EverturnChatStore) -> None:
         assert await chat.aget_messages("s") == []
         assert await chat.adelete_messages("s") is None
@@ -392,7 +392,7 @@ def test_a_memory_archives_what_its_queue_cannot_hold_and_loses_nothing(tmp_path
         await again.areset()
         assert await again.aget_all() == []
 
-    on_both_faces(tmp_path, run)
+    over_both_stores(tmp_path, run)
 
 
 def test_the_blocking_methods_of_a_memory_work_over_a_blocking_store() -> None:
@@ -448,16 +448,16 @@ def test_a_session_that_is_erased_while_it_is_read_reads_as_it_is_then() -> None
 
         def __init__(self, store: MemoryStore, then: list[ChatMessage]) -> None:
             super().__init__(store)
-            call = self._sessions._call
 
-            async def interrupted(method: str, *args: Any, **options: Any) -> Any:
-                answer = await call(method, *args, **options)
-                if options.get("kind") == "llama.archived":
+            async def interrupted(method: str, call: Coroutine[Any, Any, Any]) -> Any:
+                answer = await call
+                if method == "state":  # the first step, of two
+                    self._sessions._store = self._runner.store
                     store.erase("s")
                     EverturnChatStore(store).set_messages("s", then)
                 return answer
 
-            self._sessions._call = interrupted
+            self._sessions._store = WatchedStore(self._sessions._store, interrupted)  # type: ignore[assignment]
 
     async def run(store: MemoryStore) -> None:
         chat = EverturnDBChatStore(store)

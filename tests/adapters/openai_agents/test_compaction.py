@@ -13,7 +13,7 @@ from agents.memory import OpenAIResponsesCompactionSession, SessionSettings
 import everturn
 from everturn import ToolCall
 from everturn.adapters.openai_agents import EverturnSession
-from tests.adapters.stores import on_both_faces
+from tests.adapters.stores import over_both_stores
 
 SUMMARY = {"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"}
 
@@ -52,7 +52,7 @@ def test_settings_may_be_a_dict_as_in_the_sdk(tmp_path: Path) -> None:
         session.session_settings = SessionSettings(limit=None)
         assert len(await session.get_items()) == 6
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_no_reader_ever_sees_a_compacted_history_empty(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_suffix_is_replaced_and_what_is_no_message_stays(tmp_path: Path) -> No
         await session.undo()
         assert len(await session.get_items()) == 6
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_what_is_added_while_the_model_summarises_stays(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_what_is_added_while_the_model_summarises_stays(tmp_path: Path) -> None:
         assert not await snapshot.replace_suffix(0, [SUMMARY])
         assert await session.get_items() == [*said(0), *said(1), *said(2), *said(3)]
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_a_subclass_is_not_gone_behind(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_subclass_is_not_gone_behind(tmp_path: Path) -> None:
         assert await Mine("s", store)._get_compaction_snapshot(3) is None
         assert not await Mine("s", store)._atomic_replace_items([])
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 @pytest.mark.parametrize("start", [0, 1])
@@ -131,4 +131,4 @@ def test_a_snapshot_of_nothing_replaces_nothing(tmp_path: Path, start: int) -> N
         assert (snapshot.items, snapshot.complete) == ([], True)
         assert not await snapshot.replace_suffix(start, [SUMMARY])
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)

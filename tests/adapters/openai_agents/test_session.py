@@ -1,4 +1,4 @@
-"""EverturnSession, alone: what goes in comes out, exactly, on both faces of a store."""
+"""EverturnSession, alone: what goes in comes out, exactly, on both kinds of stores of a store."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import everturn
 from everturn import ChatMessage, InvalidInput, Record, Summary, ToolCall, Unsupported
-from everturn.adapters.openai_agents import EverturnSession, items
+from everturn.adapters._shared import openai_items as items
+from everturn.adapters.openai_agents import EverturnSession
 from tests.adapters.checking import shows
-from tests.adapters.stores import on_both_faces
+from tests.adapters.stores import over_both_stores
 
 CONVERSATION: list[dict[str, Any]] = [
     {"role": "user", "content": "Where is order 1234?"},
@@ -47,7 +48,7 @@ def test_items_come_back_equal_and_read_well(tmp_path: Path) -> None:
         assert history[3].tool_call_id == "c1"
         assert history[4].text == "It is in Bern."
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 JSON = st.recursive(
@@ -101,7 +102,7 @@ def test_a_limit_is_exactly_the_latest(tmp_path: Path) -> None:
         limited = EverturnSession("s", store, session_settings=SessionSettings(limit=2))
         assert await limited.get_items() == CONVERSATION[-2:]
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_pop_takes_exactly_the_last_and_can_be_undone(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_pop_takes_exactly_the_last_and_can_be_undone(tmp_path: Path) -> None:
         await session.undo()
         assert await session.get_items() == CONVERSATION[:1]
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 async def done(answer: Any) -> Any:
@@ -152,7 +153,7 @@ def test_pop_takes_nothing_but_the_item(tmp_path: Path) -> None:
         assert len((await done(store.state("s"))).entries) == 8
         assert [hit.summary.text for hit in await done(store.search_summaries("s", [0.5, 0.25]))] == ["they said 1"] * 2
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_pop_finds_the_last_item_however_many_others_stand_behind_it(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_pop_finds_the_last_item_however_many_others_stand_behind_it(tmp_path: P
         bodies = [record.body for record in (await done(store.state("s"))).records]
         assert bodies == [*range(70), *range(70)]
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_pop_takes_a_part_of_a_message_and_keeps_what_stands_behind_it(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_pop_takes_a_part_of_a_message_and_keeps_what_stands_behind_it(tmp_path:
             assert [record.body for record in (await done(store.state("s"))).records] == [1]
         assert await session.get_items() == []
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_pop_after_a_trim_leaves_what_it_kept(tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_pop_after_a_trim_leaves_what_it_kept(tmp_path: Path) -> None:
             summaries = await done(store.get_summaries("s"))
             assert [summary.text for summary in summaries] == [f"until {number}" for number in range(4)]
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 @pytest.mark.parametrize("kind", ["lg.put", "pydantic_ai.record"])
@@ -217,7 +218,7 @@ def test_pop_refuses_what_another_frameworks_records_name(tmp_path: Path, kind: 
         assert await session.pop_item() == user("mine")  # as the SDK does when a model fails
         assert list((await done(store.state("s"))).entries) == list(before.entries)
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_many_that_pop_and_append_at_once_share_the_items_exactly(tmp_path: Path) -> None:
@@ -236,7 +237,7 @@ def test_many_that_pop_and_append_at_once_share_the_items_exactly(tmp_path: Path
         everything = [str(number) for number in range(20)] + [f"new {number}" for number in range(10)]
         assert sorted([*popped[:10], *left]) == sorted(everything)
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 @pytest.mark.parametrize("hide", ["clear", "trim"])
@@ -258,7 +259,7 @@ def test_items_that_were_hidden_and_are_added_again_are_there_again(tmp_path: Pa
                 left = [last]
             assert await session.get_items() == left
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_items_with_ids_are_stored_once_those_without_are_never_the_same(tmp_path: Path) -> None:
@@ -278,7 +279,7 @@ def test_items_with_ids_are_stored_once_those_without_are_never_the_same(tmp_pat
         await session.add_items([edited])  # the same id, and something else
         assert (await session.get_items())[-1] == edited
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_an_item_that_was_popped_can_be_added_again(tmp_path: Path) -> None:
@@ -290,7 +291,7 @@ def test_an_item_that_was_popped_can_be_added_again(tmp_path: Path) -> None:
         await session.add_items(CONVERSATION[2:3])
         assert await session.get_items() == CONVERSATION[:3]
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_snapshots_and_rollback(tmp_path: Path) -> None:
@@ -305,7 +306,7 @@ def test_snapshots_and_rollback(tmp_path: Path) -> None:
         assert await session.get_items() == CONVERSATION[:1]
         assert [one.label for one in await session.list_snapshots()] == ["before"]
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_what_cannot_be_kept_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
@@ -320,7 +321,7 @@ def test_what_cannot_be_kept_is_refused_and_nothing_is_written(tmp_path: Path) -
                 await session.add_items([{"role": "user", "content": "first"}, *wrong])
         assert await session.get_items() == []
 
-    on_both_faces(tmp_path, story)
+    over_both_stores(tmp_path, story)
 
 
 def test_a_conversation_begun_elsewhere_can_be_read_here(tmp_path: Path) -> None:

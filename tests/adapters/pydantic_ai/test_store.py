@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -26,6 +26,7 @@ from pydantic_ai.usage import RunUsage
 import everturn
 from everturn import ChatMessage, InvalidInput, MemoryStore
 from everturn.adapters.pydantic_ai import EverturnConversationStore
+from tests.adapters.stores import WatchedStore
 from tests.store.places import Servers
 from tests.tiers import first
 
@@ -167,7 +168,7 @@ async def read_all(mirror: Mirror, memory: InMemoryConversationStore) -> None:
         await mirror.read_entry("nowhere")
 
 
-def on_both_faces(story: Callable[[Any, Any], Awaitable[None]], tmp_path: Path) -> None:
+def over_both_stores(story: Callable[[Any, Any], Awaitable[None]], tmp_path: Path) -> None:
     async def run() -> None:
         with everturn.open(f"sqlite:///{tmp_path / 'blocking.db'}") as store:
             await story(store, EverturnConversationStore(store))
@@ -194,7 +195,7 @@ def test_of_many_savers_at_once_one_wins(tmp_path: Path) -> None:
         done = await asyncio.gather(*(store.save(one) for one in new), return_exceptions=True)
         assert [type(one) for one in done].count(list) == 1
 
-    on_both_faces(story, tmp_path)
+    over_both_stores(story, tmp_path)
 
 
 def test_a_save_is_one_turn_of_the_session() -> None:
@@ -259,12 +260,13 @@ def test_a_deletion_that_was_begun_is_a_deletion() -> None:
             conversation = Conversation(conversation_id="a", messages=turn("one"))
             await store.save(conversation)
 
-            async def dying(method: str, *args: Any, **kwargs: Any) -> Any:
+            async def dying(method: str, call: Coroutine[Any, Any, Any]) -> Any:
                 if method == "erase":
+                    call.close()
                     raise KeyboardInterrupt
-                return getattr(opened, method)(*args, **kwargs)
+                return await call
 
-            store._call = dying  # type: ignore[method-assign]
+            store._store = WatchedStore(store._store, dying)  # type: ignore[assignment]
             with pytest.raises(KeyboardInterrupt):
                 await store._delete("a", conversation.revision or "")
             store = EverturnConversationStore(opened)
@@ -398,4 +400,4 @@ def test_an_agent_takes_it(tmp_path: Path) -> None:
         await store.save(again)
         assert len(await store.load_entries("t") or ()) == 4
 
-    on_both_faces(story, tmp_path)
+    over_both_stores(story, tmp_path)

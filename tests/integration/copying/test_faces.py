@@ -164,7 +164,7 @@ def test_a_backend_that_cannot_says_so(beside: Any) -> None:
 
     toy = everturn.MemoryStore(Toy(beside._operations.backend), beside._operations.settings)  # type: ignore[arg-type]
     say(toy, "a", "1")
-    with pytest.raises(Unsupported, match=r"the source .* everturn\.portable"):
+    with pytest.raises(Unsupported, match=r"the source .* everturn\.backend\.Portable"):
         everturn.copy(toy, "sqlite://")
-    with pytest.raises(Unsupported, match=r"the target .* everturn\.portable"):
+    with pytest.raises(Unsupported, match=r"the target .* everturn\.backend\.Portable"):
         everturn.copy("sqlite://", toy)

@@ -1,4 +1,4 @@
-"""The way of a plain turn, which is shorter than that of other changes: below psycopg's cursors, and prepared."""
+"""The append of plain turns: one prepared statement, for one session or for many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.store.speech import say, words
 
 def own_connection(store: Any) -> Any:
     """The one connection of a store with `pool_size=1`, which stays where it is."""
-    (connection,) = store._operations.backend._port._lender._shelf._idle
+    (connection,) = store._operations.backend._executor._source._connections._idle
     return connection
 
 
@@ -26,26 +26,44 @@ def test_a_plain_turn_is_prepared_once_a_connection(url: str) -> None:
         for word in "123":
             say(store, "a", word)
         prepared = own_connection(store).execute(
-            "SELECT name, generic_plans + custom_plans FROM pg_prepared_statements"
+            "SELECT generic_plans + custom_plans FROM pg_prepared_statements WHERE statement LIKE '%append_v1%'"
         )
-        assert prepared.fetchall() == [("everturn_append_v1", 3)]
+        assert prepared.fetchall() == [(3,)]
 
 
-def test_a_statement_that_the_server_forgot_is_sent_again_and_made_once(url: str) -> None:
+def test_tasks_prepare_the_same_statement(url: str) -> None:
+    async def main() -> list[Any]:
+        async with await everturn.open_async(url, pool_size=1) as store:
+            for _ in range(3):
+                await asyncio.gather(*[store.save_context(f"s{number}", "1", "2") for number in range(5)])
+            (connection,) = store._operations.backend._executor._source._idle  # type: ignore[attr-defined]
+            prepared = await connection.execute("SELECT statement FROM pg_prepared_statements")
+            return [statement for (statement,) in await prepared.fetchall()]
+
+    (statement,) = asyncio.run(main())
+    assert "append_v1" in statement
+
+
+FORGETS = {
+    "the server forgot it": [b"DEALLOCATE ALL"],
+    "a pooler's client prepared another": [b"PREPARE _pg3_%d AS SELECT 1" % number for number in range(20)],
+}
+
+
+@pytest.mark.parametrize("how", list(FORGETS))
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_statement_that_is_not_prepared_after_all_is_sent_again_and_made_once(
+    url: str, how: str, *, is_first: bool
+) -> None:
     with everturn.open(url, pool_size=1) as store:
-        say(store, "a", "1")
-        own_connection(store).execute("DEALLOCATE ALL")
-        assert say(store, "a", "2").version == 2
-        assert say(store, "a", "3").version == 3
-        assert words(store, "a") == ["1", "2", "3"]
-
-
-def test_a_statement_that_a_pooler_prepared_before_is_no_obstacle(url: str) -> None:
-    with everturn.open(url, pool_size=1) as store:
-        own_connection(store).execute("PREPARE everturn_append_v1 AS SELECT 'something else'")
-        say(store, "a", "1")
-        say(store, "a", "2")
-        assert words(store, "a") == ["1", "2"]
+        if not is_first:
+            say(store, "a", "0")
+        for statement in FORGETS[how]:
+            own_connection(store).pgconn.exec_(statement)  # psycopg hears nothing of it
+        assert words(store, "a") == ([] if is_first else ["0"])
+        for number in range(1, 4):
+            assert say(store, "a", str(number)).version == number + (not is_first)
+        assert words(store, "a") == list("123" if is_first else "0123")
 
 
 def test_a_turn_larger_than_any_buffer_arrives(url: str) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStoreBackendError
-from everturn.backends.postgres import connections, libpq_append
+from everturn.backends.postgres import connections, timed_connections
 from everturn.testing.servers import PostgresServer, postgres_server, wait_until
 from tests.integration.children import children, eventually_async, run
 from tests.integration.writers import turn
@@ -87,8 +87,8 @@ def test_a_statement_is_cancelled_when_its_callers_time_is_up(
 def test_a_statement_of_a_client_that_died_ends_by_itself(
     face: str, url: str, beside: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (connections, libpq_append):  # a process that is killed cancels nothing
-        monkeypatch.setattr(module, "abandon", lambda pgconn: pgconn.finish(), raising=False)
+    # A process that is killed cancels nothing.
+    monkeypatch.setattr(timed_connections, "abandon", lambda pgconn: pgconn.finish())
     assert isinstance(in_time(face, url, 0.8, READS["history"]), MemoryStoreBackendError)
     wait_until(lambda: not works(beside), "the server has ended what nobody waits for")
 
@@ -113,7 +113,7 @@ def test_a_client_that_we_were_given_keeps_its_settings(server: PostgresServer, 
 @contextmanager
 def lent(store: Any, seconds: float) -> Iterator[Any]:
     """A connection of the store's, for a call that has so much time."""
-    lender = store._operations.backend._port._lender
+    lender = store._operations.backend._executor._source
     connection = lender.take(time.monotonic() + seconds)
     yield connection
     lender.give_back(connection)
@@ -153,10 +153,10 @@ def test_an_event_loop_that_ends_waits_for_the_server_and_not_for_the_time_out(u
             await store.add_messages(f"s{name}", turn("before"))
         tasks = [asyncio.create_task(change(store, number)) for number in range(40)]
         tasks.append(asyncio.create_task(store.fork("s1", "copy")))
-        batches: Any = store._operations.backend._batches  # type: ignore[attr-defined]
-        await eventually_async(lambda: getattr(batches, "_small", batches)._turns > 7, "the first are on their way")
+        batcher: Any = store._operations.backend._batcher  # type: ignore[attr-defined]
+        await eventually_async(lambda: batcher._small._begun > 7, "the first are on their way")
         assert not any(task.done() for task in tasks)
-        return store._operations.backend._port._lender  # type: ignore[attr-defined]
+        return store._operations.backend._executor._source  # type: ignore[attr-defined]
 
     began = time.monotonic()
     pool = asyncio.run(main())
@@ -191,7 +191,7 @@ def test_an_event_loop_that_ends_does_not_wait_for_somebody_elses_lock(
         store = await everturn.open_async(url, timeout=30)
         tasks.extend(asyncio.create_task(store.add_messages("a", turn("2"))) for _ in range(many))
         await eventually_async(lambda: wait_for_locks(beside) >= min(many, 10), "all connections wait for the lock")
-        return store._operations.backend._port._lender  # type: ignore[attr-defined]
+        return store._operations.backend._executor._source  # type: ignore[attr-defined]
 
     tasks: list[asyncio.Task[Any]] = []
     with psycopg.connect(server.url) as other:
@@ -215,16 +215,16 @@ def test_a_statement_of_many_changes_has_a_bounded_number_of_bytes(url: str) -> 
 
     async def main() -> None:
         async with await everturn.open_async(url, timeout=50) as store:
-            batches: Any = store._operations.backend._batches  # type: ignore[attr-defined]
-            for lanes in {getattr(batches, "_small", batches), getattr(batches, "_large", batches)}:
-                new_call = lanes._new_call
+            batcher: Any = store._operations.backend._batcher  # type: ignore[attr-defined]
+            for queue in (batcher._small, batcher._large):
+                new_call = queue._new_call
 
                 def counted(changes: Any, *rest: Any, new_call: Any = new_call) -> Any:
                     bodies = [len(draft.body) for change in changes for draft in change.effect.drafts]
                     sizes.append((len(changes), sum(bodies)))
                     return new_call(changes, *rest)
 
-                lanes._new_call = counted
+                queue._new_call = counted
             large = [store.add_messages(f"l{n}", [ChatMessage("user", "x" * 2**21)]) for n in range(12)]
             middling = [store.add_messages(f"m{n}", [ChatMessage("user", "x" * 2**17)]) for n in range(64)]
             small = [store.add_messages(f"s{n}", turn("x")) for n in range(64)]
@@ -314,9 +314,9 @@ def test_what_a_signals_handler_raises_ends_the_call_and_is_raised(raised: str) 
         child.finished("\n")
 
 
-@pytest.mark.parametrize("step", [(connections.Limits, "next"), (libpq_append.Direct, "is_idle")])
+@pytest.mark.parametrize("step", [(connections.ServerLimits, "next"), (connections, "is_alive")])
 def test_a_call_that_is_interrupted_before_it_began_keeps_no_connection(
-    url: str, step: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+    url: str, step: tuple[Any, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -347,7 +347,7 @@ def without_descriptors(url: str) -> None:
     """Calls of a process that may open no more files."""
     with everturn.open(url, timeout=2) as store:
         store.add_messages("a", turn("1"))
-        held = store._operations.backend._port._lender.take(time.monotonic() + 5)  # type: ignore[attr-defined]
+        held = store._operations.backend._executor._source.take(time.monotonic() + 5)  # type: ignore[attr-defined]
         leave_no_descriptors()
         calls: list[Callable[[], Any]] = [
             lambda: store.add_messages("a", turn("2")),
@@ -365,7 +365,7 @@ def awaited_without_descriptors(url: str) -> None:
     async def main() -> None:
         store = await everturn.open_async(url, timeout=2)
         await store.get_history("a")
-        held = await store._operations.backend._port._lender.take(time.monotonic() + 5)  # type: ignore[attr-defined]
+        held = await store._operations.backend._executor._source.take(time.monotonic() + 5)  # type: ignore[attr-defined]
         leave_no_descriptors()
         calls: list[Callable[[], Any]] = [
             lambda: store.add_messages("a", turn("2")),

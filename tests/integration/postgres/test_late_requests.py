@@ -19,7 +19,7 @@ import pytest
 import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError
 from everturn.backends._shared.server_clock import ServerClock
-from everturn.backends.postgres import connections, libpq_append
+from everturn.backends.postgres import timed_connections
 from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.postgres.holding import HoldingProxy
 from tests.integration.writers import turn
@@ -82,7 +82,7 @@ CALLS: dict[str, Call] = {
     "keyed": lambda store, name="a": store.add_messages(name, turn("late"), key="K"),
     "replace": lambda store, name="a": store.replace(name, turn("late"), after=2 if name == "a" else 0),
 }
-MATCHING = {"append": b"append_v1", "keyed": b"change_v1", "replace": b"change_v1"}
+MATCHING = b'"content":"late"'  # of each of them, in its parameters
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def kept(
     ):
         beside.add_messages("a", turn("first"))
         sender = Sender(face, f"{proxy.url}?schema={schema}&sslmode=disable", CALLS[call], timeout)
-        proxy.hold(MATCHING[call], then_cut=then_cut)
+        proxy.hold(MATCHING, then_cut=then_cut)
         sender.go()
         assert proxy.holds.wait(30)
         yield proxy, sender, beside
@@ -181,8 +181,7 @@ def test_an_attempt_that_waited_for_a_lock_beyond_its_callers_time_is_not_applie
 ) -> None:
     """Even if nothing else ends its wait: its caller is dead, and can cancel nothing."""
     monkeypatch.setattr("everturn.backends.postgres.backend._lock_timeout", lambda _: 60_000)
-    for module in (connections, libpq_append):
-        monkeypatch.setattr(module, "abandon", lambda pgconn: pgconn.finish(), raising=False)
+    monkeypatch.setattr(timed_connections, "abandon", lambda pgconn: pgconn.finish())
     url = f"{server.url}?schema={schema}"
     with (
         everturn.open(url, timeout=20) as beside,
@@ -274,7 +273,7 @@ def test_whoever_saw_a_rollback_writes_behind_it_at_once(url: str) -> None:
         snapshot = store.save_snapshot("a")
         store.add_messages("a", turn("2"))
         attempts = []
-        port: Any = store._operations.backend._port  # type: ignore[attr-defined]
+        port: Any = store._operations.backend._executor  # type: ignore[attr-defined]
         run = port.run
 
         async def counted(call: Any, deadline: float) -> Any:

@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 import everturn
 from everturn import InvalidInput, MemoryStoreBackendError, SchemaTooNew, Unsupported
-from everturn.backends.postgres.executor import BlockingPort
+from everturn.backends.postgres.executor import BlockingExecutor
 from everturn.backends.postgres.schema import CURRENT
 from everturn.testing.servers import PostgresServer
 from tests.integration.writers import turn
@@ -52,17 +52,17 @@ def test_a_schema_that_another_worker_makes_meanwhile_is_not_a_strangers(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the look for everturn's tables and the look for anybody's."""
-    run = BlockingPort.run
+    run = BlockingExecutor.run
 
-    async def and_meanwhile(port: BlockingPort, call: Any, deadline: float) -> Any:
+    async def and_meanwhile(port: BlockingExecutor, call: Any, deadline: float) -> Any:
         if "pg_tables" in call.statement:
-            monkeypatch.setattr(BlockingPort, "run", run)
+            monkeypatch.setattr(BlockingExecutor, "run", run)
             everturn.open(url).close()
         return await run(port, call, deadline)
 
-    monkeypatch.setattr(BlockingPort, "run", and_meanwhile)
+    monkeypatch.setattr(BlockingExecutor, "run", and_meanwhile)
     with everturn.open(url) as store:
-        assert BlockingPort.run is run
+        assert BlockingExecutor.run is run
         assert store.add_messages("a", turn("1")).version == 1
 
 

@@ -46,9 +46,9 @@ def loaded(server: Any) -> Any:
                 store.add_messages("edited", [ChatMessage("user", str(number))])
             connection.execute(
                 f"DO $$ BEGIN FOR n IN 100000..{100_000 + SESSIONS} LOOP"
-                " PERFORM everturn.append_v1('', 's' || n, sha256(n::text::bytea),"
+                " PERFORM everturn.append_v1('', ARRAY['s' || n], ARRAY[sha256(n::text::bytea)], '{1}', '{33}',"
                 ' NULL, ARRAY[\'{"role":"user","content":"hello"}\'], \'{1}\', 1000,'
-                " extract(epoch FROM clock_timestamp()), 1e12, NULL); END LOOP; END $$"
+                " extract(epoch FROM clock_timestamp()), '{1e12}', NULL); END LOOP; END $$"
             )
         yield connection
 

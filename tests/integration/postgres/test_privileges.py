@@ -162,7 +162,7 @@ def test_every_function_looks_names_up_in_pg_catalog_alone(
 def test_our_connections_look_names_up_in_pg_catalog_alone(url: str) -> None:
     with everturn.open(url) as store:
         backend: backends.PostgresBackend = store._operations.backend  # type: ignore[assignment]
-        pool: Any = backend._port._lender  # type: ignore[attr-defined]
+        pool: Any = backend._executor._source  # type: ignore[attr-defined]
         connection = pool.take(1e12)
         assert connection.execute("SHOW search_path").fetchone() == ("pg_catalog, pg_temp",)
         pool.give_back(connection)

@@ -88,7 +88,7 @@ def test_an_exhausted_pool_is_not_written(url: str) -> None:
 @contextmanager
 def held(store: Any) -> Iterator[None]:
     """Somebody has the pool's only connection."""
-    pool = store._operations.backend._port._lender
+    pool = store._operations.backend._executor._source
     connection = pool.take(time.monotonic() + 5)
     yield
     pool.give_back(connection)
@@ -97,7 +97,7 @@ def held(store: Any) -> Iterator[None]:
 def test_tasks_find_an_exhausted_pool_too(url: str) -> None:
     async def main() -> None:
         async with await everturn.open_async(url, timeout=2, pool_size=1) as store:
-            pool: Any = store._operations.backend._port._lender  # type: ignore[attr-defined]
+            pool: Any = store._operations.backend._executor._source  # type: ignore[attr-defined]
             connection = await pool.take(time.monotonic() + 5)
             calls = [store.add_messages("a", turn("2")), store.add_messages("b", turn("2")), store.get_history("a")]
             outcomes = await asyncio.gather(*calls, return_exceptions=True)

@@ -12,9 +12,9 @@ from everturn import MemoryStoreBackendError
 from everturn.backend import drive
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import is_refusal, refusal, refused, unanswered, unsent
-from everturn.backends.redis.keys import Names
+from everturn.backends.redis.keys import KeyNames
 from everturn.backends.redis.scripts import APPEND
-from everturn.backends.redis.topology import Single, Unmet
+from everturn.backends.redis.topology import CheckedFirst, SingleServer
 
 WRAPPED = "Error running script (call to f_0a): @user_script:12: @user_script: 12: -{} "
 
@@ -67,11 +67,11 @@ class Mute:
 
 @pytest.mark.parametrize("question", ["greeting", "time"])
 def test_a_change_whose_question_before_it_was_not_answered_says_that_it_was_not_sent(question: str) -> None:
-    sender = Sender(Mute(), Single(("h", 1)))
+    sender = Sender(Mute(), SingleServer(("h", 1)))
     if question == "greeting":
-        sender.topology = Unmet(sender.topology, lambda deadline: Mute().exchange(deadline))  # type: ignore[arg-type]
+        sender.topology = CheckedFirst(sender.topology, lambda deadline: Mute().exchange(deadline))  # type: ignore[arg-type]
     with pytest.raises(MemoryStoreBackendError) as caught:
-        drive(sender.change(APPEND, Names("").keys("s"), [], "", time.monotonic() + 5))
+        drive(sender.change(APPEND, KeyNames("").keys("s"), [], "", time.monotonic() + 5))
     error = caught.value
     assert (error.outcome, error.transient) == ("not_written", True)
     assert "timed out; the request was not sent" in str(error)

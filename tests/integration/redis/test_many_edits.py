@@ -217,15 +217,15 @@ def test_snapshots_are_those_of_one_moment(
 
         pending = [act]
         page = session_state.scripts.PAGE
-        send = Sender.look
+        send = Sender.read
 
-        async def look(self: Sender, script: Any, *args: Any) -> Any:
+        async def read(self: Sender, script: Any, *args: Any) -> Any:
             answer = await send(self, script, *args)
             if script is page and pending:
                 pending.pop()()
             return answer
 
-        monkeypatch.setattr(Sender, "look", look)
+        monkeypatch.setattr(Sender, "read", read)
         found = store.list_snapshots("a")
         assert not pending
         # One that is deleted behind the step that found it was there when the session was seen.

@@ -23,7 +23,6 @@ import redis
 import everturn
 from everturn import MemoryStoreBackendError
 from everturn.backends.redis import stored_form
-from everturn.backends.redis.transport import blocking_connection
 from everturn.testing.servers import ValkeyServer, valkey_server
 from tests.integration.children import run
 from tests.integration.stepping import walk
@@ -140,9 +139,8 @@ def test_what_a_handler_raises_reaches_the_caller(kind: str, client: str) -> Non
 
 
 def every_step(kind: str) -> None:
-    blocking_connection.AWAKE = 0  # else a call has as many steps as there is time
     with valkey_server() as server, opened(server.url, "own") as store:
-        lines = store._operations.backend.sender.lines
+        transport = store._operations.backend.sender.transport
 
         def work() -> None:
             store.add_messages("a", [user("x")])
@@ -150,7 +148,7 @@ def every_step(kind: str) -> None:
 
         def disconnect() -> None:
             work()
-            for connection in [each for lender in lines._lenders.values() for each in lender._shelf._idle]:
+            for connection in [each for pool in transport._nodes.values() for each in pool._pool._idle]:
                 connection.disconnect()
 
         walk(RAISED[kind], work, work, STRIDE)
@@ -200,9 +198,10 @@ def without_descriptors(url: str) -> None:
     async def awaited() -> None:
         store = await everturn.open_async(url, timeout=0.3, warnings=False)
         await store.sessions()  # connected, and then not any more
-        for lender in store._operations.backend.sender.lines._lenders.values():  # type: ignore[attr-defined]  # Redis's
-            await lender.close()
-            lender._closed = False
+        transport = store._operations.backend.sender.transport  # type: ignore[attr-defined]  # Redis's
+        for pool in transport._connections.values():
+            await pool.close()
+            pool._closed = False
         taken = fill_descriptors()
         for call in (lambda: store.add_messages("a", [user("x")]), lambda: everturn.open_async(url, timeout=0.3)):
             with pytest.raises(MemoryStoreBackendError) as caught:
@@ -216,7 +215,7 @@ def without_descriptors(url: str) -> None:
     clients = [redis.Redis.from_url(url), redis.Redis.from_url(url.replace("127.0.0.1", "localhost"))]
     everturn.open(url, warnings=False).close()  # all is imported
     with everturn.open(url, timeout=0.3, warnings=False, namespace="b") as store:
-        store._operations.backend.sender.lines._lenders.clear()  # type: ignore[attr-defined]  # Redis's
+        store._operations.backend.sender.transport._nodes.clear()  # type: ignore[attr-defined]  # Redis's
         taken = fill_descriptors()
         refused(lambda: store.add_messages("a", [user("x")]))
         refused(lambda: everturn.open(url, timeout=0.3))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall
-from everturn.backends.redis.keys import Names, escape, unescape
+from everturn.backends.redis.keys import KeyNames, escape, unescape
 from everturn.core import codec
 from everturn.testing.servers import ValkeyServer
 from tests.store.speech import say, user, words
@@ -17,7 +17,7 @@ HOSTILE = ["a", "a:b", "{a}", "}", "{", "a}:meta", "%", "%7B", "a%3Ab", ":", "é
 
 
 def test_no_two_sessions_share_a_key() -> None:
-    keys = [key for space, name in product(HOSTILE, HOSTILE) for key in Names(space).keys(name)]
+    keys = [key for space, name in product(HOSTILE, HOSTILE) for key in KeyNames(space).keys(name)]
     assert len(set(keys)) == len(keys)
 
 
@@ -25,9 +25,9 @@ def test_no_two_sessions_share_a_key() -> None:
 def test_all_keys_of_a_session_are_in_one_slot(name: str) -> None:
     from redis.crc import key_slot
 
-    keys = Names(name).keys(name) + Names(name).staged(name, b"call")
+    keys = KeyNames(name).keys(name) + KeyNames(name).staged(name, b"call")
     assert len({key_slot(key) for key in keys}) == 1
-    assert Names(name).session_of(keys[0]) == name
+    assert KeyNames(name).session_of(keys[0]) == name
     assert unescape(escape(name)) == name
 
 

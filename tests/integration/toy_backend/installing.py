@@ -1,9 +1,10 @@
-"""Installs the toy backend as pip would: a package, and beside it the metadata that names its entry point."""
+"""Installs the example backend as pip would: the package, and beside it the metadata that names its entry point."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import invalidate_caches
@@ -11,26 +12,37 @@ from pathlib import Path
 
 from everturn import connect
 
-PACKAGE = Path(__file__).parent / "everturn_toy"
-METADATA = {
-    "METADATA": "Metadata-Version: 2.1\nName: everturn-toy\nVersion: 1.0\n",
-    "entry_points.txt": "[everturn.backends]\ntoy = everturn_toy\n",
-}
+PROJECT = Path(__file__).parents[3] / "examples" / "backend"
+PACKAGE = PROJECT / "everturn_toy"
+
+
+def metadata() -> dict[str, str]:
+    """Return the files that an installer writes, from the project's own pyproject.toml."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
+    lines = [
+        line
+        for group, names in project["entry-points"].items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in names.items()))
+    ]
+    return {
+        "METADATA": f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n",
+        "entry_points.txt": "\n".join(lines) + "\n",
+    }
 
 
 def install(site: Path) -> Path:
-    """Into a directory that is, or will be, on some interpreter's path."""
+    """Install it into a directory that is, or will be, on some interpreter's path."""
     shutil.copytree(PACKAGE, site / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
     folder = site / "everturn_toy-1.0.dist-info"
     folder.mkdir()
-    for name, text in METADATA.items():
+    for name, text in metadata().items():
         (folder / name).write_text(text)
     return site
 
 
 @contextmanager
 def installed(site: Path) -> Iterator[None]:
-    """Have the toy in this process too. (A process looks for backends once; those that start with it need no more.)"""
+    """Install it for this process, too, which may have looked for backends before."""
     sys.path.append(str(install(site)))
     connect._known_installed.clear()
     invalidate_caches()

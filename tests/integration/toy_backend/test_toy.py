@@ -1,20 +1,22 @@
-"""A third party's backend: the protocol and an entry point are enough. That it keeps the contract is shown there."""
+"""The example backend (examples/backend), as a third party's: everturn.backend and an entry point are enough.
+
+The tests of the store run on it as on ours: see tests/store/places/toy.py.
+"""
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import everturn
 from everturn import ChatMessage, InvalidInput, Unsupported
-from tests.integration.toy_backend.installing import PACKAGE, install
+from tests.integration.toy_backend.installing import PACKAGE, PROJECT, install
 from tests.store.places import Servers
 
 
@@ -82,27 +84,27 @@ def test_its_options_are_its_own(url: str) -> None:
 def test_what_it_leaves_out_is_unsupported_and_says_what_to_do(url: str) -> None:
     with everturn.open(url) as toy, everturn.open("sqlite://") as other:
         toy.add_messages("a", [ChatMessage("user", "1")])
-        with pytest.raises(Unsupported, match=r"everturn_toy.*everturn\.portable; read from one store and append"):
+        with pytest.raises(
+            Unsupported, match=r"everturn_toy.*everturn\.backend\.Portable; read from one store and append"
+        ):
             everturn.copy(toy, other)
 
 
-def imported_by(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-        elif isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+def test_the_contract_holds_on_it(tmp_path: Path) -> None:
+    """The command of its README."""
+    install(tmp_path / "site")
+    script = """
+import sys
+from everturn.__main__ import main
+sys.argv = ["everturn", "check", "everturn_toy.contract:factory", "--quick"]
+main()
+"""
+    done = in_a_process_that_has_it(tmp_path / "site", script)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_protocol_is_enough() -> None:
-    """What a backend needs of everturn: the words of the protocol, and what is pure."""
-    imported = {name for path in PACKAGE.glob("*.py") for name in imported_by(path) if name.startswith("everturn")}
-    ours = {name for name in imported if name.partition(".")[0] == "everturn"}
-    assert ours <= {
-        "everturn",
-        "everturn.backend",
-        "everturn.core.codec",
-        "everturn.errors",
-        "everturn.model",
-        "everturn.rules",
-    }
+def test_its_readme_names_the_files_it_has() -> None:
+    text = (PROJECT / "README.md").read_text("utf-8")
+    told = set(re.findall(r"^\| `([\w./]+)` \|", text, re.MULTILINE))
+    files = {path.relative_to(PROJECT).as_posix() for path in [*PACKAGE.glob("*.py"), PROJECT / "pyproject.toml"]}
+    assert told == files

@@ -1,4 +1,4 @@
-"""Whoever finds no file makes one aside and moves it into place: over what others have begun to write."""
+"""A process that finds no file makes one aside and moves it into place: over a file that others have begun to write."""
 
 from __future__ import annotations
 

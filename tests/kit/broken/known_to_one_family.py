@@ -1,4 +1,4 @@
-"""What is stored is known to the workers of one parent, and to no cron job."""
+"""Data is known to the workers of one parent process, and to no cron job."""
 
 from __future__ import annotations
 

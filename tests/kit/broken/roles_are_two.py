@@ -1,4 +1,4 @@
-"""Whoever is not the user is the assistant: a system message comes back as the model's words."""
+"""Every role but user becomes assistant: a system message comes back as the model's words."""
 
 from __future__ import annotations
 

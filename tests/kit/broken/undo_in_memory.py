@@ -1,4 +1,4 @@
-"""What can be undone is kept in the instance: who could take it back is in another process."""
+"""Undo steps are kept in the instance: another process cannot undo."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ threads.share_threads = True  # type: ignore[attr-defined]
 
 
 class AwaitedLists:
-    """The same in an event loop, with a pause in the middle of every change as a driver would make one."""
+    """Awaited lists in an event loop, with an await in the middle of every change, as in a driver."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()

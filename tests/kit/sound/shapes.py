@@ -259,7 +259,7 @@ def made(core: type[Core] = Core, shape: Callable[[Core], Any] = Lists) -> Any:
 
 
 def made_per_session(core: type[Core], shape: Callable[[Core, str], Any]) -> Any:
-    """The same for a shape that is one object per session."""
+    """Make the factory of a shape that has one object per session."""
 
     def factory(where: Path, session_id: str) -> Any:
         return shape(core(where), session_id)

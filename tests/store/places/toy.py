@@ -1,4 +1,4 @@
-"""A third party's backend as a place: the toy of tests/integration/toy_backend, installed as a package."""
+"""The example backend (examples/backend) as a place, installed as a third party's package."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ToyDoor:
 
     def drop_change(self, session_id: str, version: int) -> None:
         life = self._life(session_id)
-        life.changes = [made for made in life.changes if made.version != version]
+        life.changes = [change for change in life.changes if change.version != version]
 
     def set_state(self, session_id: str, **fields: int) -> None:
         life = self._life(session_id)
@@ -62,7 +62,8 @@ class ToyDoor:
 
     def move_undo_steps(self, session_id: str, head: int) -> None:
         life = self._life(session_id)
-        life.undo = [replace(step, before=msgspec.structs.replace(step.before, head=head)) for step in life.undo]
+        moved = msgspec.structs.replace
+        life.undo = [moved(step, before=moved(step.before, head=head)) for step in life.undo]
 
     def entries(self) -> int:
         return sum(map(len, self._memory.logs.values()))

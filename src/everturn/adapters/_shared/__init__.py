@@ -1,10 +1,10 @@
-"""Pieces that several adapters share.
+"""Parts that several adapters use. None of them imports a framework.
 
-sync_async.py       one adapter method over a blocking or an awaited store
-values.py           Python values as JSON and back, faithfully or not at all
-finite.py           floats that JSON does not have
-pydantic_models.py  pydantic models as values
-tool_results.py     results of tool calls, in the order of the calls
-seq_references.py   references to messages of the same session
-reclaiming.py       replaced entries that undo must not keep
+sync_async.py       one way to call a store, whether it blocks or is awaited; the check of a framework's version
+values.py           Python values as JSON and back, or a refusal
+finite.py           refusal of NaN and infinity, which JSON does not have
+pydantic_models.py  pydantic models built without validation
+openai_items.py     OpenAI's input items as messages and back; the importer of SQLiteSession files uses it too
+tool_results.py     results of tool calls, each right after its call
+seq_references.py   refusal to move records that refer to messages by seq
 """

@@ -1,4 +1,4 @@
-"""Numbers that JSON has no form for, refused by name: Pydantic makes null of them in silence. Pure."""
+"""Refusal of NaN and infinity, which JSON does not have. Pydantic would silently store null instead. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from everturn import InvalidInput
 
 
 def refuse_non_finite(fields: object, path: str) -> None:
-    """Look through what an object holds, but not into other objects. Raises InvalidInput, naming the value."""
+    """Check the attributes of an object, but not objects inside it. Raises InvalidInput with the path of the number."""
     for name, value in vars(fields).items():
         if type(value) in _HOLDING:
             refuse_non_finite_in(value, f"{path}.{name}")
@@ -19,7 +19,7 @@ _HOLDING = frozenset({float, dict, list, tuple})
 
 
 def refuse_non_finite_in(value: Any, path: str) -> None:
-    """Look through a value, and through what it holds. Raises InvalidInput, naming the number."""
+    """Check a value and everything inside it. Raises InvalidInput with the path of the number."""
     if isinstance(value, float):
         if not isfinite(value):
             raise InvalidInput(f"is {value}, which cannot be stored as JSON", path=path)

@@ -1,4 +1,4 @@
-"""Records of a framework that name messages by their seqs, and so must not be moved. Pure."""
+"""Records that refer to messages by seq (LangGraph's, Pydantic AI's), and so must keep their place. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from everturn import Record, Unsupported
 from everturn.model import Entry
 
-NAMING = ("lg.", "pydantic_ai.")  # how their kinds begin
+REFERRING = ("lg.", "pydantic_ai.")  # prefixes of their kinds
 
 
-def refuse_named(session_id: str, moved: Iterable[Entry], what: str) -> None:
-    """Raises Unsupported if taking `what` out would move a record that could not be read any more behind it."""
-    kind = next((one.kind for one in moved if isinstance(one, Record) and one.kind.startswith(NAMING)), None)
+def refuse_referenced(session_id: str, moved: Iterable[Entry], what: str) -> None:
+    """Check that no record in `moved` refers to messages by seq. Raises Unsupported: its references would dangle."""
+    kind = next((one.kind for one in moved if isinstance(one, Record) and one.kind.startswith(REFERRING)), None)
     if kind is not None:
         raise Unsupported(
             f"{what} of session {session_id!r} has a record of another framework behind it ({kind}), "

@@ -1,4 +1,12 @@
-"""A store's methods for frameworks that await, or do not, whichever face the store has."""
+"""One way to call a store for every adapter: as an AsyncMemoryStore, whether the caller's store blocks or is awaited.
+
+An adapter writes each of its methods once, as a coroutine that awaits methods of an `AsyncMemoryStore`:
+
+    await self._store.append(session_id, entries, expected_version=state)
+
+Over an `AsyncMemoryStore` that is the store itself. Over a `MemoryStore` it is a proxy with the same methods:
+`CalledAtOnce` for adapters that go through `CallRunner`, `CalledInThread` for those that only await.
+"""
 
 from __future__ import annotations
 
@@ -8,53 +16,77 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Unsupported
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-
-class Awaited:
-    """The methods of a store, awaited. A blocking store works in a thread, so that the event loop goes on."""
-
-    def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
-        self._store = checked_store(store)
-
-    def __call__(self, method: str, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:
-        """Call a method. A cancelled caller waits until what it sent has settled, as with an asynchronous store."""
-        call: Callable[..., Any] = getattr(self._store, method)
-        if isinstance(self._store, AsyncMemoryStore):
-            awaited: Coroutine[Any, Any, Any] = call(*args, **kwargs)
-            return awaited
-        return in_thread(call, *args, **kwargs)
+# The proxies forward by name, so that a new method of the store needs nothing here. Type checkers see AsyncMemoryStore.
 
 
-class Both:
-    """For a framework whose methods are there twice, blocking and awaited: each is written once, as a coroutine.
+class CalledAtOnce:
+    """Proxy of a MemoryStore: its methods are coroutines that call the store at once and never suspend."""
 
-    Over a `MemoryStore` such a coroutine never suspends: `drive` runs it here, `run` in a thread. Over an
-    `AsyncMemoryStore` `run` awaits it, and `drive` hands it to the store's loop from another thread.
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return partial(_at_once, getattr(self._store, name))
+
+
+async def _at_once(method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    return method(*args, **kwargs)
+
+
+class CalledInThread:
+    """Proxy of a MemoryStore: its methods are coroutines that call the store in a thread, so the event loop goes on."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return partial(in_thread, getattr(self._store, name))
+
+
+def awaited_in_thread(store: MemoryStore | AsyncMemoryStore) -> AsyncMemoryStore:
+    """Return the store as one to await. A blocking store is called in a thread. Raises InvalidInput if it is no store.
+
+    A caller that is cancelled waits until its call has settled, over either kind of store.
+    """
+    checked = checked_store(store)
+    return checked if isinstance(checked, AsyncMemoryStore) else cast("AsyncMemoryStore", CalledInThread(checked))
+
+
+class CallRunner:
+    """Runs an adapter's coroutines for frameworks whose methods exist twice, blocking and awaited.
+
+    The coroutines await methods of `store`. Over a `MemoryStore` they never suspend: `run_blocking` runs them in the
+    calling thread, `run_async` in another one. Over an `AsyncMemoryStore` `run_async` awaits them, and `run_blocking`
+    hands them to the store's event loop from another thread.
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore, adapter: str) -> None:
-        self.store = checked_store(store)
+        checked = checked_store(store)
         self._adapter = adapter
-        self._is_blocking = isinstance(store, MemoryStore)
-        self._loop = _running_loop()  # of an asynchronous store; or of whoever awaits it first
-
-    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the store."""
-        answer = getattr(self.store, method)(*args, **kwargs)
-        return answer if self._is_blocking else await answer
+        self._blocking = checked if isinstance(checked, MemoryStore) else None
+        self.store = (
+            checked if isinstance(checked, AsyncMemoryStore) else cast("AsyncMemoryStore", CalledAtOnce(checked))
+        )
+        self._loop = _running_loop()  # of an asynchronous store; else set by the first run_async
 
     @property
-    def blocking(self) -> MemoryStore:
-        """The store, where it blocks. Raises Unsupported over an asynchronous one, which needs its event loop."""
-        if isinstance(self.store, MemoryStore):
-            return self.store
-        raise self._needs_a_loop()
+    def is_blocking(self) -> bool:
+        """Whether the caller's store is a MemoryStore."""
+        return self._blocking is not None
+
+    @property
+    def blocking_store(self) -> MemoryStore:
+        """The caller's MemoryStore. Raises Unsupported over an AsyncMemoryStore, which needs its event loop."""
+        if self._blocking is None:
+            raise self._needs_a_loop()
+        return self._blocking
 
     def _needs_a_loop(self) -> Unsupported:
         return Unsupported(
@@ -62,12 +94,12 @@ class Both:
             "from another thread while its event loop runs, or use everturn.open"
         )
 
-    def drive(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run to the end. Over an asynchronous store its loop does so, while this thread waits.
+    def run_blocking(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end. Over an AsyncMemoryStore its event loop does so, while this thread waits.
 
         Raises Unsupported in the loop's own thread, which would wait for itself, and if the loop does not run.
         """
-        if not self._is_blocking:
+        if self._blocking is None:
             if self._loop is None or not self._loop.is_running() or _running_loop() is self._loop:
                 coroutine.close()
                 raise self._needs_a_loop()
@@ -79,11 +111,11 @@ class Both:
             return result
         raise AssertionError("a blocking store suspended")  # pragma: no cover
 
-    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Await it; a blocking store does its work in a thread, so that the loop goes on."""
+    async def run_async(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Await a coroutine. Over a MemoryStore it runs in a thread, so that the event loop goes on."""
         if self._loop is None:
             self._loop = _running_loop()
-        return await (in_thread(self.drive, coroutine) if self._is_blocking else coroutine)
+        return await (coroutine if self._blocking is None else in_thread(self.run_blocking, coroutine))
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -94,37 +126,37 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def checked_store(store: MemoryStore | AsyncMemoryStore) -> MemoryStore | AsyncMemoryStore:
-    """The store. Raises InvalidInput if it is none."""
+    """Return the store. Raises InvalidInput if it is no store of everturn."""
     if not isinstance(store, MemoryStore | AsyncMemoryStore):
         raise InvalidInput(f"is a store of everturn.open or open_async, not {type(store).__name__}", path="store")
     return store
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call it in a thread, so that the event loop goes on. A cancelled caller waits until it has settled."""
+    """Make a call in a thread, so that the event loop goes on. A cancelled caller waits until the call has settled."""
     work = partial(copy_context().run, call, *args, **kwargs)
     # Not asyncio.to_thread: that is a task, and asyncio.run cancels all tasks when it ends; a thread works on.
     return await settled(asyncio.get_running_loop().run_in_executor(None, work))
 
 
 async def settled(work: Awaitable[T]) -> T:
-    """Await it to its end, however often the caller is cancelled meanwhile: then raise the cancellation."""
+    """Await work to its end, however often the caller is cancelled meanwhile. Then raise the cancellation."""
     future = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
             await asyncio.wait([future])
-        except asyncio.CancelledError as exc:  # asked again; the answer is the same
+        except asyncio.CancelledError as exc:  # wait on: the change may still land
             cancelled = exc
     if cancelled is None:
         return future.result()
     if not future.cancelled():
-        future.exception()  # it is heard of, so that nobody logs it
+        future.exception()  # retrieved, so that asyncio does not log it
     raise cancelled
 
 
 def require(package: str, oldest: tuple[int, ...], adapter: str) -> None:
-    """Raises Unsupported, saying what to install, if a framework is not here or too old."""
+    """Check that a framework is installed. Raises Unsupported, with the pip command, if it is missing or too old."""
     advice = f'pip install "everturn[{adapter}]"'
     name = f"everturn.adapters.{adapter.replace('-', '_')}"
     try:

@@ -1,8 +1,8 @@
-"""Where the results of tool calls stand in a history that another framework wrote. Pure; knows no framework.
+"""Results of tool calls, each right after its call, in a history that another framework wrote. Pure.
 
-Under OpenAI Agents a model that calls two tools at once leaves two calls, and then two results. Chat models want each
-message that calls answered before anyone goes on. One message of both calls would be none that is in the session, and
-a graph would have to store it beside them; so the messages stay as they are, and a result stands behind its call.
+OpenAI Agents stores two parallel calls as two messages, followed by two results. Chat models want each call answered
+before the next message. Joining the calls into one message would make a message that is not in the session, which a
+graph would have to store as well. So the messages stay as they are, and only their order changes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from everturn import ChatMessage
 
 
-def answered(history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-    """The same messages, each result right behind the message that called for it, if that is a call and nothing else.
+def results_after_calls(history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    """Reorder messages so that each result comes right after its call, if the call's message has no content (None).
 
-    Such a message has no content, not even an empty one, which LangChain's always have: what these made is answered
-    where it was answered, and so is what no message here called for.
+    LangChain's messages always have content, at least "". Results of such messages, and results without a call, keep
+    their place.
     """
     if not [message for message in history if message.content is None]:  # as most are
         return history
@@ -30,13 +30,13 @@ def answered(history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
         block = [message]
         blocks.append(block)
         for call in _calls(message):
-            waiting.pop(call, None)  # an id may come again: the latest call is the one that is answered
+            waiting.pop(call, None)  # an id may come again: a result answers the latest call
             if message.content is None:
                 waiting[call] = block
     return [message for block in blocks for message in block]
 
 
 def _calls(message: ChatMessage) -> list[str]:
-    """The ids of the calls that a message makes."""
+    """Return the ids of a message's tool calls."""
     ids = [call.get("id", call.get("call_id")) for call in message.tool_calls or () if isinstance(call, dict)]
     return [one for one in ids if isinstance(one, str)]

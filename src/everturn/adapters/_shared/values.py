@@ -1,7 +1,7 @@
-"""Python's values as JSON and back, faithfully or not at all. Knows no store and no framework.
+"""Python values as JSON and back. A value that would not come back equal is refused.
 
-JSON's own types stand as they are, so that a store can be read by people. Everything else is an object with a "!",
-which says what it is. A framework adds what it has beside these. No pickle, no import of what a file asks for.
+JSON's own types are stored as they are, so that people can read them. Anything else is an object whose "!" names its
+type: `{"!": "tuple", "of": [1, 2]}`. Frameworks add types in subclasses. No pickle, and nothing is imported by name.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from everturn.model import JSON
 
-MARK = "!"
+TAG = "!"  # the key that holds the type of a value that JSON does not have
 
 
-class Unfaithful(ValueError):
-    """A value that would not come back as it is, or has not. The text says what and why; its reader knows where.
+class RoundTripError(ValueError):
+    """A value cannot be stored so that it comes back equal, or a stored one cannot be restored.
 
-    `path`: where in the value, as far as that is known.
+    `path`: the place inside the value, if known. The caller adds the thread, message or channel.
     """
 
     def __init__(self, text: str, *, path: str = "") -> None:
@@ -33,11 +33,11 @@ class Unfaithful(ValueError):
         self.path = path
 
 
-class Values:
-    """Encodes and decodes. A framework that has values of its own adds them where this class knows no more."""
+class ValueCodec:
+    """Encodes values as JSON and decodes them. Subclasses add types in `_encode_other` and `_decode_other`."""
 
     def encode(self, value: Any) -> JSON:
-        """The value as JSON. Raises Unfaithful if `decode` would not give it back."""
+        """Return the value as JSON. Raises RoundTripError if `decode` would not return an equal value."""
         return self._encode(value)
 
     def _encode(self, value: Any) -> JSON:
@@ -49,21 +49,21 @@ class Values:
         if kind is list:
             return [self._encode(item) for item in value]
         if kind is dict:
-            if MARK not in value and _TEXT.issuperset(map(type, value)):
+            if TAG not in value and _TEXT.issuperset(map(type, value)):
                 return {name if name.isascii() else checked(name): self._encode(item) for name, item in value.items()}
-            return {MARK: "dict", "of": [[self._encode(name), self._encode(item)] for name, item in value.items()]}
+            return {TAG: "dict", "of": [[self._encode(name), self._encode(item)] for name, item in value.items()]}
         if is_json(value):
             return value
         if kind in _COLLECTIONS:
-            return {MARK: kind.__name__, "of": [self._encode(item) for item in value]}
+            return {TAG: kind.__name__, "of": [self._encode(item) for item in value]}
         if kind is int:
-            return {MARK: "int", "of": str(value)}
+            return {TAG: "int", "of": str(value)}
         if kind is bytes:
-            if value.isascii():  # an image in base64, most of the time
-                return {MARK: "ascii", "of": value.decode("ascii")}
-            return {MARK: "bytes", "of": b64encode(value).decode("ascii")}
+            if value.isascii():  # mostly an image in base64
+                return {TAG: "ascii", "of": value.decode("ascii")}
+            return {TAG: "bytes", "of": b64encode(value).decode("ascii")}
         if (tell := _TELL.get(kind)) is not None and (told := tell(value)) is not None:
-            return {MARK: kind.__name__, "of": told}
+            return {TAG: kind.__name__, "of": told}
         return self._encode_other(value)
 
     def _encode_other(self, value: Any) -> JSON:
@@ -72,10 +72,12 @@ class Values:
         return self._encode_unknown(value)
 
     def _encode_unknown(self, value: Any) -> JSON:
-        raise Unfaithful(f"{type(value).__qualname__} {short(value)} cannot be stored as JSON and come back as it is")
+        raise RoundTripError(
+            f"{type(value).__qualname__} {short(value)} cannot be stored as JSON and come back as it is"
+        )
 
     def decode(self, node: JSON) -> Any:
-        """The value. Raises Unfaithful if what it needs is not here, or not allowed."""
+        """Return the value. Raises RoundTripError if its type is unknown, missing here or not allowed."""
         return self._decode(node)
 
     def _decode(self, node: JSON) -> Any:
@@ -84,9 +86,9 @@ class Values:
             return [self._decode(item) if type(item) in _NESTED else item for item in node]
         if kind is not dict:
             return node
-        if MARK not in node:
+        if TAG not in node:
             return {name: self._decode(item) if type(item) in _NESTED else item for name, item in node.items()}
-        what, of = node[MARK], node["of"]
+        what, of = node[TAG], node["of"]
         match what:
             case "dict":
                 return {self._decode(name): self._decode(item) for name, item in of}
@@ -102,8 +104,8 @@ class Values:
             return read(of)
         return self._decode_other(what, of)
 
-    def _decode_other(self, what: str, of: JSON) -> Any:  # noqa: ARG002 - what a framework's own values are made from
-        raise Unfaithful(f"{what!r} is a form this version does not know; it was written by a newer everturn")
+    def _decode_other(self, what: str, of: JSON) -> Any:  # noqa: ARG002 - subclasses use it
+        raise RoundTripError(f"{what!r} is a form this version does not know; it was written by a newer everturn")
 
 
 _TEXT = frozenset({str})
@@ -116,9 +118,9 @@ _BY_NAME = {kind.__name__: kind for kind in _COLLECTIONS}
 
 
 def _told_time(value: datetime | time) -> JSON:
-    """As text, with the name of its zone where it has one; None if its zone has no text of its own."""
+    """Return a time as text, with the name of its zone if needed; None if its zone has no name."""
     text = value.isoformat()
-    if repr(type(value).fromisoformat(text)) == repr(value):  # equal is not enough: zones of one offset are
+    if repr(type(value).fromisoformat(text)) == repr(value):  # repr, not ==: two zones with one offset are equal
         return text
     zone = value.tzinfo
     if type(zone) is ZoneInfo and zone.key is not None:
@@ -133,7 +135,7 @@ def _read_time(kind: type[datetime | time], of: JSON) -> datetime | time:
     try:
         return kind.fromisoformat(text).replace(tzinfo=ZoneInfo(key), fold=fold)
     except (ZoneInfoNotFoundError, OSError, ValueError) as exc:
-        raise Unfaithful(f"the time zone {key!r} is not known here: {exc}") from exc
+        raise RoundTripError(f"the time zone {key!r} is not known here: {exc}") from exc
 
 
 _TELL: Mapping[type, Callable[[Any], JSON]] = {
@@ -141,7 +143,7 @@ _TELL: Mapping[type, Callable[[Any], JSON]] = {
     time: _told_time,
     date: date.isoformat,
     timedelta: lambda value: [value.days, value.seconds, value.microseconds],
-    Decimal: lambda value: None if value.is_snan() else str(value),  # a signaling one cannot even be compared
+    Decimal: lambda value: None if value.is_snan() else str(value),  # a signaling NaN cannot even be compared
     UUID: str,
 }
 _READ: Mapping[str, Callable[[Any], Any]] = {
@@ -158,7 +160,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def is_json(value: Any) -> bool:
-    """Whether a value is made of nothing but JSON's own types, which come back as they went in."""
+    """Whether a value has only JSON's own types all the way down, and numbers that come back equal."""
     kind = type(value)
     if kind is str or value is None or kind is bool:
         return True
@@ -172,18 +174,18 @@ def is_json(value: Any) -> bool:
 
 
 def place_of(value: Any, encode: Callable[[Any], JSON]) -> str:
-    """Where in a value that `encode` refuses the first part stands that it refuses; empty if that is the value."""
+    """Return the path of the first part of a value that `encode` refuses; empty if it is the value itself."""
     is_named = isinstance(value, dict)
     for name, item in value.items() if is_named else enumerate(value) if isinstance(value, list | tuple) else ():
         try:
             encode(item)
-        except Unfaithful:
+        except RoundTripError:
             return (f".{name}" if is_named else f"[{name}]") + place_of(item, encode)
     return ""
 
 
 def equal(implied: Any, value: Any) -> bool:
-    """Equal, and of the same types all the way down: 1 is not True here, nor 1.0."""
+    """Whether two values are equal and of the same types all the way down. 1 differs from True and from 1.0."""
     if type(implied) is not type(value):
         return False
     if type(value) is list or type(value) is tuple:
@@ -194,7 +196,7 @@ def equal(implied: Any, value: Any) -> bool:
 
 
 def base_of(value: Any) -> type | None:
-    """The type of JSON's that a value of a subclass is equal to (a `defaultdict`, LangChain's `message.text`)."""
+    """Return the JSON type that a subclass's value equals (a `defaultdict`, LangChain's `message.text`), or None."""
     bases: tuple[type[Any], ...] = (str, int, float, list, dict)
     if isinstance(value, Enum) or type(value) in bases:
         return None
@@ -205,13 +207,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def checked(text: str) -> str:
-    """The text, if it can be stored. Raises Unfaithful."""
+    """Return the text. Raises RoundTripError for a lone surrogate, which UTF-8 cannot store."""
     if not text.isascii() and (found := _SURROGATE.search(text)):
-        raise Unfaithful(f"the lone surrogate U+{ord(found[0]):04X} at {found.start()} cannot be stored")
+        raise RoundTripError(f"the lone surrogate U+{ord(found[0]):04X} at {found.start()} cannot be stored")
     return text
 
 
 def short(value: Any) -> str:
-    """As much of a value as fits into an error."""
+    """Return the repr of a value, cut to what fits into an error."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

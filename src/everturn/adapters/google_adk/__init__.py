@@ -1,11 +1,16 @@
-"""Google ADK: sessions, events and state in a store of everturn's.
+"""Google ADK: sessions, events and state in a store of everturn's: `Runner(session_service=EverturnSessionService(s))`.
 
-session_service.py  EverturnSessionService
-events.py           ADK events as entries and back
-session_ids.py      app, user and session as one session id
-shared_state.py     `user:` and `app:` state, in sessions of their own
+session_service.py  EverturnSessionService, ADK's interface
+events.py           ADK's events as entries and back
+session_state.py    the state of one session, from its records
+shared_state.py     `app:` and `user:` state, each in a session of its own
+session_ids.py      app, user and session name as one session id
 """
 
-from everturn.adapters.google_adk.session_service import EverturnSessionService
+from everturn.adapters._shared.sync_async import require
+
+require("google-adk", (2, 10), "google-adk")
+
+from everturn.adapters.google_adk.session_service import EverturnSessionService  # noqa: E402 - after the check
 
 __all__ = ["EverturnSessionService"]

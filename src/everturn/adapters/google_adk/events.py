@@ -1,8 +1,8 @@
-"""ADK's events as entries, and back: every event comes back equal. Where they are stored is not said here.
+"""ADK's events as entries, and back. Every event comes back equal. Pure.
 
-What people and other frameworks read (role, text, tool calls and their results) stands where every reader of a history
-looks for it. The rest stands in `metadata["adk"]`, and only what the messages do not tell. An event without content is
-a record of its own. What an event changes in the state stands in a record behind it: see `shared_state.py`.
+Role, text, tool calls and results are stored in messages' own fields, for people and other frameworks. Anything that
+these do not imply is stored in `metadata["adk"]`. An event without content is a record of kind `adk.event`. Its change
+of state is a record of kind `adk.state` after it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from everturn import ChatMessage, Record
 from everturn.adapters._shared.finite import refuse_non_finite
 from everturn.model import Entry
 
-OWN = "adk"  # the key in a message's metadata under which the rest stands
-EVENT = "adk.event"  # the kind of the record of an event without content
-STATE = "adk.state"  # the kind of the record of what an event changes in the state
-OF = "of"  # in the metadata of an event's later messages: the id of the event
+OWN = "adk"  # key in a message's metadata
+EVENT = "adk.event"  # kind of the record of an event without content
+STATE = "adk.state"  # kind of the record of an event's change of state
+OF = "of"  # in the metadata of an event's later messages: the event's id
 
 Fields: TypeAlias = dict[str, Any]
-"""Of an event, or of a part of one, as JSON."""
+"""Fields of an event, or of a part of one, as JSON."""
 
 encode = msgspec.json.encode
 
@@ -35,9 +35,9 @@ encode = msgspec.json.encode
 
 
 def to_entries(event: Event) -> list[Entry]:
-    """The entries of an event, without what it changes in the state. `to_events` gives an equal event.
+    """Return an event as entries, without its change of state. `to_events` returns an equal event.
 
-    Raises InvalidInput for numbers that JSON has no form for.
+    Raises InvalidInput for NaN and infinity, which JSON does not have.
     """
     refuse_non_finite(event, "event")
     refuse_non_finite(event.actions, "event.actions")
@@ -83,7 +83,7 @@ def _without_defaults(fields: Fields) -> None:
 
 
 def _told(parts: list[Fields], author: str, identity: str) -> list[ChatMessage]:
-    """The messages that tell the most of these parts: who speaks, the tool calls, then each result."""
+    """Return parts as messages: one with the text and the tool calls, then one for each result."""
     role = "user" if author == "user" else "assistant"
     spoken = [part for part in parts if "function_call" not in part and "function_response" not in part]
     calls = [_call(part["function_call"]) for part in parts if "function_call" in part]
@@ -102,7 +102,7 @@ def _told(parts: list[Fields], author: str, identity: str) -> list[ChatMessage]:
 
 
 def _content(parts: list[Fields]) -> str | list[Fields]:
-    """Words, thoughts left out; and where there is more than words, what kind of thing it is."""
+    """Return the text of parts without thoughts; or, if some are not text, a list that names their types."""
     if all("text" in part for part in parts):
         return "".join(part["text"] for part in parts if not part.get("thought"))
     return [_mentioned(part) for part in parts if not part.get("thought")]
@@ -122,7 +122,7 @@ def _call(call: Fields) -> Fields:
 
 
 def _result(result: Fields) -> str:
-    """A tool's result. ADK puts what is no dict into one, as `result`."""
+    """Return a tool's result as text. ADK wraps a result that is no dict as `{"result": ...}`."""
     response = result.get("response")
     if isinstance(response, dict) and list(response) == ["result"] and isinstance(response["result"], str):
         return response["result"]
@@ -133,9 +133,9 @@ def _result(result: Fields) -> str:
 
 
 def to_events(entries: Iterable[Entry]) -> list[Event]:
-    """The events that entries stand for, whoever wrote them, with what they change in the state.
+    """Return the events of entries, whichever framework wrote them, with their changes of state.
 
-    Later messages of an event whose first is not among them are left out.
+    Messages of an event whose first message is not among the entries are left out.
     """
     events: list[Event] = []
     group: list[ChatMessage] = []
@@ -181,22 +181,22 @@ def _event(messages: list[ChatMessage]) -> Event:
     fields["id"] = first.id if first.id is not None else f"everturn-{first.seq}"
     if "author" not in fields:
         fields["author"] = _author(first)
-    event: Event = _mould(Event)(fields)
+    event: Event = _maker(Event)(fields)
     return event
 
 
 def _made_content(messages: list[ChatMessage]) -> Content:
     parts = [_made_part(part) for part in _implied(messages)["parts"]]
-    content: Content = _mould(Content)({"parts": parts, "role": _role(messages[0])})
+    content: Content = _maker(Content)({"parts": parts, "role": _role(messages[0])})
     return content
 
 
 def _made_part(part: Fields) -> Part:
     if "function_call" in part:
-        part = {"function_call": _mould(FunctionCall)(part["function_call"])}
+        part = {"function_call": _maker(FunctionCall)(part["function_call"])}
     elif "function_response" in part:
-        part = {"function_response": _mould(FunctionResponse)(part["function_response"])}
-    made: Part = _mould(Part)(part)
+        part = {"function_response": _maker(FunctionResponse)(part["function_response"])}
+    made: Part = _maker(Part)(part)
     return made
 
 
@@ -204,7 +204,7 @@ _NOTHING = object()
 
 
 def _implied(messages: list[ChatMessage]) -> Fields:
-    """The content that messages alone tell."""
+    """Build the content that messages' own fields imply, without metadata."""
     parts: list[Fields] = []
     for message in messages:
         if message.role == "tool":
@@ -217,7 +217,7 @@ def _implied(messages: list[ChatMessage]) -> Fields:
 
 
 def _implied_call(call: Any) -> Fields:
-    """A tool call, in whichever of the common forms another framework wrote it."""
+    """Return a tool call as ADK's, from any common form that a framework may have stored."""
     inner = call.get("function") if isinstance(call, dict) else None
     function = inner if isinstance(inner, dict) else call if isinstance(call, dict) else {}
     arguments = function.get("arguments", function.get("args"))
@@ -238,7 +238,7 @@ def _implied_result(message: ChatMessage) -> Fields:
 
 
 def _object(text: str) -> Fields | None:
-    """The JSON object that a text is; None if it is not one."""
+    """Parse a text as a JSON object; None if it is none."""
     if not text.startswith("{"):
         return None
     try:
@@ -260,20 +260,20 @@ def _with(message: ChatMessage, own: Fields) -> ChatMessage:
     return msgspec.structs.replace(message, metadata={OWN: own})
 
 
-# --- models that were checked when they were written -----------------------------------------------------------------
-# ADK checks every event that it reads, which takes most of the time that loading a session takes. An event was one
-# before it was stored, so that its models are made from their fields here; only what has parts of its own is checked.
+# --- models without validation ---------------------------------------------------------------------------------------
+# Validation of every event takes most of the time of loading a session. Stored events were valid, so their models are
+# made from fields directly. Only fields with nested models are validated.
 
-_moulds: dict[type[BaseModel], Callable[[Fields], Any]] = {}
+_makers: dict[type[BaseModel], Callable[[Fields], Any]] = {}
 _adapters: dict[str, TypeAdapter[Any]] = {}
 
 
 def _restored(name: str, value: Any) -> Any:
-    """The value of a field of an event."""
+    """Return the Python value of a stored field of an event."""
     if type(value) in _SIMPLE:
         return value if name in _PLAIN else _adapter(name).validate_json(encode(value))
     if name == "node_info" and list(value) == ["path"]:
-        return _mould(NodeInfo)(dict(value))
+        return _maker(NodeInfo)(dict(value))
     return _adapter(name).validate_json(encode(value))
 
 
@@ -291,12 +291,12 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return _adapters[name]
 
 
-def _mould(kind: type[BaseModel]) -> Callable[[Fields], Any]:
-    return _moulds.get(kind) or _learn(kind)
+def _maker(kind: type[BaseModel]) -> Callable[[Fields], Any]:
+    return _makers.get(kind) or _learn(kind)
 
 
 def _learn(kind: type[BaseModel]) -> Callable[[Fields], Any]:
-    """A maker of models of this class from fields; the others have the values they have in a model without any."""
+    """Make a function that builds models of a class from fields; missing fields get their defaults."""
     example = kind()
     defaults = vars(example)
     fresh = {name: _factory(value) for name, value in defaults.items() if type(value) not in _SIMPLE}
@@ -315,12 +315,12 @@ def _learn(kind: type[BaseModel]) -> Callable[[Fields], Any]:
         return made
 
     is_bare = example.__pydantic_private__ is None and example.__pydantic_extra__ is None
-    _moulds[kind] = make if is_bare else lambda fields: kind.model_construct(**fields)  # with more than fields to it
-    return _moulds[kind]
+    _makers[kind] = make if is_bare else lambda fields: kind.model_construct(**fields)  # has private attributes
+    return _makers[kind]
 
 
 def _factory(value: Any) -> Callable[[], Any]:
     if isinstance(value, BaseModel):
-        make = _mould(type(value))
+        make = _maker(type(value))
         return lambda: make({})
     return type(value)  # an empty dict or list

@@ -1,7 +1,6 @@
-"""Google ADK: `EverturnSessionService(store)`, a session service that cannot lose an event.
+"""EverturnSessionService: ADK's session service interface over a store.
 
-How an event is stored is said in `events.py`, how state is shared in `shared_state.py`; here it is ADK's interface,
-on either face of a store.
+events.py converts events, session_state.py and shared_state.py keep the state.
 """
 
 from __future__ import annotations
@@ -14,65 +13,65 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-
-from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, Record, SessionState, VersionConflict
-from everturn.adapters._shared.sync_async import Both, require, settled
-from everturn.model import Entry
-
-__all__ = ["EverturnSessionService"]
-
-require("google-adk", (2, 10), "google-adk")
-
-from google.adk.errors import StaleSessionError  # noqa: E402 - behind the check, whose message says what to do
-from google.adk.errors.already_exists_error import AlreadyExistsError  # noqa: E402
-from google.adk.errors.session_not_found_error import SessionNotFoundError  # noqa: E402
-from google.adk.events.event import Event  # noqa: E402
-from google.adk.sessions.base_session_service import (  # noqa: E402
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.sessions.base_session_service import (
     BaseSessionService,
     GetSessionConfig,
     ListSessionsResponse,
 )
-from google.adk.sessions.session import Session  # noqa: E402
+from google.adk.sessions.session import Session
 
-from everturn.adapters.google_adk.events import STATE, to_entries, to_events  # noqa: E402
-from everturn.adapters.google_adk.session_ids import names_of, prefix_of, session_of, state_of  # noqa: E402
-from everturn.adapters.google_adk.shared_state import (  # noqa: E402
-    APP,
-    TEMP,
-    USER,
-    Delta,
-    Place,
-    Shared,
-    begin,
-    delta_of,
-    merge,
-    read,
+from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, SessionState, VersionConflict
+from everturn.adapters._shared.sync_async import CallRunner, settled
+from everturn.adapters.google_adk.events import STATE, to_entries, to_events
+from everturn.adapters.google_adk.session_ids import names_of, prefix_of, session_of, state_of
+from everturn.adapters.google_adk.session_state import (
+    is_creation,
+    merged_state,
+    own_state,
+    state_record,
+    time_of,
 )
+from everturn.adapters.google_adk.shared_state import (
+    APP,
+    USER,
+    LogPosition,
+    SharedState,
+    StateDelta,
+    begin_log,
+    merge_change,
+    read_shared,
+    state_delta,
+)
+from everturn.model import Entry
 
-NEAR = 64  # entries looked at first for the latest few
+NEAR = 64  # entries read first, to find the latest few events
 
 
-class Mark(msgspec.Struct, array_like=True):
-    """What a `Session` object was loaded at. ADK's objects carry it, as text, where they carry any service's."""
+class LoadedAt(msgspec.Struct, array_like=True):
+    """Life and version at which a `Session` object was loaded. The object carries it as text in a private field."""
 
     life: str
     version: int
-    app: Place
-    user: Place
+    app: LogPosition
+    user: LogPosition
 
 
 class EverturnSessionService(BaseSessionService):
-    """ADK sessions in an everturn store: an event is a turn of the everturn session `app/user/session`.
+    """ADK sessions in an everturn store. An event is one turn of the everturn session `app/user/session`.
 
-    An event is stored once, however often it is appended. A `Session` object that someone else's append has made stale
-    is refused with `StaleSessionError`, judged by the store's version and never by a clock: nothing is written then.
-    An event and the session's state are one atomic step. `app:` and `user:` state follow in steps of their own: see
-    `shared_state.py`. The store is the caller's to close.
+    An event is stored once, however often it is appended. A stale `Session` object (someone else has appended since)
+    is refused with `StaleSessionError`, and nothing is written. Staleness is judged by the session's version, never by
+    a clock. An event and its change of the session's state are one atomic step. Changes of `app:` and `user:` state
+    follow in steps of their own: shared_state.py says how they survive a crash in between. The caller closes the store.
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
-        self._faces = Both(store, "EverturnSessionService")
-        self._run, self._call = self._faces.run, self._faces.call
+        self._runner = CallRunner(store, "EverturnSessionService")
+        self._run, self._store = self._runner.run_async, self._runner.store
         self._holders: dict[tuple[int, int], tuple[asyncio.Lock, int]] = {}
 
     # --- ADK's interface ---------------------------------------------------------------------------------------------
@@ -85,68 +84,69 @@ class EverturnSessionService(BaseSessionService):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Create a session, with its state in one step. Raises AlreadyExistsError, and nothing is changed."""
+        """Create a session with its state in one step. If it exists, raises AlreadyExistsError and changes nothing."""
         name = str(uuid4()) if session_id is None else session_id
-        return await self._run(self._create(app_name, user_id, name, delta_of(state or {}, "state")))
+        return await self._run(self._create(app_name, user_id, name, state_delta(state or {}, "state")))
 
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """The session, its events in the order of the store; None if there is none.
+        """Return the session with its events in the order they were stored; None if there is none.
 
-        Brings `app:` and `user:` changes of its latest events to where they are shared, if their writer could not.
+        If the writer of the latest event died before it shared its `app:` and `user:` changes, they are shared now.
         """
         return await self._run(self._get(app_name, user_id, session_id, config or GetSessionConfig()))
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """The sessions of an app, or of one user of it, with their state, without events; latest changed last."""
+        """Return the sessions of an app, or of one user, with their state, without events; latest changed last."""
         return await self._run(self._list(app_name, user_id))
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Erase a session: physically, with all that hangs on it. `app:` and `user:` state stay. Absent is no error."""
-        await self._run(self._call("erase", session_of(app_name, user_id, session_id)))
+        """Erase a session physically. `app:` and `user:` state stay. An absent session is no error."""
+        await self._run(self._store.erase(session_of(app_name, user_id, session_id)))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
-        """The `user:` state of a user of an app, without the prefix."""
-        shared = await self._run(read(self._call, state_of(app_name, user_id)))
+        """Return the `user:` state of a user, without the prefix in its keys."""
+        shared = await self._run(read_shared(self._store, state_of(app_name, user_id)))
         return shared.values
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event, and make the `session` object what is stored then. A partial event is not stored.
+        """Append an event to the store, and then to the `session` object. A partial event is not stored.
 
-        Raises StaleSessionError if the session was changed since the object was loaded, SessionNotFoundError if it is
-        gone, InvalidInput for a state that has no JSON form; the object is then as it was, and nothing is written.
-        A caller that is cancelled while it waits for its turn has written nothing; later, the event is in both.
+        Raises StaleSessionError if the session has changed since the object was loaded, SessionNotFoundError if it is
+        gone, InvalidInput for state that has no JSON form. Nothing is written then, and the object stays as it was.
+        A caller that is cancelled while it waits for an earlier append has written nothing. A caller that is cancelled
+        later has the event both in the store and in the object.
         """
         if event.partial:
             return event
-        async with self._alone(session):
+        async with self._one_at_a_time(session):
             return await settled(self._append_to_both(session, event))
 
     # --- beyond ADK's interface --------------------------------------------------------------------------------------
 
     @staticmethod
     def everturn_session(*, app_name: str, user_id: str, session_id: str) -> str:
-        """The everturn session of an ADK session: for the store's snapshots, rollback, undo, TTL and fork."""
+        """Return the everturn session id of an ADK session, for the store's snapshots, rollback, undo, TTL and fork."""
         return session_of(app_name, user_id, session_id)
 
-    # --- how ---------------------------------------------------------------------------------------------------------
+    # --- coroutines behind it ----------------------------------------------------------------------------------------
 
     async def _append_to_both(self, session: Session, event: Event) -> Event:
-        """To what is stored, then to the object: ADK appends to it again, also after a run was cancelled."""
-        mark = await self._run(self._append(session, event))
-        if mark is None:
+        """Append to the store, then to the object, which ADK uses again even after a run was cancelled."""
+        loaded_at = await self._run(self._append(session, event))
+        if loaded_at is None:
             return event
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         event = self._commit_event_to_session(session, event)
         session.last_update_time = event.timestamp
-        _put_mark(session, mark)
+        _set_loaded_at(session, loaded_at)
         return event
 
     @asynccontextmanager
-    async def _alone(self, session: Session) -> AsyncIterator[None]:
-        """One append at a time of one object: parallel branches of a run share it, and none of them is stale."""
+    async def _one_at_a_time(self, session: Session) -> AsyncIterator[None]:
+        """Run one append of an object at a time. Parallel branches of a run share the object, and none is stale."""
         holder = id(session), id(asyncio.get_running_loop())
         lock, waiting = self._holders.get(holder) or (asyncio.Lock(), 0)
         self._holders[holder] = lock, waiting + 1
@@ -158,50 +158,50 @@ class EverturnSessionService(BaseSessionService):
             if waiting > 1:
                 self._holders[holder] = lock, waiting - 1
 
-    async def _create(self, app: str, user: str, name: str, delta: Delta) -> Session:
+    async def _create(self, app: str, user: str, name: str, delta: StateDelta) -> Session:
         session_id = session_of(app, user, name)
-        app_state, user_state = await self._shared(app, user)
-        seen = await self._begun(app, user, delta, app_state.place, user_state.place)
+        app_state, user_state = await self._read_shared(app, user)
+        seen = await self._begun_logs(app, user, delta, app_state.position, user_state.position)
         now = time()
-        first = _state_record(f"created {uuid4()}", delta, *seen)
+        first = state_record(f"created {uuid4()}", delta, *seen)
         first.body["created_at"] = now
         try:
-            receipt: Receipt = await self._call("append", session_id, [first], expected_version=0)
+            receipt = await self._store.append(session_id, [first], expected_version=0)
         except VersionConflict as exc:
             raise AlreadyExistsError(f"Session with id {name} already exists.") from exc
-        mark = Mark(receipt.life, receipt.version, *seen)
-        await self._share(app, user, first.body["event"], delta, mark)
-        state = _merged(delta.session, app_state.values | delta.app, user_state.values | delta.user)
-        return _session(app, user, name, state, [], now, mark)
+        loaded_at = LoadedAt(receipt.life, receipt.version, *seen)
+        await self._share(app, user, first.body["event"], delta, loaded_at)
+        state = merged_state(delta.session, app_state.values | delta.app, user_state.values | delta.user)
+        return _session(app, user, name, state, [], now, loaded_at)
 
     async def _get(self, app: str, user: str, name: str, config: GetSessionConfig) -> Session | None:
         session_id = session_of(app, user, name)
         stored, events = await self._stored(session_id, config.num_recent_events, config.after_timestamp)
         if stored.version == 0:
             return None
-        app_state, user_state = await self._healed(app, user, stored)
-        state = _merged(_own_state(stored), app_state.values, user_state.values)
-        changed = events[-1].timestamp if events else _time_of(stored)
-        mark = Mark(stored.life, stored.version, app_state.place, user_state.place)
-        return _session(app, user, name, state, events, changed, mark)
+        app_state, user_state = await self._healed_states(app, user, stored)
+        state = merged_state(own_state(stored), app_state.values, user_state.values)
+        changed = events[-1].timestamp if events else time_of(stored)
+        loaded_at = LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
+        return _session(app, user, name, state, events, changed, loaded_at)
 
     async def _stored(
         self, session_id: str, recent: int | None, since: float | None
     ) -> tuple[SessionState, list[Event]]:
-        """The session with at least its state, and the events that are wanted; seen at one moment."""
+        """Return the stored session with at least its state, and the wanted events, as of one version."""
         if recent is None or since is not None:
-            stored: SessionState = await self._call("state", session_id)
+            stored = await self._store.state(session_id)
             events = to_events(stored.entries)
             if since is not None:
                 events = [event for event in events if event.timestamp >= since]
             return stored, events if recent is None else events[len(events) - min(recent, len(events)) :]
         width = max(NEAR, 4 * recent)
-        stored = await self._call("state", session_id, kind=STATE)
+        stored = await self._store.state(session_id, kind=STATE)
         while recent:
             after = max(stored.last_seq - width, 0)
-            latest: SessionState = await self._call("state", session_id, after=after)
+            latest = await self._store.state(session_id, after=after)
             if (latest.life, latest.version) != (stored.life, stored.version):
-                stored = await self._call("state", session_id, kind=STATE)
+                stored = await self._store.state(session_id, kind=STATE)
                 continue
             events = to_events(latest.entries)
             if len(events) >= recent or after == 0:
@@ -212,23 +212,23 @@ class EverturnSessionService(BaseSessionService):
     async def _list(self, app: str, user: str | None) -> ListSessionsResponse:
         found: list[Session] = []
         prefix, page = prefix_of(app, user), None
-        shared: dict[str, Shared] = {}
+        shared: dict[str, SharedState] = {}
         while True:
-            listed = await self._call("sessions", prefix, limit=500, page=page)
+            listed = await self._store.sessions(prefix, limit=500, page=page)
             for one in listed.sessions:
                 names = names_of(one.session_id)
                 if names is None:
                     continue
-                stored: SessionState = await self._call("state", one.session_id, kind=STATE)
+                stored = await self._store.state(one.session_id, kind=STATE)
                 if stored.version == 0:
-                    continue  # deleted meanwhile
+                    continue  # deleted since it was listed
                 for state_id in (state_of(app), state_of(app, names[1])):
                     if state_id not in shared:
-                        shared[state_id] = await read(self._call, state_id)
+                        shared[state_id] = await read_shared(self._store, state_id)
                 app_state, user_state = shared[state_of(app)], shared[state_of(app, names[1])]
-                state = _merged(_own_state(stored), app_state.values, user_state.values)
-                mark = Mark(stored.life, stored.version, app_state.place, user_state.place)
-                found.append(_session(*names, state, [], one.changed_at, mark))
+                state = merged_state(own_state(stored), app_state.values, user_state.values)
+                loaded_at = LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
+                found.append(_session(*names, state, [], one.changed_at, loaded_at))
             page = listed.next
             if page is None:
                 break
@@ -236,61 +236,66 @@ class EverturnSessionService(BaseSessionService):
         found.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
         return ListSessionsResponse(sessions=found)
 
-    async def _append(self, session: Session, event: Event) -> Mark | None:
-        """Append it. None if the object has this event from before."""
-        delta = delta_of(event.actions.state_delta, "event.actions.state_delta")
+    async def _append(self, session: Session, event: Event) -> LoadedAt | None:
+        """Append an event. Returns where the object then stands; None if the object already has this event."""
+        delta = state_delta(event.actions.state_delta, "event.actions.state_delta")
         session_id = session_of(session.app_name, session.user_id, session.id)
-        mark = _mark(session) or await self._found(session, session_id)
+        loaded_at = _loaded_at(session) or await self._found_loaded_at(session, session_id)
         if event.actions.rewind_before_invocation_id is not None:
             await self._restore_first_state(session_id, session, event, delta)
         turn = to_entries(event)
         if delta.whole:
-            mark.app, mark.user = await self._begun(session.app_name, session.user_id, delta, mark.app, mark.user)
-            turn.append(_state_record(event.id, delta, mark.app, mark.user))
-        expected = Receipt(session_id, mark.life, mark.version)
+            loaded_at.app, loaded_at.user = await self._begun_logs(
+                session.app_name, session.user_id, delta, loaded_at.app, loaded_at.user
+            )
+            turn.append(state_record(event.id, delta, loaded_at.app, loaded_at.user))
+        expected = Receipt(session_id, loaded_at.life, loaded_at.version)
         try:
             receipt = await self._append_once(session_id, session, event, turn, expected)
         except VersionConflict as exc:
             if exc.actual == 0:
                 raise SessionNotFoundError(f"Session {session.id} not found.") from exc
-            raise _stale(session, f"is at version {exc.actual}, and was loaded at {mark.version}") from exc
+            raise _stale(session, f"is at version {exc.actual}, and was loaded at {loaded_at.version}") from exc
         known = receipt is None
         if receipt is not None:
-            mark = Mark(receipt.life, receipt.version, mark.app, mark.user)
-        await self._share(session.app_name, session.user_id, event.id, delta, mark)
-        return None if known else mark
+            loaded_at = LoadedAt(receipt.life, receipt.version, loaded_at.app, loaded_at.user)
+        await self._share(session.app_name, session.user_id, event.id, delta, loaded_at)
+        return None if known else loaded_at
 
     async def _append_once(
         self, session_id: str, session: Session, event: Event, turn: list[Entry], expected: Receipt
     ) -> Receipt | None:
-        """Append a turn that is keyed by its event. None if the object has this event from before."""
+        """Append a turn keyed by its event's id. Returns None if the object already has this event."""
         receipt: Receipt
         try:
-            receipt = await self._call("append", session_id, turn, key=f"adk:{event.id}", expected_version=expected)
+            receipt = await self._store.append(session_id, turn, key=f"adk:{event.id}", expected_version=expected)
         except InvalidInput as refused:
             if refused.path != "key":
                 raise
             if event in session.events:
                 return None
-            # The id is known, with something else: this is an event of its own.
-            receipt = await self._call("append", session_id, turn, expected_version=expected)
+            # The id was used with another content: this is a different event.
+            receipt = await self._store.append(session_id, turn, expected_version=expected)
         return None if receipt.replayed and event in session.events else receipt
 
-    async def _found(self, session: Session, session_id: str) -> Mark:
-        """The mark of an object that came from elsewhere (from JSON, say): it is judged by the latest event it has."""
-        stored: SessionState = await self._call("state", session_id)
+    async def _found_loaded_at(self, session: Session, session_id: str) -> LoadedAt:
+        """Find where an object stands that the service did not load (from JSON, say), by the latest event it has.
+
+        Raises StaleSessionError if that is not the latest stored event, SessionNotFoundError if there is no session.
+        """
+        stored = await self._store.state(session_id)
         if stored.version == 0:
             raise SessionNotFoundError(f"Session {session.id} not found.")
         events = to_events(stored.entries)
         if [event.id for event in events[-1:]] != [event.id for event in session.events[-1:]]:
             raise _stale(session, "has other events than this object, which was not loaded by this service")
-        app_state, user_state = await self._healed(session.app_name, session.user_id, stored)
-        return Mark(stored.life, stored.version, app_state.place, user_state.place)
+        app_state, user_state = await self._healed_states(session.app_name, session.user_id, stored)
+        return LoadedAt(stored.life, stored.version, app_state.position, user_state.position)
 
-    async def _restore_first_state(self, session_id: str, session: Session, event: Event, delta: Delta) -> None:
-        """ADK rewinds to what earlier events made of the state, and forgets what the session was created with."""
-        stored: SessionState = await self._call("state", session_id, kind=STATE)
-        first = next((dict(record.body["delta"]) for record in stored.records if _is_creation(record)), {})
+    async def _restore_first_state(self, session_id: str, session: Session, event: Event, delta: StateDelta) -> None:
+        """Put the state that the session was created with back into a rewind. ADK computes it from events alone."""
+        stored = await self._store.state(session_id, kind=STATE)
+        first = next((dict(record.body["delta"]) for record in stored.records if is_creation(record)), {})
         for earlier in session.events:
             if earlier.invocation_id == event.actions.rewind_before_invocation_id:
                 break
@@ -302,102 +307,70 @@ class EverturnSessionService(BaseSessionService):
 
     # --- shared state ------------------------------------------------------------------------------------------------
 
-    async def _shared(self, app: str, user: str) -> tuple[Shared, Shared]:
+    async def _read_shared(self, app: str, user: str) -> tuple[SharedState, SharedState]:
         names = state_of(app), state_of(app, user)
-        if isinstance(self._faces.store, MemoryStore):
-            return await read(self._call, names[0]), await read(self._call, names[1])
-        app_state, user_state = await asyncio.gather(*(read(self._call, name) for name in names))
+        if self._runner.is_blocking:  # its coroutines never suspend, so gather would gain nothing
+            return await read_shared(self._store, names[0]), await read_shared(self._store, names[1])
+        app_state, user_state = await asyncio.gather(*(read_shared(self._store, name) for name in names))
         return app_state, user_state
 
-    async def _begun(self, app: str, user: str, delta: Delta, seen_app: Place, seen_user: Place) -> tuple[Place, Place]:
-        """Where the shared states stand that are to be changed, if only from here on."""
+    async def _begun_logs(
+        self, app: str, user: str, delta: StateDelta, seen_app: LogPosition, seen_user: LogPosition
+    ) -> tuple[LogPosition, LogPosition]:
+        """Return the positions of the shared logs. A log that is to be changed and does not exist yet is begun."""
         if delta.app and not seen_app.life:
-            seen_app = await begin(self._call, state_of(app))
+            seen_app = await begin_log(self._store, state_of(app))
         if delta.user and not seen_user.life:
-            seen_user = await begin(self._call, state_of(app, user))
+            seen_user = await begin_log(self._store, state_of(app, user))
         return seen_app, seen_user
 
-    async def _share(self, app: str, user: str, event: str, delta: Delta, mark: Mark) -> None:
-        """Bring an event's changes to where they are shared; those that are there already stay as they are."""
+    async def _share(self, app: str, user: str, event: str, delta: StateDelta, loaded_at: LoadedAt) -> None:
+        """Merge an event's `app:` and `user:` changes into their shared logs. A change that is merged already stays."""
         if delta.app:
-            mark.app = await merge(self._call, state_of(app), event, delta.app, seen=mark.app)
+            loaded_at.app = await merge_change(self._store, state_of(app), event, delta.app, seen=loaded_at.app)
         if delta.user:
-            mark.user = await merge(self._call, state_of(app, user), event, delta.user, seen=mark.user)
+            loaded_at.user = await merge_change(
+                self._store, state_of(app, user), event, delta.user, seen=loaded_at.user
+            )
 
-    async def _healed(self, app: str, user: str, stored: SessionState) -> tuple[Shared, Shared]:
-        """The shared states, with the changes of the session's latest event that has any.
+    async def _healed_states(self, app: str, user: str, stored: SessionState) -> tuple[SharedState, SharedState]:
+        """Return the shared states, after merging the changes of the session's latest event that has any.
 
-        Only these can be missing: an event is appended by whom loaded all earlier ones, and so brought theirs.
+        Only these can be missing: who appends an event has loaded the session before, and so merged earlier changes.
         """
-        app_state, user_state = await self._shared(app, user)
+        app_state, user_state = await self._read_shared(app, user)
         last = next((record.body for record in reversed(stored.records) if "seen" in record.body), None)
         if last is None:
             return app_state, user_state
-        delta = delta_of(last["delta"], "state")
-        seen_app, seen_user = (Place(*place) for place in last["seen"])
+        delta = state_delta(last["delta"], "state")
+        seen_app, seen_user = (LogPosition(*position) for position in last["seen"])
         lacks_app = delta.app and app_state.lacks(last["event"], seen_app)
         lacks_user = delta.user and user_state.lacks(last["event"], seen_user)
         if lacks_app:
-            await merge(self._call, app_state.session_id, last["event"], delta.app, seen=seen_app)
+            await merge_change(self._store, app_state.session_id, last["event"], delta.app, seen=seen_app)
         if lacks_user:
-            await merge(self._call, user_state.session_id, last["event"], delta.user, seen=seen_user)
-        return await self._shared(app, user) if lacks_app or lacks_user else (app_state, user_state)
-
-
-def _state_record(event: str, delta: Delta, app: Place, user: Place) -> Record:
-    """What an event changes in the state. `seen`: where the shared states stood, if it changes them."""
-    body: dict[str, Any] = {"event": event, "delta": delta.whole}
-    if delta.app or delta.user:
-        body["seen"] = [[app.life, app.seq], [user.life, user.seq]]
-    return Record(STATE, body)
-
-
-def _is_creation(record: Record) -> bool:
-    return record.kind == STATE and str(record.body["event"]).startswith("created ")
-
-
-def _own_state(stored: SessionState) -> dict[str, Any]:
-    """The session's own state: what its entries changed, one after the other."""
-    state: dict[str, Any] = {}
-    for record in stored.records:
-        if record.kind == STATE:
-            state.update((k, v) for k, v in record.body["delta"].items() if not k.startswith((APP, USER, TEMP)))
-    return state
-
-
-def _time_of(stored: SessionState) -> float:
-    """When the latest entry was written; of a session without events, when it was created."""
-    last = stored.entries[-1] if stored.entries else None
-    if isinstance(last, Record) and _is_creation(last):
-        return float(last.body["created_at"])
-    return last.created_at or 0.0 if last else 0.0
-
-
-def _merged(own: dict[str, Any], app: dict[str, Any], user: dict[str, Any]) -> dict[str, Any]:
-    """The state of a session, as ADK shows it: a copy, which shares nothing with events or other sessions."""
-    state = own | {APP + name: value for name, value in app.items()} | {USER + k: value for k, value in user.items()}
-    copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(state))
-    return copied
+            await merge_change(self._store, user_state.session_id, last["event"], delta.user, seen=seen_user)
+        return await self._read_shared(app, user) if lacks_app or lacks_user else (app_state, user_state)
 
 
 def _session(
-    app: str, user: str, name: str, state: dict[str, Any], events: Sequence[Event], changed: float, mark: Mark
+    app: str, user: str, name: str, state: dict[str, Any], events: Sequence[Event], changed: float, loaded_at: LoadedAt
 ) -> Session:
     session = Session(app_name=app, user_id=user, id=name, state=state, last_update_time=changed)
-    session.events.extend(events)  # not by the constructor, which would check each of them again
-    _put_mark(session, mark)
+    session.events.extend(events)  # the constructor would validate each again
+    _set_loaded_at(session, loaded_at)
     return session
 
 
-def _put_mark(session: Session, mark: Mark) -> None:
-    # ADK's place for a service's own marker of what is stored. It is private, and test_interface.py looks after it.
-    session._storage_update_marker = msgspec.json.encode(mark).decode()  # noqa: SLF001
+def _set_loaded_at(session: Session, loaded_at: LoadedAt) -> None:
+    # ADK's field for a service's own marker. It is private; test_interface.py notices if it goes.
+    session._storage_update_marker = msgspec.json.encode(loaded_at).decode()  # noqa: SLF001
 
 
-def _mark(session: Session) -> Mark | None:
-    """The mark of an object; None if it has none of ours."""
+def _loaded_at(session: Session) -> LoadedAt | None:
+    """Return where an object was loaded; None if this service did not load it."""
     try:
-        return msgspec.json.decode(session._storage_update_marker or "", type=Mark)  # noqa: SLF001 - see _put_mark
+        return msgspec.json.decode(session._storage_update_marker or "", type=LoadedAt)  # noqa: SLF001 - see _set_loaded_at
     except msgspec.DecodeError:
         return None
 

@@ -1,59 +1,56 @@
-"""State that an app's or a user's sessions share, in an everturn session of its own: a log of what events changed.
+"""`app:` and `user:` state: logs of changes, each in an everturn session of its own.
 
-An event and what it changes here are in different sessions, so that no one request writes both. The event is first: it
-carries the change, and a change that did not get here is brought by whoever loads the event's session next. A change is
-keyed by its event, so that it is merged once; the latest merged wins. What a session's own state is, its entries tell.
+An event and its change of shared state are in different sessions, so two requests write them. The event comes first and
+carries the change. If the writer dies before the second request, whoever loads the event's session next merges the
+change. A change is keyed by its event, so it is merged once. Of two changes of one key the later merged wins.
 
-It never expires, whatever the store's `ttl` is: sessions that go on refresh only themselves. So a log is begun in two
-requests, of which the second takes its TTL away, and only then do events name its life.
+A shared log never expires, whatever the store's `ttl`: a running session refreshes only its own TTL. So a log begins
+with two requests, of which the second removes its TTL. Events refer to the log's life only after both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from pydantic_core import to_jsonable_python
 
-from everturn import InvalidInput, Receipt, Record, SessionNotFound, SessionState, VersionConflict
+from everturn import AsyncMemoryStore, InvalidInput, Receipt, Record, SessionNotFound, SessionState, VersionConflict
 from everturn.adapters._shared.finite import refuse_non_finite_in
 from everturn.adapters.google_adk.events import STATE
 
 APP, USER, TEMP = "app:", "user:", "temp:"
-FOLD = 64  # changes that are read one by one before they are made one
-KNOWN = 256  # events that a folded log remembers by name
-
-Call = Callable[..., Awaitable[Any]]
-"""A method of the store, by its name."""
+FOLD = 64  # after so many changes the log is folded into one record
+KNOWN = 256  # events whose ids a folded log keeps
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where a shared log stood: its life, and the seq of its last entry."""
+class LogPosition(msgspec.Struct, frozen=True, array_like=True):
+    """Position in a shared log: its life, and the seq of its last entry. Without a life: no log yet."""
 
     life: str = ""
     seq: int = 0
 
 
-class Shared(msgspec.Struct, frozen=True):
-    """A shared state as it was read: its values, and which events' changes are in them."""
+class SharedState(msgspec.Struct, frozen=True):
+    """Shared state as it was read: the values, and the events whose changes are in them."""
 
     session_id: str
-    place: Place
+    position: LogPosition
     values: dict[str, Any]
-    merged: dict[str, int]  # the seq of an event's change, by the event
-    forgotten: int  # changes up to this seq are in the values, but no longer known by their event
+    merged: dict[str, int]  # the seq of an event's change, by event id
+    forgotten: int  # up to this seq, ids of merged events are no longer kept
 
-    def lacks(self, event: str, seen: Place) -> bool:
-        """Whether an event's change is surely not in it. `seen` is where the event's writer had seen it.
+    def lacks(self, event: str, seen: LogPosition) -> bool:
+        """Whether an event's change is surely not merged. `seen`: the position of the log that its writer knew.
 
-        Not sure is no: so many changes have come since that it is too old to be merged; or the state was erased.
+        False if that is unknown: so many changes came since that it is too old to merge, or the state was erased.
         """
-        return event not in self.merged and seen.life == self.place.life and self.forgotten <= seen.seq
+        return event not in self.merged and seen.life == self.position.life and self.forgotten <= seen.seq
 
 
-class Delta(msgspec.Struct, frozen=True):
-    """What an event changes, by whose state it is."""
+class StateDelta(msgspec.Struct, frozen=True):
+    """Changes of state by one event, split by owner. Keys are without prefixes."""
 
     app: dict[str, Any]
     user: dict[str, Any]
@@ -61,18 +58,18 @@ class Delta(msgspec.Struct, frozen=True):
 
     @property
     def whole(self) -> dict[str, Any]:
-        """As ADK writes it, with prefixes."""
+        """Changes in one dict, with ADK's prefixes in the keys."""
         return self.session | {APP + k: v for k, v in self.app.items()} | {USER + k: v for k, v in self.user.items()}
 
 
-def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
-    """The changes as JSON, sorted by whose they are; `temp:` ones are nobody's.
+def state_delta(changes: Mapping[str, Any], path: str) -> StateDelta:
+    """Return changes as JSON, split by owner. `temp:` keys are dropped.
 
-    Models and dates become the JSON that ADK makes of them. Raises InvalidInput, naming the key, for what has none or
-    would not come back equal: the store would refuse it too, but by a path that the caller never wrote, and after a
-    shared log was begun for it. (So it does what is nested too deep; how deep that is, is the store's to say.)
+    Models and dates become the JSON that ADK makes of them. Raises InvalidInput, with the key in its path, for a value
+    that has no JSON form or would not come back equal. The store would refuse it as well, but with a path that the
+    caller does not know, and after a shared log was begun. (Values nested too deep are left to the store to refuse.)
     """
-    delta = Delta({}, {}, {})
+    delta = StateDelta({}, {}, {})
     for name, value in changes.items():
         if name.startswith(TEMP):
             continue
@@ -80,7 +77,7 @@ def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
         try:
             kept = to_jsonable_python(value)
             msgspec.json.encode([name, kept])
-        except ValueError as exc:  # Pydantic's own, of a circle; of a lone surrogate
+        except ValueError as exc:  # Pydantic's, for a circular reference; or a lone surrogate
             raise InvalidInput(f"has no JSON form: {exc}", path=here) from exc
         refuse_non_finite_in(kept, here)
         if name.startswith(APP):
@@ -92,13 +89,13 @@ def delta_of(changes: Mapping[str, Any], path: str) -> Delta:
     return delta
 
 
-async def read(call: Call, session_id: str) -> Shared:
-    """The shared state as it is now; one that nobody wrote is empty."""
-    state: SessionState = await call("state", session_id, kind=STATE)
-    return _shared(state)
+async def read_shared(store: AsyncMemoryStore, session_id: str) -> SharedState:
+    """Return the shared state as it is now; empty if nobody has written it."""
+    state = await store.state(session_id, kind=STATE)
+    return _shared_state(state)
 
 
-def _shared(state: SessionState) -> Shared:
+def _shared_state(state: SessionState) -> SharedState:
     values: dict[str, Any] = {}
     merged: dict[str, int] = {}
     forgotten = 0
@@ -108,65 +105,69 @@ def _shared(state: SessionState) -> Shared:
         forgotten = record.body.get("forgotten", forgotten)
         if "event" in record.body:
             merged[record.body["event"]] = record.seq or 0
-    place = Place(state.life, state.last_seq) if _is_begun(state) else Place()
-    return Shared(state.session_id, place, values, merged, forgotten)
+    position = LogPosition(state.life, state.last_seq) if _is_begun(state) else LogPosition()
+    return SharedState(state.session_id, position, values, merged, forgotten)
 
 
 def _is_begun(state: SessionState) -> bool:
-    """Whether both requests of `begin` are done. A TTL of a later version is one that somebody wants there."""
+    """Whether both requests of `begin_log` are done. A TTL at a later version was set on purpose, and stays."""
     return state.version > 1 or state.ttl is None
 
 
-async def begin(call: Call, session_id: str) -> Place:
-    """The beginning of a shared log that was not there when it was looked for: now it is.
+async def begin_log(store: AsyncMemoryStore, session_id: str) -> LogPosition:
+    """Begin a shared log, if nobody else has meanwhile, and return its start.
 
-    So that an event can tell which life of it it changes: one that was erased is not begun again by old events.
-    The answer is the same however often it is asked, as an event that is appended again has to be.
+    An event refers to the life of the log that it changes, so that an old event cannot begin an erased log again.
+    Repeated calls return the same position, because an event that is appended again must be equal.
     """
     begun: Receipt | SessionState
     try:
-        begun = await call("append", session_id, [Record(STATE, {"delta": {}})], expected_version=0)
+        begun = await store.append(session_id, [Record(STATE, {"delta": {}})], expected_version=0)
     except VersionConflict:
-        state: SessionState = await call("state", session_id, kind=STATE)
+        state = await store.state(session_id, kind=STATE)
         if _is_begun(state):
-            return Place(state.life)
+            return LogPosition(state.life)
         begun = state
-    # A conflict: whoever changed it since has done the same, or will (see `merge`).
-    await _keep(call, session_id, expected_version=begun)
-    return Place(begun.life)
+    # On a conflict, the other writer has removed the TTL, or will (in `merge_change`).
+    await _never_expire(store, session_id, expected_version=begun)
+    return LogPosition(begun.life)
 
 
-async def _keep(call: Call, session_id: str, *, expected_version: Receipt | SessionState | None = None) -> None:
+async def _never_expire(
+    store: AsyncMemoryStore, session_id: str, *, expected_version: Receipt | SessionState | None = None
+) -> None:
     try:
-        await call("set_ttl", session_id, None, expected_version=expected_version)
+        await store.set_ttl(session_id, None, expected_version=expected_version)
     except (VersionConflict, SessionNotFound):
         pass
 
 
-async def merge(call: Call, session_id: str, event: str, delta: dict[str, Any], *, seen: Place) -> Place:
-    """Merge an event's change, once. Every so often the log is made short again.
+async def merge_change(
+    store: AsyncMemoryStore, session_id: str, event: str, delta: dict[str, Any], *, seen: LogPosition
+) -> LogPosition:
+    """Merge an event's change once, and return the log's new position. After every FOLD changes, fold the log.
 
-    `seen` is where the event's writer had seen the log. Of another life, it was erased since, and this may begin it.
+    `seen`: the position that the event's writer knew. If the life differs, the log was erased, and this may begin it.
     """
     record = Record(STATE, {"event": event, "delta": delta})
-    receipt: Receipt = await call("append", session_id, [record], key=f"adk:{event}")
+    receipt = await store.append(session_id, [record], key=f"adk:{event}")
     if receipt.life != seen.life:
-        await _keep(call, session_id)
+        await _never_expire(store, session_id)
     last = receipt.seqs[-1]
     if last % FOLD == 0 and not receipt.replayed:
-        await _fold(call, session_id)
-    return Place(receipt.life, last)
+        await _fold(store, session_id)
+    return LogPosition(receipt.life, last)
 
 
-async def _fold(call: Call, session_id: str) -> None:
-    """Make one record of all. Whoever changes the state meanwhile goes first; the next in turn folds."""
-    state: SessionState = await call("state", session_id, kind=STATE)
-    shared = _shared(state)
+async def _fold(store: AsyncMemoryStore, session_id: str) -> None:
+    """Fold all changes into one record. If another change comes first, leave it to the next fold."""
+    state = await store.state(session_id, kind=STATE)
+    shared = _shared_state(state)
     events = list(shared.merged.items())
     forgotten = events[-KNOWN - 1][1] if len(events) > KNOWN else shared.forgotten
     body = {"delta": shared.values, "events": dict(events[-KNOWN:]), "forgotten": forgotten}
     try:
-        await call("replace", session_id, [Record(STATE, body)], expected_version=state)
+        await store.replace(session_id, [Record(STATE, body)], expected_version=state)
     except VersionConflict:
         return
-    await call("compact", session_id)
+    await store.compact(session_id)

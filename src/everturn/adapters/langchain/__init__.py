@@ -1,10 +1,14 @@
-"""LangChain: a chat message history in a store of everturn's.
+"""LangChain: a chat history in a store of everturn's. Example: `EverturnChatMessageHistory("customer-42", store)`.
 
-chat_history.py  EverturnChatMessageHistory
-messages.py      LangChain messages as ours and back
-values.py        values that only LangChain's messages hold
+chat_history.py  EverturnChatMessageHistory, LangChain's interface
+messages.py      LangChain's messages as entries and back; the LangGraph adapter uses it too
+values.py        LangChainCodec: values inside messages as JSON and back
 """
 
-from everturn.adapters.langchain.chat_history import EverturnChatMessageHistory
+from everturn.adapters._shared.sync_async import require
+
+require("langchain-core", (1, 0), "langchain")
+
+from everturn.adapters.langchain.chat_history import EverturnChatMessageHistory  # noqa: E402 - after the check
 
 __all__ = ["EverturnChatMessageHistory"]

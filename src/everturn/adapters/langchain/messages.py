@@ -1,7 +1,7 @@
-"""LangChain's messages as everturn's, and back: every class and every field comes back as it was.
+"""LangChain's messages as entries, and back. Every class and every field comes back equal.
 
-What people read (role, content, name, tool calls) stands where every reader of a history looks for it. What only
-LangChain knows stands in `metadata["langchain"]`, and only where it differs from what the rest implies.
+Role, content, name and tool calls are stored in the entry's own fields, for people and other frameworks. Fields that
+only LangChain has are stored in `metadata["langchain"]`, if they differ from what the other fields imply.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from langchain_core.messages import BaseMessage
 from msgspec.structs import replace
 
 from everturn import ChatMessage
-from everturn.adapters._shared.pydantic_models import assembled
-from everturn.adapters._shared.values import Unfaithful, equal, is_json, place_of
+from everturn.adapters._shared.pydantic_models import build_model
+from everturn.adapters._shared.values import RoundTripError, equal, is_json, place_of
 
-OWN = "langchain"  # the key in a message's metadata under which the rest stands
+OWN = "langchain"  # key in an entry's metadata
 
-LONGEST_ROLE = 64  # of an entry
+LONGEST_ROLE = 64  # characters, in an entry
 
 ROLES: Mapping[str, type[BaseMessage]] = {
     "user": langchain.HumanMessage,
@@ -49,16 +49,16 @@ _ROLE_OF: dict[type[BaseMessage], str] = {kind: role for role, kind in ROLES.ite
 _NAME_OF = {kind: name for name, (kind, _) in _OTHERS.items()}
 
 Fields: TypeAlias = dict[str, Any]
-"""What a LangChain message holds, by the names of its fields. Compared with, and built from; never handed out."""
+"""Fields of a LangChain message by name. They are compared with and copied from; callers never get them."""
 
 Encode: TypeAlias = Callable[[Any], Any]
-"""A value as JSON, faithfully. Raises if it cannot."""
+"""Returns a value as JSON. Raises RoundTripError if it would not come back equal."""
 
 Decode: TypeAlias = Callable[[Any], Any]
 
 
 def is_known(message: object) -> bool:
-    """Whether it is one of LangChain's own messages, with nothing in it but its fields."""
+    """Whether a message is of one of LangChain's own classes and has only the fields of that class."""
     return (
         type(message) in _ROLE_OF
         and not message.__pydantic_extra__  # type: ignore[attr-defined]  # the table holds pydantic models alone
@@ -67,28 +67,28 @@ def is_known(message: object) -> bool:
 
 
 def without_extra(message: BaseMessage) -> BaseMessage | None:
-    """The message without fields that its class does not have, if that is one of LangChain's own; else None."""
+    """Return the message without its extra fields, if its class is one of LangChain's own; else None."""
     if type(message) not in _ROLE_OF or message.__pydantic_private__:
         return None
     fields = {name: value for name, value in vars(message).items() if name in type(message).model_fields}
-    return assembled(type(message), fields, {})
+    return build_model(type(message), fields, {})
 
 
 def with_extra(message: BaseMessage, extra: Fields) -> BaseMessage:
-    """The same message (it is yours), with fields that its class does not have."""
+    """Add fields that its class does not have to a message, in place, and return it."""
     object.__setattr__(message, "__pydantic_extra__", extra)
     message.__pydantic_fields_set__.update(extra)
     return message
 
 
 def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False) -> ChatMessage:
-    """The message as an entry. `from_entry` gives an equal one, if `decode` is the inverse of `encode`.
+    """Return a message as an entry. `from_entry` returns an equal message, if `decode` is the inverse of `encode`.
 
-    `names_itself`: where it is read, a message without an id gets one (see `from_entry`); if it has none, it has to say
-    so.
+    `names_itself`: the reader gives an id to messages without one (`unnamed` of `from_entry`), so store that this
+    message has none.
     """
     kind = type(message)
-    fields = dict(vars(message))  # at one moment: a graph that goes on may give it an id meanwhile
+    fields = dict(vars(message))  # a copy: a running graph may add an id meanwhile
     names_itself = names_itself and fields["id"] is None
     if kind in _SIMPLE and not names_itself and (entry := _simple_entry(message, kind, fields)) is not None:
         return entry
@@ -113,15 +113,15 @@ def to_entry(message: BaseMessage, encode: Encode, *, names_itself: bool = False
         if not equal(implied.get(name, _NOTHING), value):
             try:
                 own[name] = encode(value)
-            except Unfaithful as exc:
-                raise Unfaithful(str(exc), path=f"{name}{place_of(value, encode)}") from exc
+            except RoundTripError as exc:
+                raise RoundTripError(str(exc), path=f"{name}{place_of(value, encode)}") from exc
     return replace(entry, metadata={OWN: own}) if own else entry
 
 
 def from_entry(entry: ChatMessage, decode: Decode, *, unnamed: str | None = None) -> tuple[type[BaseMessage], Fields]:
-    """The class and the fields of the message an entry stands for, whoever wrote it. See `whole` first.
+    """Return class and fields of an entry's message, whichever framework wrote it. For entries without a `whole`.
 
-    `unnamed`: the id of one that has none, and does not say that it shall have none.
+    `unnamed`: the id for a message without one, unless the entry says that it must have none.
     """
     own = entry.metadata.get(OWN)
     if not isinstance(own, dict):
@@ -134,12 +134,12 @@ def from_entry(entry: ChatMessage, decode: Decode, *, unnamed: str | None = None
 
 
 def name_at(seq: int) -> str:
-    """The id, for a graph, of a message that has none and stands at this seq."""
+    """Return the id that a graph sees for a message without one at this seq."""
     return f"everturn-{seq}"
 
 
 def named(entry: ChatMessage, seq: int) -> ChatMessage:
-    """An entry that keeps its name for a graph when it moves away from a seq."""
+    """Return the entry with the id that a graph sees for it, to be written again at another seq."""
     own = entry.metadata.get(OWN)
     if entry.id is not None or (isinstance(own, dict) and ("id" in own or "whole" in own)):
         return entry
@@ -147,13 +147,13 @@ def named(entry: ChatMessage, seq: int) -> ChatMessage:
 
 
 def whole(entry: ChatMessage) -> Any:
-    """What `encode` made of a message that is not one of LangChain's own; None for one that is."""
+    """Return the encoded message of a class that is not LangChain's own; None for LangChain's own."""
     own = entry.metadata.get(OWN)
     return own.get("whole") if isinstance(own, dict) else None
 
 
-class Mould(NamedTuple):
-    """What messages of one class are made from, beside their fields."""
+class MessageTemplate(NamedTuple):
+    """Builds messages of one class from fields without validation, and says which fields must be copied."""
 
     kind: type[BaseMessage]
     names: set[str]  # of all fields
@@ -161,52 +161,52 @@ class Mould(NamedTuple):
     mutable: tuple[str, ...] = ()  # others that are not just text
 
     @classmethod
-    def of(cls, kind: type[BaseMessage], fields: Fields) -> Mould:
-        """For these fields."""
+    def of(cls, kind: type[BaseMessage], fields: Fields) -> MessageTemplate:
+        """Make the template for messages with these fields."""
         made = [(name, type(value)) for name, value in fields.items() if value is not None and type(value) is not str]
         empty = tuple([(name, kind) for name, kind in made if kind in (dict, list) and not fields[name]])
         return cls(kind, set(fields), empty, tuple([name for name, kind in made if (name, kind) not in empty]))
 
-    def cast(self, fields: Fields) -> BaseMessage:
-        """A message that holds these fields: the dict is its own now, and nothing in it is shared."""
+    def build(self, fields: Fields) -> BaseMessage:
+        """Build a message with these fields. The dict becomes the message's own; mutable values are copied."""
         for name, make in self.empty:
             fields[name] = make()
         for name in self.mutable:
             fields[name] = _copy(fields[name])
-        return assembled(self.kind, fields, {}, self.names.copy())
+        return build_model(self.kind, fields, {}, self.names.copy())
 
 
 # --- the simple case -------------------------------------------------------------------------------------------------
 
-# Most messages are a text and nothing else; to read and write 1,000 of these takes a third of the time this way.
+# Most messages are plain text. This path reads and writes 1,000 of them in a third of the time.
 _SIMPLE: Mapping[type[BaseMessage], str] = {
     kind: role for role, kind in ROLES.items() if role in ("user", "assistant", "system")
 }
-_moulds: dict[str, Mould] = {}
+_templates: dict[str, MessageTemplate] = {}
 
 
-def simple(entry: ChatMessage) -> tuple[Mould, Fields] | None:
-    """What the message is made from, if the entry is a text and nothing else; else None, and `from_entry` tells."""
+def plain_text_fields(entry: ChatMessage) -> tuple[MessageTemplate, Fields] | None:
+    """Return template and fields for an entry that is plain text; None for any other, which `from_entry` reads."""
     if entry.metadata or type(entry.content) is not str or entry.tool_calls or entry.tool_call_id is not None:
         return None
-    mould = _moulds.get(entry.role) or _mould(entry.role)
-    if mould is None:
+    template = _templates.get(entry.role) or _template(entry.role)
+    if template is None:
         return None
-    fields = _defaults[mould.kind].copy()
+    fields = _defaults[template.kind].copy()
     fields["content"], fields["name"], fields["id"] = entry.content, entry.name, entry.id
-    return mould, fields
+    return template, fields
 
 
-def _mould(role: str) -> Mould | None:
+def _template(role: str) -> MessageTemplate | None:
     kind = ROLES.get(_ALIASES.get(role, role))
     if kind is None or kind not in _SIMPLE or role == _REASONING:
         return None
-    _moulds[role] = Mould.of(kind, _defaults.get(kind) or _learn(kind))
-    return _moulds[role]
+    _templates[role] = MessageTemplate.of(kind, _defaults.get(kind) or _learn(kind))
+    return _templates[role]
 
 
 def _simple_entry(message: BaseMessage, kind: type[BaseMessage], fields: Fields) -> ChatMessage | None:
-    """The entry of a message that is a text and nothing else; None for any other."""
+    """Return the entry of a message that is plain text; None for any other."""
     content, name, named = fields["content"], fields["name"], fields["id"]
     defaults = _defaults.get(kind) or _learn(kind)
     if (
@@ -228,7 +228,7 @@ _defaults: dict[type[BaseMessage], Fields] = {}
 
 
 def _implied(kind: type[BaseMessage], entry: ChatMessage, unnamed: str | None = None) -> Fields:
-    """The fields that the entry alone tells."""
+    """Return the fields that an entry's own fields imply, without its metadata."""
     fields = (_defaults.get(kind) or _learn(kind)).copy()
     fields["content"] = _told_content(kind, entry)
     fields["name"] = entry.name
@@ -261,7 +261,7 @@ def _told_part(part: Any) -> Any:
 
 
 def _learn(kind: type[BaseMessage]) -> Fields:
-    """The fields of a class and their defaults, from a message made for the purpose."""
+    """Learn the fields of a class and their defaults from an example message."""
     needed = {name: "" for name in ("name", "role", "tool_call_id") if name in kind.model_fields}
     made = langchain.RemoveMessage(id="") if kind is langchain.RemoveMessage else kind(content="", **needed)
     _defaults[kind] = vars(made)
@@ -269,16 +269,16 @@ def _learn(kind: type[BaseMessage]) -> Fields:
 
 
 def _openai_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool call in the form that most readers know."""
+    """Return a tool call in the form of OpenAI's chat API, which most readers know."""
     try:
         arguments = json.dumps(call["args"], ensure_ascii=False)
     except (TypeError, ValueError):
-        arguments = "{}"  # what cannot be written as JSON is not implied, and stands beside it
+        arguments = "{}"  # not JSON: stored in the metadata instead
     return {"id": call.get("id"), "type": "function", "function": {"name": call["name"], "arguments": arguments}}
 
 
 def _langchain_call(call: Any) -> dict[str, Any]:
-    """A tool call in either of the forms it may stand in a history."""
+    """Return a tool call as LangChain's, from OpenAI's form or LangChain's own."""
     if not isinstance(call, dict):
         return {"name": "", "args": {}, "id": None, "type": "tool_call"}
     function = call.get("function")
@@ -325,5 +325,5 @@ def _copy(value: Any) -> Any:
         return [_copy(item) for item in value]
     try:
         return deepcopy(value)
-    except TypeError:  # a tool's artifact may be anything that can be stored
+    except TypeError:  # a tool's artifact may be an object that cannot be copied
         return value

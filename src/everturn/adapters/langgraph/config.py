@@ -1,4 +1,4 @@
-"""Names: of sessions, and of checkpoints in LangGraph's configs."""
+"""Ids in LangGraph's configs: thread, namespace and checkpoint, and the session id of a thread."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ SEPARATOR = "#"  # between the thread and the namespace in a session's id
 
 
 def session_of(thread: object, namespace: str = "") -> str:
-    """The session of a thread and namespace: the thread's name, and behind a `#` the namespace of a subgraph.
+    """Return the session id of a thread and namespace: the thread's id, then `#` and the namespace of a subgraph.
 
-    In the thread's name `%` is written `%25` and `#` `%23`, so that no two share a session.
+    In the thread's id `%` is written `%25` and `#` `%23`, so that no two threads share a session.
     """
     escaped = str(thread).replace("%", "%25").replace(SEPARATOR, "%23")
     return f"{escaped}{SEPARATOR}{namespace}" if namespace else escaped
 
 
 def thread_of(session_id: str) -> tuple[str, str]:
-    """The inverse: thread and namespace."""
+    """Return thread and namespace of a session id: the inverse of `session_of`."""
     escaped, _, namespace = session_id.partition(SEPARATOR)
     return escaped.replace("%23", SEPARATOR).replace("%25", "%"), namespace
 
 
-class Heads:
-    """Remembers where threads stood when checkpoints were read: configs carry a checkpoint's id from reads to puts.
+class SeenHeads:
+    """Remembers the latest checkpoint of a thread at the time that another one was read, for puts on that one.
 
-    An id is told by which object it is, so that two reads of one checkpoint are told apart. It is a plain `str`, since
-    configs are logged and sent by whatever serializes them, and some refuse a subclass.
+    A config carries a checkpoint's id from a read to a put. The id is recognized by the identity of the `str` object,
+    so that two reads of one checkpoint differ. It is a plain `str`: some serializers of configs refuse a subclass.
     """
 
     MOST = 10_000
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._known: OrderedDict[int, tuple[str, str]] = OrderedDict()  # the id itself is kept, so that its place is
+        self._known: OrderedDict[int, tuple[str, str]] = OrderedDict()  # holds the str, so that its id() stays unique
 
-    def noted(self, checkpoint: str, head: str) -> str:
-        """The id as an object of its own, by which `of` finds the head again."""
+    def note(self, checkpoint: str, head: str) -> str:
+        """Return a copy of the id as a new object, by which `of` finds the head again."""
         own = checkpoint.encode("utf-8", "surrogatepass").decode("utf-8", "surrogatepass")
         with self._lock:
             self._known[id(own)] = own, head
@@ -51,19 +51,19 @@ class Heads:
         return own
 
     def of(self, checkpoint: object) -> str | None:
-        """The head that was noted with this very object; None if it is not known, or not any more."""
+        """Return the head noted with this very object; None if it is unknown, or forgotten."""
         with self._lock:
             own, head = self._known.get(id(checkpoint), (None, None))
         return head if own is checkpoint else None
 
 
 def setting(config: RunnableConfig, name: str) -> Any:
-    """What a config says of something; None if nothing."""
+    """Return a setting of a config; None if it has none."""
     return config.get("configurable", {}).get(name)
 
 
 def address(config: RunnableConfig) -> tuple[str, str, str | None]:
-    """Thread, namespace and checkpoint that a config names. Raises InvalidInput without a thread."""
+    """Return thread, namespace and checkpoint id of a config. Raises InvalidInput without a thread."""
     named = config.get("configurable", {}).get
     thread = named("thread_id")
     if thread is None:
@@ -73,12 +73,12 @@ def address(config: RunnableConfig) -> tuple[str, str, str | None]:
 
 
 def config_of(thread: str, namespace: str, checkpoint: str) -> RunnableConfig:
-    """The config that names a checkpoint."""
+    """Return the config of a checkpoint."""
     return {"configurable": {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}}
 
 
-class Beginnings:
-    """Sessions that a run saw empty and has not begun yet: who begins one of these means to be the first."""
+class EmptySessions:
+    """Sessions that a caller read as empty and has not begun yet: its next put must be the session's first."""
 
     MOST = 10_000
 
@@ -87,17 +87,19 @@ class Beginnings:
         self._sessions: Counter[str] = Counter()
 
     def seen(self, session_id: str) -> None:
+        """Note that a session was read as empty."""
         with self._lock:
             self._sessions[session_id] += 1
             if len(self._sessions) > self.MOST:
                 del self._sessions[next(iter(self._sessions))]
 
     def forget(self, session_id: str) -> None:
+        """Forget that a session was read as empty."""
         with self._lock:
             self._sessions.pop(session_id, None)
 
     def used(self, session_id: str) -> bool:
-        """Whether it was seen so, as often as it was."""
+        """Whether a session was read as empty; uses up one such read."""
         with self._lock:
             count = self._sessions.pop(session_id, 0)
             if count > 1:

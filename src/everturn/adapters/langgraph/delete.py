@@ -1,33 +1,32 @@
-"""Deletions and copies of LangGraph threads: whole ones, or some of their checkpoints with all that only these need."""
+"""Deletions and copies of LangGraph threads: whole threads, or checkpoints with the entries that only they need."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from everturn import InvalidInput, Receipt, Record, SessionNotFound, Unsupported, VersionConflict
-from everturn.adapters._shared.reclaiming import reclaim
-from everturn.adapters.langgraph.cache import Shelf
-from everturn.adapters.langgraph.checkpoint_log import Log, Point
+from everturn import AsyncMemoryStore, InvalidInput, Receipt, Record, SessionNotFound, Unsupported, VersionConflict
+from everturn.adapters.langgraph.cache import ThreadCache
+from everturn.adapters.langgraph.checkpoint_log import CheckpointLog, StoredCheckpoint
 from everturn.adapters.langgraph.config import SEPARATOR, session_of, thread_of
-from everturn.adapters.langgraph.rewrite import without
-from everturn.adapters.langgraph.session_reader import Call, Reader
+from everturn.adapters.langgraph.rewrite import entries_to_keep
+from everturn.adapters.langgraph.session_reader import SessionReader
 
 _MARK = Record("lg.mark", None)
-UNFINISHED = "|unfinished"  # a namespace that no graph has: of a thread whose deletion or copy is under way
+UNFINISHED = "|unfinished"  # namespace of a marker: the thread is being deleted or copied
 
 
-class Upkeep:
-    """What an EverturnSaver removes and copies."""
+class ThreadDeletions:
+    """The deletions and copies of an EverturnSaver, as coroutines for a CallRunner."""
 
-    def __init__(self, call: Call, reader: Reader, shelf: Shelf) -> None:
-        self._call = call
+    def __init__(self, store: AsyncMemoryStore, reader: SessionReader, cache: ThreadCache) -> None:
+        self._store = store
         self._reader = reader
-        self._shelf = shelf
+        self._cache = cache
 
     async def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread, then its subgraphs. An absent one is no error.
+        """Erase a thread, then its subgraphs. An absent thread is no error.
 
-        Cut off in between, it is finished by the next call, or by the next run of a thread of this name.
+        If it is interrupted in between, the next call, or the next run of a thread of this name, finishes it.
         """
         subgraphs = await self._subgraphs(thread_id)
         if subgraphs:
@@ -36,25 +35,25 @@ class Upkeep:
         await self._erase_subgraphs(thread_id)
 
     async def finish(self, thread_id: str) -> None:
-        """Erase the subgraphs of a thread that is not there, if a deletion or a copy was cut off."""
+        """Erase the subgraphs of a thread that does not exist, if a deletion or a copy of it was interrupted."""
         try:
-            await self._call("info", session_of(thread_id, UNFINISHED))
+            await self._store.info(session_of(thread_id, UNFINISHED))
         except SessionNotFound:
             return
         await self._erase_subgraphs(thread_id)
 
     async def _mark(self, thread_id: str) -> None:
-        """Say that subgraphs without their thread are leftovers."""
-        await self._call("append", session_of(thread_id, UNFINISHED), [_MARK])
+        """Write the marker that says: subgraphs without their thread are leftovers."""
+        await self._store.append(session_of(thread_id, UNFINISHED), [_MARK])
 
     async def _erase_subgraphs(self, thread_id: str) -> None:
-        """Erase all sessions of subgraphs, and the mark last: until then they are known to be leftovers."""
+        """Erase all sessions of subgraphs, and the marker last: until then they are known as leftovers."""
         mark = session_of(thread_id, UNFINISHED)
         found = await self._subgraphs(thread_id)
         await self._erase([*(name for name in found if name != mark), *(name for name in found if name == mark)])
 
     async def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints of runs: in one step for each session."""
+        """Remove the checkpoints of runs, in one step for each session."""
         unwanted = frozenset(_ids(run_ids, "run_ids"))
         if not unwanted:
             return
@@ -65,13 +64,13 @@ class Upkeep:
     async def copy_thread(self, source: str, target: str) -> None:
         """Copy a thread: its subgraphs, then itself, each in one step. Raises InvalidInput if the new one exists.
 
-        Cut off in between, there is no new thread, and the next call or run of this name begins afresh.
+        If it is interrupted in between, there is no new thread, and the next call or run of this name starts afresh.
         """
         target_session = session_of(target, "")
         try:
-            await self._call("info", target_session)
+            await self._store.info(target_session)
         except SessionNotFound:
-            await self._erase_subgraphs(target)  # what an interrupted copy left
+            await self._erase_subgraphs(target)  # leftovers of an interrupted copy
         else:
             raise InvalidInput(f"thread {target!r} exists already; copy into a new one", path="target_thread_id")
         subgraphs = [name for name in await self._subgraphs(source) if name != session_of(source, UNFINISHED)]
@@ -80,7 +79,7 @@ class Upkeep:
         for session_id in [*subgraphs, session_of(source, "")]:
             await self._copy(session_id, target)
         if subgraphs:
-            # Who looked for the new thread before it was there has erased them, as what an interrupted copy left.
+            # A reader that found no thread yet may have erased the copied subgraphs as leftovers: copy these again.
             there = await self._subgraphs(target)
             for session_id in subgraphs:
                 if session_of(target, thread_of(session_id)[1]) not in there:
@@ -88,9 +87,9 @@ class Upkeep:
             await self._erase([session_of(target, UNFINISHED)])
 
     async def _copy(self, session_id: str, target: str) -> None:
-        """Copy one session of a thread, unless it has gone."""
+        """Copy one session of a thread, unless it is gone."""
         try:
-            await self._call("fork", session_id, session_of(target, thread_of(session_id)[1]))
+            await self._store.fork(session_id, session_of(target, thread_of(session_id)[1]))
         except SessionNotFound:
             pass
 
@@ -112,39 +111,42 @@ class Upkeep:
                 else:
                     await self._keep_only(session_id, _latest)
 
-    async def _is_finished(self, session_id: str, root: Point | None) -> bool:
-        """Whether a session is of a subgraph's call (`node:task`) that its thread has left behind for good."""
+    async def _is_finished(self, session_id: str, root: StoredCheckpoint | None) -> bool:
+        """Whether a session is of a subgraph's call (`node:task`) at an earlier checkpoint of its thread."""
         last = thread_of(session_id)[1].rpartition("|")[2]
         if ":" not in last or root is None:
             return False
         latest = (await self._reader.log(session_id)).latest
         return latest is not None and latest.state["meta"].get("parents", {}).get("", root.id) != root.id
 
-    async def _keep_only(self, session_id: str, choose: Callable[[Log], frozenset[str] | None]) -> None:
-        """Remove checkpoints, and all that only they need, in one step. `choose` says which stay; None: all do."""
+    async def _keep_only(self, session_id: str, choose: Callable[[CheckpointLog], frozenset[str] | None]) -> None:
+        """Remove checkpoints and the entries that only they need, in one step, then reclaim the bytes.
+
+        `choose` returns the ids of the checkpoints that stay; None: all stay.
+        """
         while True:
             log = await self._reader.log(session_id)
             keep = choose(log)
             if keep is None:
                 return
-            self._shelf.forget(session_id)
-            entries = without(log, keep)
+            self._cache.forget(session_id)
+            entries = entries_to_keep(log, keep)
             if not entries:
-                await self._call("erase", session_id)
+                await self._store.erase(session_id)
                 return
             expected = Receipt(session_id, log.life, log.version)
             try:
-                receipt = await self._call("replace", session_id, entries, after=0, expected_version=expected)
+                await self._store.replace(session_id, entries, after=0, expected_version=expected)
             except VersionConflict:
                 continue
-            await reclaim(self._call, receipt, after=receipt.seqs[-1], mark=_MARK)
+            await self._store.compact(session_id, drop_undo=True)
             return
 
     async def _erase(self, session_ids: Collection[str]) -> None:
-        """Physically remove sessions, in this order."""
+        """Erase sessions physically, in this order."""
         for session_id in session_ids:
-            self._shelf.forget(session_id)
-            await self._call("erase", session_id)
+            self._cache.forget(session_id)
+            await self._store.erase(session_id)
 
     # --- which sessions ----------------------------------------------------------------------------------------------
 
@@ -153,16 +155,16 @@ class Upkeep:
         return [session.session_id async for session in self._reader.sessions(prefix)]
 
     async def _mentioning(self, texts: Sequence[str]) -> list[str]:
-        """The sessions in which one of the texts may stand."""
+        """Return the sessions that may contain one of the texts: found by search, or all if the backend has none."""
         try:
-            found = [match for text in texts for match in await self._call("find", text, limit=2**31)]
+            found = [match for text in texts for match in await self._store.find(text, limit=2**31)]
         except (Unsupported, InvalidInput):
             return [session.session_id async for session in self._reader.sessions("")]
         return list(dict.fromkeys(match.session_id for match in found))
 
 
 def _ids(given: Sequence[str], path: str) -> list[str]:
-    """The ids. Raises InvalidInput for a string: its letters would be taken for ids, and other threads be deleted."""
+    """Return the ids. Raises InvalidInput for a str: its characters would be taken for ids of threads to delete."""
     if isinstance(given, str | bytes):
         raise InvalidInput(f"is a list of ids, not {given!r}; write [{given!r}]", path=path)
     return [str(one) for one in given]
@@ -171,33 +173,33 @@ def _ids(given: Sequence[str], path: str) -> list[str]:
 # --- which checkpoints -----------------------------------------------------------------------------------------------
 
 
-def _latest(log: Log) -> frozenset[str] | None:
+def _latest(log: CheckpointLog) -> frozenset[str] | None:
     if log.latest is None:
         return None
-    keep = {log.latest.id, *(point.id for point in _rebuilt_from(log, log.latest))}
+    keep = {log.latest.id, *(stored.id for stored in _rebuilt_from(log, log.latest))}
     return None if keep == log.seqs.keys() else frozenset(keep)
 
 
-def _of_other_runs(log: Log, unwanted: frozenset[str], thread: str) -> frozenset[str] | None:
-    points = [log.point(seq) for seq in log.seqs.values()]
-    gone = {point.id for point in points if point.state["meta"].get("run_id") in unwanted}
+def _of_other_runs(log: CheckpointLog, unwanted: frozenset[str], thread: str) -> frozenset[str] | None:
+    points = [log.checkpoint_at(seq) for seq in log.seqs.values()]
+    gone = {stored.id for stored in points if stored.state["meta"].get("run_id") in unwanted}
     if not gone:
         return None
-    for point in points:
-        if point.id not in gone and (needed := gone & {each.id for each in _rebuilt_from(log, point)}):
+    for stored in points:
+        if stored.id not in gone and (needed := gone & {each.id for each in _rebuilt_from(log, stored)}):
             raise InvalidInput(
-                f"checkpoint {point.id!r} of thread {thread!r} is rebuilt (it has a DeltaChannel) from checkpoint "
+                f"checkpoint {stored.id!r} of thread {thread!r} is rebuilt (it has a DeltaChannel) from checkpoint "
                 f"{min(needed)!r} of such a run; delete the thread instead",
                 path="run_ids",
             )
     return frozenset(log.seqs.keys() - gone)
 
 
-def _rebuilt_from(log: Log, point: Point) -> list[Point]:
-    """The ancestors whose writes a checkpoint's delta channels are made of."""
-    channels = {*point.state["meta"].get("counters_since_delta_snapshot", {})} - point.refs.keys()
+def _rebuilt_from(log: CheckpointLog, stored: StoredCheckpoint) -> list[StoredCheckpoint]:
+    """Return the ancestors from whose writes a checkpoint's delta channels are rebuilt."""
+    channels = {*stored.state["meta"].get("counters_since_delta_snapshot", {})} - stored.refs.keys()
     needed = []
-    for ancestor in log.ancestors(point) if channels else ():
+    for ancestor in log.ancestors(stored) if channels else ():
         needed.append(ancestor)
         channels -= ancestor.refs.keys()
         if not channels:

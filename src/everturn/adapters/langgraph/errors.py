@@ -1,4 +1,4 @@
-"""Errors for what cannot be stored: they name the thread, the checkpoint and the channel. Pure."""
+"""Errors that name the thread, the checkpoint and the channel of a value that cannot be stored. Pure."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _LIMIT = "max_message_bytes"
 
 
 def refused(thread: str, checkpoint: str, channel: str, exc: Exception) -> InvalidInput:
-    """The error for a value that would not come back, or has not."""
+    """Make the error for a value that would not come back equal."""
     return InvalidInput(str(exc), path=f"thread {thread!r}, checkpoint {checkpoint!r}, channel {channel!r}")
 
 
 def refused_by_store(thread: str, checkpoint: str, entries: Sequence[Entry], exc: InvalidInput) -> InvalidInput:
-    """The store's own refusal of entries (too long, too deep), with whose value it was."""
+    """Make the error for entries that the store refused (too long, too deep), with the channel of the value."""
     what = str(exc).partition(": ")[2]
     if _LIMIT in what:
         what += f"; the thread goes on where the store is opened with more: everturn.open(url, {_LIMIT}=...)"
     place = _PLACE.fullmatch(exc.path)
-    where = _channel(entries[int(place[1])], place[2]) if place else exc.path
+    where = _channel_of(entries[int(place[1])], place[2]) if place else exc.path
     return InvalidInput(what, path=f"thread {thread!r}, checkpoint {checkpoint!r}, {where}")
 
 
-def _channel(entry: Entry, inner: str) -> str:
+def _channel_of(entry: Entry, inner: str) -> str:
     if not isinstance(entry, Record) or entry.kind not in (CHECKPOINT, WRITES):
         return f"channel {MESSAGES!r}"
     parts = list(_parts(entry))
     for place, where, _ in parts:
         if inner == place or inner.startswith((f"{place}.", f"{place}[")):
             return where
-    return max(parts, key=lambda part: len(_encode(part[2])))[1]  # all of it is too long: this is most of that
+    return max(parts, key=lambda part: len(_encode(part[2])))[1]  # the whole record is too long: name its largest value
 
 
 def _parts(record: Record) -> Iterator[tuple[str, str, JSON]]:
-    """What a record holds: as which place of it, of which channel, and the value."""
+    """Yield the values of a record: path in the record, channel, and value."""
     if record.kind == WRITES:
         for number, (channel, node) in enumerate(record.body["writes"]):
             yield f".body.writes[{number}]", f"channel {channel!r}", node

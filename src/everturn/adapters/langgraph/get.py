@@ -1,4 +1,4 @@
-"""Reads of LangGraph threads: a checkpoint with its values and its pending writes, one or many. Changes nothing."""
+"""LangGraph's `get_tuple` and its relatives: checkpoints with their values and pending writes. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from langgraph.checkpoint.base import CheckpointMetadata, CheckpointTuple
 from langgraph.checkpoint.serde.types import TASKS
 
 from everturn import Unsupported
-from everturn.adapters._shared.values import Unfaithful
-from everturn.adapters.langgraph.cache import Contents, Said, Shelf
-from everturn.adapters.langgraph.checkpoint_log import INPUT, Log, Object, Point, Ref
-from everturn.adapters.langgraph.compose import is_input
-from everturn.adapters.langgraph.config import Heads, config_of
-from everturn.adapters.langgraph.message_refs import Conversation, NotSaid, Quoting, conversation_of
-from everturn.adapters.langgraph.session_reader import TRIES, Reader, Stale, lost
-from everturn.adapters.langgraph.values import Values
+from everturn.adapters._shared.values import RoundTripError
+from everturn.adapters.langgraph.cache import ChannelContents, SeqMessages, ThreadCache
+from everturn.adapters.langgraph.checkpoint_entries import is_input
+from everturn.adapters.langgraph.checkpoint_log import INPUT, CheckpointLog, Object, Ref, StoredCheckpoint
+from everturn.adapters.langgraph.config import SeenHeads, config_of
+from everturn.adapters.langgraph.message_refs import Conversation, QuotingCodec, UnknownMessages, conversation_of
+from everturn.adapters.langgraph.session_reader import TRIES, SessionMoved, SessionReader, lost
+from everturn.adapters.langgraph.values import ChannelCodec
 from everturn.model import JSON
 
-WITH_SENDS = 4  # the format from which on pending sends are a channel of the checkpoint itself
-_OWN = ("versions", "seen", "meta", "refs")  # of a stored checkpoint; the rest of its state is as it was put
+WITH_SENDS = 4  # LangGraph's checkpoint format; from this one on, pending sends are a channel
+_OWN = ("versions", "seen", "meta", "refs")  # fields that the adapter reads; the rest is as it was put
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A checkpoint with all that belongs to it."""
+class FoundCheckpoint(msgspec.Struct, frozen=True):
+    """A checkpoint with its values and pending writes."""
 
-    point: Point
-    head: str  # the checkpoint the thread stood at then
+    stored: StoredCheckpoint
+    head: str  # the thread's latest checkpoint at that time
     values: Mapping[str, Any]
-    writes: Sequence[Write]
+    writes: Sequence[PendingWrite]
 
 
-class Write(msgspec.Struct, frozen=True):
-    """One pending write."""
+class PendingWrite(msgspec.Struct, frozen=True):
+    """One pending write of a task."""
 
     checkpoint: str
     path: str
@@ -44,93 +44,104 @@ class Write(msgspec.Struct, frozen=True):
     value: Any
 
 
-class Trace(msgspec.Struct, frozen=True):
-    """Writes to a channel, oldest first, since the checkpoint `start` stored it whole: as `seed`."""
+class ChannelTrace(msgspec.Struct, frozen=True):
+    """Writes to a channel, oldest first, since checkpoint `start`, which has the channel's whole value, `seed`."""
 
-    writes: Sequence[Write]
-    start: Point | None = None
+    writes: Sequence[PendingWrite]
+    start: StoredCheckpoint | None = None
     seed: Any = None
 
 
-class Reads:
-    """What an EverturnSaver reads, in terms of sessions."""
+class CheckpointReads:
+    """The reads of an EverturnSaver, as coroutines for a CallRunner."""
 
-    def __init__(self, reader: Reader, values: Values, shelf: Shelf, heads: Heads, indexes: Mapping[str, int]) -> None:
-        """`indexes`: of the channels whose writes replace each other."""
+    def __init__(
+        self,
+        reader: SessionReader,
+        codec: ChannelCodec,
+        cache: ThreadCache,
+        heads: SeenHeads,
+        indexes: Mapping[str, int],
+    ) -> None:
+        """`indexes`: LangGraph's fixed indexes of the channels whose later writes replace earlier ones."""
         self._reader = reader
         self._heads = heads
-        self._values = values
-        self._shelf = shelf
+        self._codec = codec
+        self._cache = cache
         self._indexes = indexes
 
-    async def get(self, thread: str, session_id: str, checkpoint: str | None = None) -> Found | None:
-        """A checkpoint: the one the thread stands at, or that of an id. None if there is none."""
+    async def get(self, thread: str, session_id: str, checkpoint: str | None = None) -> FoundCheckpoint | None:
+        """Return the thread's latest checkpoint, or the one with an id; None if there is none."""
         tries = TRIES
         while True:
-            view = await self._reader.look(session_id)
-            if view.point is None:
+            view = await self._reader.view(session_id)
+            if view.stored is None:
                 return None
             try:
-                if checkpoint in (None, view.point.id):
+                if checkpoint in (None, view.stored.id):
                     contents = await self._reader.contents(view)
-                    found = await self._found(thread, session_id, view.point, view.point, contents, view.writes)
+                    found = await self._found(thread, session_id, view.stored, view.stored, contents, view.writes)
                     return await self._with_sends(thread, session_id, found)
                 break
-            except Stale as exc:
+            except SessionMoved as exc:
                 tries -= 1
                 if not tries:
-                    raise lost(session_id, view.point.seq) from exc
-                self._shelf.forget(session_id)
-        _, log = await self._reader.look_closely(session_id, view.point.key, until=lambda log: checkpoint in log.seqs)
+                    raise lost(session_id, view.stored.seq) from exc
+                self._cache.forget(session_id)
+        _, log = await self._reader.view_and_log(
+            session_id, view.stored.full_seq, until=lambda log: checkpoint in log.seqs
+        )
         if checkpoint is None or checkpoint not in log.seqs:
             return None
         found = await self._found_in(thread, session_id, log, log.seqs[checkpoint])
         return await self._with_sends(thread, session_id, found)
 
-    async def _with_sends(self, thread: str, session_id: str, found: Found) -> Found:
-        """Add the sends that its parent's tasks wrote to a checkpoint of LangGraph before its format 4."""
-        point = found.point
-        if point.state.get("v", WITH_SENDS) >= WITH_SENDS or point.parent is None or TASKS in found.values:
+    async def _with_sends(self, thread: str, session_id: str, found: FoundCheckpoint) -> FoundCheckpoint:
+        """Add the sends of its parent's tasks to a checkpoint of a format before 4, as LangGraph expects."""
+        stored = found.stored
+        if stored.state.get("v", WITH_SENDS) >= WITH_SENDS or stored.parent is None or TASKS in found.values:
             return found
-        parent = await self.get(thread, session_id, point.parent)
+        parent = await self.get(thread, session_id, stored.parent)
         sends = [write.value for write in parent.writes if write.channel == TASKS] if parent else []
         if not sends:
             return found
-        versions = point.state["versions"]
-        state = point.state | {"versions": {**versions, TASKS: max(versions.values(), default=1)}}
-        point = msgspec.structs.replace(point, state=state)
-        return msgspec.structs.replace(found, point=point, values={**found.values, TASKS: sends})
+        versions = stored.state["versions"]
+        state = stored.state | {"versions": {**versions, TASKS: max(versions.values(), default=1)}}
+        stored = msgspec.structs.replace(stored, state=state)
+        return msgspec.structs.replace(found, stored=stored, values={**found.values, TASKS: sends})
 
     async def walk(
-        self, thread: str, session_id: str, wanted: Callable[[Point], bool], limit: int | None = None
-    ) -> AsyncIterator[Found]:
-        """The checkpoints that are wanted, the latest first, as they were at one moment."""
+        self, thread: str, session_id: str, wanted: Callable[[StoredCheckpoint], bool], limit: int | None = None
+    ) -> AsyncIterator[FoundCheckpoint]:
+        """Yield the wanted checkpoints of a session, latest put first, as of one version."""
         matching: list[int] = []
 
-        def is_enough(log: Log) -> bool:
-            matching[:] = [seq for seq in sorted(log.seqs.values(), reverse=True) if wanted(log.point(seq))]
+        def is_enough(log: CheckpointLog) -> bool:
+            matching[:] = [seq for seq in sorted(log.seqs.values(), reverse=True) if wanted(log.checkpoint_at(seq))]
             return limit is not None and len(matching) >= limit
 
-        _, log = await self._reader.look_closely(session_id, 1 if limit is None else None, until=is_enough)
+        _, log = await self._reader.view_and_log(session_id, 1 if limit is None else None, until=is_enough)
         is_enough(log)
         for seq in matching[:limit]:
             yield await self._with_sends(thread, session_id, await self._found_in(thread, session_id, log, seq))
 
     async def history(
         self, thread: str, session_id: str, checkpoint: str | None, channels: Collection[str]
-    ) -> dict[str, Trace]:
-        """What was written to channels since they were last stored whole. The checkpoint's own writes lead to the next,
-        and are not part of it."""
-        traces: dict[str, Trace] = {}
+    ) -> dict[str, ChannelTrace]:
+        """Return the writes to channels since each was last stored whole, up to a checkpoint.
 
-        def is_enough(log: Log) -> bool:
+        The checkpoint's own pending writes lead to the next one, and are not included.
+        """
+        traces: dict[str, ChannelTrace] = {}
+
+        def is_enough(log: CheckpointLog) -> bool:
             seq = log.seqs.get(checkpoint) if checkpoint is not None else next(reversed(log.bodies), None)
             if seq is None:
                 return False
-            traces.update(self._traces(log, log.point(seq), channels))
+            traces.update(self._traces(log, log.checkpoint_at(seq), channels))
             return True
 
-        _, log = await self._reader.look_closely(session_id, until=is_enough)
+        _, log = await self._reader.view_and_log(session_id, until=is_enough)
         is_enough(log)
         for channel, trace in traces.items():
             nodes = [write.value for write in trace.writes]
@@ -143,93 +154,106 @@ class Reads:
                 traces[channel] = msgspec.structs.replace(traces[channel], seed=seed)
         return traces
 
-    def _traces(self, log: Log, target: Point, channels: Collection[str]) -> Iterator[tuple[str, Trace]]:
-        """Raises Missing if the log does not reach far enough."""
-        written: dict[str, list[Write]] = {channel: [] for channel in channels}
+    def _traces(
+        self, log: CheckpointLog, target: StoredCheckpoint, channels: Collection[str]
+    ) -> Iterator[tuple[str, ChannelTrace]]:
+        """Yield the trace of each channel. Raises NeedsEarlierEntries if the log does not reach far enough back."""
+        written: dict[str, list[PendingWrite]] = {channel: [] for channel in channels}
         for ancestor in log.ancestors(target):
             for write in reversed(self._writes(ancestor, log.writes_of(ancestor))):
                 if write.channel in written:
                     written[write.channel].append(write)
             for channel in written.keys() & ancestor.refs.keys():
-                yield channel, Trace(written.pop(channel)[::-1], ancestor)
+                yield channel, ChannelTrace(written.pop(channel)[::-1], ancestor)
             if not written:
                 return
         for channel, writes in written.items():
-            yield channel, Trace(writes[::-1])
+            yield channel, ChannelTrace(writes[::-1])
 
-    async def _found_in(self, thread: str, session_id: str, log: Log, seq: int) -> Found:
-        def with_writes(log: Log) -> tuple[Point, list[tuple[int, Object]]]:
-            point = log.point(seq)
-            return point, log.writes_of(point)
+    async def _found_in(self, thread: str, session_id: str, log: CheckpointLog, seq: int) -> FoundCheckpoint:
+        def with_writes(log: CheckpointLog) -> tuple[StoredCheckpoint, list[tuple[int, Object]]]:
+            stored = log.checkpoint_at(seq)
+            return stored, log.writes_of(stored)
 
-        (point, writes), log = await self._reader.reaching(session_id, log, with_writes)
-        contents = await self._filled(session_id, point, point.refs, log)
-        return await self._found(thread, session_id, point, log.latest or point, contents, writes, log)
+        (stored, writes), log = await self._reader.look_back(session_id, log, with_writes)
+        contents = await self._filled(session_id, stored, stored.refs, log)
+        return await self._found(thread, session_id, stored, log.latest or stored, contents, writes, log)
 
-    async def _filled(self, session_id: str, point: Point, channels: Iterable[str], log: Log) -> Contents:
+    async def _filled(
+        self, session_id: str, stored: StoredCheckpoint, channels: Iterable[str], log: CheckpointLog
+    ) -> ChannelContents:
         try:
-            return await self._reader.fill(session_id, point, Contents(), channels, log)
-        except Stale:  # moved since: then all as it was in the log's version
+            return await self._reader.fill(session_id, stored, ChannelContents(), channels, log)
+        except SessionMoved:  # changed since: read all of the log's version
             log = await self._reader.earlier(session_id, log, 1)
         try:
-            return await self._reader.fill(session_id, point, Contents(), channels, log)
-        except Stale as exc:
-            raise lost(session_id, point.seq) from exc
+            return await self._reader.fill(session_id, stored, ChannelContents(), channels, log)
+        except SessionMoved as exc:
+            raise lost(session_id, stored.seq) from exc
 
     async def _found(
         self,
         thread: str,
         session_id: str,
-        point: Point,
-        head: Point,
-        contents: Contents,
+        stored: StoredCheckpoint,
+        head: StoredCheckpoint,
+        contents: ChannelContents,
         records: Sequence[tuple[int, Object]],
-        log: Log | None = None,
-    ) -> Found:
-        writes = self._writes(point, records) if records else []
-        by = self._values
-        if writes or contents.nodes or contents.lists:  # what may quote
-            by = Quoting(self._values, conversation_of(point, contents))
-        has_heard = False
+        log: CheckpointLog | None = None,
+    ) -> FoundCheckpoint:
+        writes = self._writes(stored, records) if records else []
+        by = self._codec
+        if writes or contents.nodes or contents.lists:  # values that may hold quotes
+            by = QuotingCodec(self._codec, conversation_of(stored, contents))
+        has_resolved = False
         while True:
             try:
-                values = self._decoded(thread, point, contents, point.refs, by)
-                return Found(point, head.id, values, self._restored(thread, writes, by) if writes else writes)
-            except NotSaid:  # something quotes what is no longer said
-                if has_heard:
+                values = self._decoded(thread, stored, contents, stored.refs, by)
+                return FoundCheckpoint(
+                    stored, head.id, values, self._restored(thread, writes, by) if writes else writes
+                )
+            except UnknownMessages:  # a quote of messages that left the history
+                if has_resolved:
                     raise
             nodes = [*_nodes(contents), *(write.value for write in writes)]
-            by = await self._quoting(session_id, conversation_of(point, contents), nodes, log)
-            has_heard = True
+            by = await self._quoting(session_id, conversation_of(stored, contents), nodes, log)
+            has_resolved = True
 
     async def _quoting(
-        self, session_id: str, conversation: Conversation, nodes: Iterable[JSON], log: Log | None
-    ) -> Quoting:
-        """What decodes nodes that quote a conversation, or more than that: all of it is read at once. Raises Stale if
-        there is no log, and the session moved meanwhile."""
-        quoting = Quoting(self._values, conversation)
-        if refs := quoting.unheard(nodes):
+        self, session_id: str, conversation: Conversation, nodes: Iterable[JSON], log: CheckpointLog | None
+    ) -> QuotingCodec:
+        """Return a codec for nodes with quotes. Quoted messages that are not in the conversation are read at once.
+
+        Raises SessionMoved if there is no log and the session changed meanwhile.
+        """
+        quoting = QuotingCodec(self._codec, conversation)
+        if refs := quoting.unresolved(nodes):
             for ref, said in zip(refs, await self._said(session_id, refs, log), strict=True):
-                quoting.hear(ref, said)
+                quoting.resolve(ref, said)
         return quoting
 
-    async def _said(self, session_id: str, refs: Sequence[Ref], log: Log | None) -> list[Said]:
+    async def _said(self, session_id: str, refs: Sequence[Ref], log: CheckpointLog | None) -> list[SeqMessages]:
         try:
             return await self._reader.all_said(session_id, refs, log)
-        except Stale:
+        except SessionMoved:
             if log is None:
                 raise
         log = await self._reader.earlier(session_id, log, 1)
         try:
             return await self._reader.all_said(session_id, refs, log)
-        except Stale as exc:
+        except SessionMoved as exc:
             raise lost(session_id, next(reversed(log.bodies))) from exc
 
     def _decoded(
-        self, thread: str, point: Point, contents: Contents, channels: Iterable[str], by: Values
+        self,
+        thread: str,
+        stored: StoredCheckpoint,
+        contents: ChannelContents,
+        channels: Iterable[str],
+        by: ChannelCodec,
     ) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        refs = point.refs
+        refs = stored.refs
         for channel in channels:
             ref = refs[channel]
             try:
@@ -238,53 +262,55 @@ class Reads:
                 elif "is" in ref:
                     values[channel] = by.decode(ref["is"])
                 elif "said" in ref:
-                    values[channel] = by.thawed_all(contents.said or ())
+                    values[channel] = by.to_messages(contents.said or ())
                 else:
                     values[channel] = [by.decode(node) for node in contents.lists[channel]]
-            except Unfaithful as exc:
-                raise _unreadable(thread, point.id, channel, exc) from exc
+            except RoundTripError as exc:
+                raise _unreadable(thread, stored.id, channel, exc) from exc
         return values
 
-    def as_tuple(self, thread: str, namespace: str, found: Found) -> CheckpointTuple:
-        """What was found, as LangGraph hands it round."""
-        point = found.point
-        state = point.state
+    def as_tuple(self, thread: str, namespace: str, found: FoundCheckpoint) -> CheckpointTuple:
+        """Return a found checkpoint as LangGraph's CheckpointTuple."""
+        stored = found.stored
+        state = stored.state
         rest = {}
         for name, node in state.items():
             if name not in _OWN:
-                rest[name] = node if type(node) is int else self._as_put(thread, point, name, node)
+                rest[name] = node if type(node) is int else self._as_put(thread, stored, name, node)
         checkpoint = {
-            "ts": point.ts,
-            "id": point.id,
+            "ts": stored.ts,
+            "id": stored.id,
             "channel_values": found.values,
             "channel_versions": dict(state["versions"]),
             "versions_seen": {node: dict(seen) for node, seen in state["seen"].items()},
-            "updated_channels": point.updated,
+            "updated_channels": stored.updated,
             **rest,
         }
         return CheckpointTuple(
-            config_of(thread, namespace, self._heads.noted(point.id, found.head)),
+            config_of(thread, namespace, self._heads.note(stored.id, found.head)),
             checkpoint,  # type: ignore[arg-type]  # a TypedDict, with whatever else was put
-            self.metadata(thread, point),
-            config_of(thread, namespace, self._heads.noted(point.parent, found.head)) if point.parent else None,
+            self.metadata(thread, stored),
+            config_of(thread, namespace, self._heads.note(stored.parent, found.head)) if stored.parent else None,
             [(write.task, write.channel, write.value) for write in found.writes],
         )
 
-    def metadata(self, thread: str, point: Point) -> CheckpointMetadata:
-        """The metadata of a checkpoint."""
-        metadata: CheckpointMetadata = self._as_put(thread, point, "metadata", point.state["meta"])
+    def metadata(self, thread: str, stored: StoredCheckpoint) -> CheckpointMetadata:
+        """Return the metadata of a checkpoint."""
+        metadata: CheckpointMetadata = self._as_put(thread, stored, "metadata", stored.state["meta"])
         return metadata
 
-    def _as_put(self, thread: str, point: Point, name: str, node: JSON) -> Any:
+    def _as_put(self, thread: str, stored: StoredCheckpoint, name: str, node: JSON) -> Any:
         try:
-            return self._values.decode(node)
-        except Unfaithful as exc:
-            raise _unreadable(thread, point.id, name, exc) from exc
+            return self._codec.decode(node)
+        except RoundTripError as exc:
+            raise _unreadable(thread, stored.id, name, exc) from exc
 
-    def _writes(self, point: Point, records: Sequence[tuple[int, Object]]) -> list[Write]:
-        """In order, as they are stored. Of the same task and index the first counts, but of those that replace each
-        other the last."""
-        given = point.values.get(INPUT)
+    def _writes(self, stored: StoredCheckpoint, records: Sequence[tuple[int, Object]]) -> list[PendingWrite]:
+        """Return the pending writes in LangGraph's order, still encoded.
+
+        Of several writes with the same task and index the first counts; for channels in `indexes`, the last.
+        """
+        given = stored.values.get(INPUT)
         kept: dict[tuple[str, int], tuple[str, str, JSON]] = {}
         for _, body in records:
             for position, (channel, node) in enumerate(body["writes"]):
@@ -294,25 +320,25 @@ class Reads:
         found = []
         for (task, index), (path, channel, node) in kept.items():
             value = given[node["of"]] if is_input(node) and given else node
-            found.append(Write(point.id, path, task, index, channel, value))
+            found.append(PendingWrite(stored.id, path, task, index, channel, value))
         return sorted(found, key=lambda write: (write.path, write.task, write.index))
 
-    def _restored(self, thread: str, writes: Sequence[Write], by: Values) -> list[Write]:
-        """The same, with their values."""
+    def _restored(self, thread: str, writes: Sequence[PendingWrite], by: ChannelCodec) -> list[PendingWrite]:
+        """Return the writes with their values decoded."""
         restored = []
         for write in writes:
             try:
                 restored.append(msgspec.structs.replace(write, value=by.decode(write.value)))
-            except Unfaithful as exc:
+            except RoundTripError as exc:
                 raise _unreadable(thread, write.checkpoint, write.channel, exc) from exc
         return restored
 
 
-def _nodes(contents: Contents) -> Iterator[JSON]:
+def _nodes(contents: ChannelContents) -> Iterator[JSON]:
     yield from contents.nodes.values()
     yield from contents.lists.values()
 
 
 def _unreadable(thread: str, checkpoint: str, channel: str, exc: Exception) -> Unsupported:
-    """The error for a value that is stored and cannot be made here."""
+    """Make the error for a stored value that cannot be restored here."""
     return Unsupported(f"thread {thread!r}, checkpoint {checkpoint!r}, channel {channel!r}: {exc}")

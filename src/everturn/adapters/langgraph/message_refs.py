@@ -1,9 +1,9 @@
-"""The conversation inside other values: its messages are quoted by their seqs there, and not written again.
+"""Quotes: messages of the thread inside other values are stored as refs to their seqs, not again.
 
-A `Send` carries the whole state to a task, and a node may write all that was said. Stored as they are, these would make
-a thread grow with the square of what was said in it.
+A `Send` carries the whole state to a task, and a node may write all messages to another channel. Stored as they are,
+these would make a thread grow with the square of its messages.
 
-    {"!": "quote", "of": [{"said": ranges of seqs, "n": how many}, [what follows them]]}
+    {"!": "quote", "of": [{"said": ranges of seqs, "n": how many}, [further items of the list]]}
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import Any
 import msgspec
 from langchain_core.messages import BaseMessage
 
-from everturn.adapters._shared.values import MARK
-from everturn.adapters.langgraph.cache import Contents, Said, View
-from everturn.adapters.langgraph.checkpoint_log import INPUT, MESSAGES, Point, Ranges, Ref, seqs_in
-from everturn.adapters.langgraph.values import Kept, Values
+from everturn.adapters._shared.values import TAG
+from everturn.adapters.langgraph.cache import ChannelContents, SeqMessages, ThreadView
+from everturn.adapters.langgraph.checkpoint_log import INPUT, MESSAGES, Ranges, Ref, StoredCheckpoint, seqs_in
+from everturn.adapters.langgraph.values import ChannelCodec, StoredMessage
 from everturn.model import JSON
 
-LEAST = 2  # messages that are worth a quote
+LEAST = 2  # messages that make a quote worth it
 
 
-class NotSaid(Exception):
-    """A quote names messages that are not at hand."""
+class UnknownMessages(Exception):
+    """A quote refers to messages that have not been read."""
 
 
 def are_messages(values: Iterable[object]) -> bool:
+    """Whether all values are LangChain's messages."""
     for kind in {*map(type, values)}:  # noqa: SIM110 - at every step of a graph, and all() takes twice as long
         if BaseMessage not in kind.__mro__:  # pydantic's issubclass is slow
             return False
@@ -35,14 +36,14 @@ def are_messages(values: Iterable[object]) -> bool:
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """The messages of a checkpoint, and the ranges of seqs that name them. `left`: those of a branch that was left."""
+    """The messages of a checkpoint, their ranges of seqs, and the seqs of those on a left branch (`left`)."""
 
-    said: Said = ()
+    said: SeqMessages = ()
     ranges: Ranges = []
     left: frozenset[int] = frozenset()
 
     def first(self, count: int) -> Ref:
-        """A ref to as many messages, from the first on."""
+        """Return a ref to the first `count` messages."""
         last_seq = self.said[count - 1][0]
         ranges: Ranges = []
         for first, last, *is_left in self.ranges:
@@ -52,38 +53,42 @@ class Conversation(msgspec.Struct, frozen=True):
         raise AssertionError(self.ranges)  # pragma: no cover - each of its messages is in one
 
 
-def conversation_of(point: Point, contents: Contents) -> Conversation:
-    """That of a checkpoint; an empty one if its messages are not known, or there are none."""
-    return conversation(point.refs, contents.said, contents.left)
+def conversation_of(stored: StoredCheckpoint, contents: ChannelContents) -> Conversation:
+    """Return the conversation of a checkpoint; an empty one if it has no messages, or they are not known."""
+    return conversation(stored.refs, contents.said, contents.left)
 
 
-def conversation_in(view: View | None) -> Conversation:
-    """That of the checkpoint a thread stands at. What a task writes may quote it whichever checkpoint it is for: it may
-    come before its own is stored, or after the next one is."""
-    return Conversation() if view is None or view.point is None else conversation_of(view.point, view.contents)
+def conversation_in(view: ThreadView | None) -> Conversation:
+    """Return the conversation of a thread's latest checkpoint.
+
+    Writes of a task may quote it, whichever checkpoint they are for: they may come before their own checkpoint is
+    stored, or after the next one.
+    """
+    return Conversation() if view is None or view.stored is None else conversation_of(view.stored, view.contents)
 
 
-def conversation(refs: Mapping[str, Ref], said: Said | None, left: frozenset[int]) -> Conversation:
+def conversation(refs: Mapping[str, Ref], said: SeqMessages | None, left: frozenset[int]) -> Conversation:
+    """Return the conversation of a checkpoint with these refs; an empty one if its messages are not known."""
     ref = refs.get(MESSAGES)
     return Conversation(said, ref["said"], left) if said and isinstance(ref, dict) and "said" in ref else Conversation()
 
 
-def heard_by(point: Point | None) -> Ref:
-    """Where the messages are that a subgraph was given to begin with, if this is the checkpoint of that; or None."""
-    given = point.values.get(INPUT) if point is not None and MESSAGES not in point.refs else None
-    quote = given.get(MESSAGES) if type(given) is dict and MARK not in given else None
-    return quote["of"][0] if type(quote) is dict and quote.get(MARK) == "quote" else None
+def input_messages_ref(stored: StoredCheckpoint | None) -> Ref:
+    """Return the ref of the messages in a subgraph's input, if this is its first checkpoint; else None."""
+    given = stored.values.get(INPUT) if stored is not None and MESSAGES not in stored.refs else None
+    quote = given.get(MESSAGES) if type(given) is dict and TAG not in given else None
+    return quote["of"][0] if type(quote) is dict and quote.get(TAG) == "quote" else None
 
 
-class Quoting(Values):
-    """Encodes and decodes values in which a conversation may be quoted."""
+class QuotingCodec(ChannelCodec):
+    """Encodes and decodes values with quotes of a conversation."""
 
-    def __init__(self, values: Values, conversation: Conversation) -> None:
-        self.allowed, self.opaque, self.serde = values.allowed, values.opaque, values.serde
-        self._plain = values
+    def __init__(self, codec: ChannelCodec, conversation: Conversation) -> None:
+        self.allowed, self.opaque, self.serde = codec.allowed, codec.opaque, codec.serde
+        self._plain = codec
         self._conversation = conversation
-        self._quotes: dict[int, tuple[object, JSON]] = {}  # by the identity of a list: tasks are sent the same one
-        self._heard: dict[str, list[Kept]] = {}
+        self._quotes: dict[int, tuple[object, JSON]] = {}  # by id() of a list: many tasks get the same list
+        self._resolved: dict[str, list[StoredMessage]] = {}
         self.has_quoted = False
 
     def _encode(self, value: Any) -> JSON:
@@ -94,7 +99,7 @@ class Quoting(Values):
         return super()._encode(value)
 
     def _encode_other(self, value: Any) -> JSON:
-        # In a message nothing is quoted: what it holds stands there as it is, and may look like anything.
+        # Inside a message nothing is quoted: its fields are stored as they are, and may look like a quote.
         return self._plain.encode(value) if isinstance(value, BaseMessage) else super()._encode_other(value)
 
     def _quoted(self, messages: list[Any]) -> JSON:
@@ -102,18 +107,18 @@ class Quoting(Values):
         if same < LEAST:
             return super()._encode(messages)
         self.has_quoted = True
-        return {MARK: "quote", "of": [self._conversation.first(same), [self._encode(item) for item in messages[same:]]]}
+        return {TAG: "quote", "of": [self._conversation.first(same), [self._encode(item) for item in messages[same:]]]}
 
     def unquoted(self, node: JSON) -> JSON:
-        """What was encoded here, with the messages themselves in place of quotes."""
+        """Return an encoded value with the messages themselves in place of quotes."""
         if type(node) is list:
             return [self.unquoted(item) for item in node]
         if type(node) is not dict:
             return node
-        match node.get(MARK):
+        match node.get(TAG):
             case "quote":
                 ref, more = node["of"]
-                return [self._plain.encode(self.thawed(kept)) for kept in self._messages(ref)] + self.unquoted(more)
+                return [self._plain.encode(self.to_message(kept)) for kept in self._messages(ref)] + self.unquoted(more)
             case "message":
                 return node
         return {name: self.unquoted(item) for name, item in node.items()}
@@ -121,43 +126,43 @@ class Quoting(Values):
     def _decode_other(self, what: str, of: JSON) -> Any:
         if what == "quote":
             ref, more = of
-            return [*map(self.thawed, self._messages(ref)), *map(self._decode, more)]
+            return [*map(self.to_message, self._messages(ref)), *map(self._decode, more)]
         return super()._decode_other(what, of)
 
-    def _messages(self, ref: Ref) -> list[Kept]:
+    def _messages(self, ref: Ref) -> list[StoredMessage]:
         name = repr(ref["said"])
-        if name not in self._heard:
+        if name not in self._resolved:
             said, left = dict(self._conversation.said), self._conversation.left
             found = seqs_in(ref["said"], sorted(said.keys() - left), sorted(said.keys() & left))
-            if len(found) != ref["n"]:  # then it names others, too; as many can only be the same
-                raise NotSaid
-            self._heard[name] = [said[seq] for seq in found]
-        return self._heard[name]
+            if len(found) != ref["n"]:  # it refers to other messages, too; with an equal count they are the same
+                raise UnknownMessages
+            self._resolved[name] = [said[seq] for seq in found]
+        return self._resolved[name]
 
-    def hear(self, ref: Ref, said: Said) -> None:
-        """What a quote names, if that is more than the conversation."""
-        self._heard[repr(ref["said"])] = [kept for _, kept in said]
+    def resolve(self, ref: Ref, said: SeqMessages) -> None:
+        """Add the messages of a quote that are not in the conversation."""
+        self._resolved[repr(ref["said"])] = [kept for _, kept in said]
 
-    def unheard(self, nodes: Iterable[JSON]) -> list[Ref]:
-        """The quotes in nodes that name more than the conversation, each once."""
+    def unresolved(self, nodes: Iterable[JSON]) -> list[Ref]:
+        """Return the refs of quotes in nodes whose messages are not known yet, each once."""
         refs = {repr(ref["said"]): ref for node in nodes for ref in quotes_in(node)}
-        return [ref for ref in refs.values() if not self._is_at_hand(ref)]
+        return [ref for ref in refs.values() if not self._is_known(ref)]
 
-    def _is_at_hand(self, ref: Ref) -> bool:
+    def _is_known(self, ref: Ref) -> bool:
         try:
             self._messages(ref)
-        except NotSaid:
+        except UnknownMessages:
             return False
         return True
 
 
 def quotes_in(node: JSON) -> Iterator[Ref]:
-    """Every quote in a value."""
+    """Yield the ref of every quote in a value."""
     if type(node) is list:
         for item in node:
             yield from quotes_in(item)
     elif type(node) is dict:
-        match node.get(MARK):
+        match node.get(TAG):
             case "quote":
                 yield node["of"][0]
                 yield from quotes_in(node["of"][1])
@@ -169,15 +174,15 @@ def quotes_in(node: JSON) -> Iterator[Ref]:
 
 
 def requoted(node: JSON, moved: Callable[[Ranges], Ranges]) -> JSON:
-    """A value whose quotes name messages that have moved."""
+    """Return a value with the ranges of its quotes replaced by `moved`."""
     if type(node) is list:
         return [requoted(item, moved) for item in node]
     if type(node) is not dict:
         return node
-    match node.get(MARK):
+    match node.get(TAG):
         case "quote":
             ref, more = node["of"]
-            return {MARK: "quote", "of": [ref | {"said": moved(ref["said"])}, requoted(more, moved)]}
+            return {TAG: "quote", "of": [ref | {"said": moved(ref["said"])}, requoted(more, moved)]}
         case "message":
             return node
     return {name: requoted(item, moved) for name, item in node.items()}

@@ -1,4 +1,4 @@
-"""What a fork or a deletion makes of the entries there are: they move, or become a branch that was left. Pure."""
+"""Entries written again at new seqs, with their refs: after time travel, or a deletion of checkpoints. Pure."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ import msgspec
 from everturn import Record
 from everturn.adapters._shared.values import equal
 from everturn.adapters.langchain.messages import named
-from everturn.adapters.langgraph.cache import Contents
+from everturn.adapters.langgraph.cache import ChannelContents
 from everturn.adapters.langgraph.checkpoint_log import (
     CHECKPOINT,
     LEFT,
     MESSAGES,
     WRITES,
-    Log,
-    Point,
+    CheckpointLog,
     Ranges,
     Ref,
+    StoredCheckpoint,
     ranges_of,
     seqs_in,
     written,
 )
 from everturn.adapters.langgraph.message_refs import quotes_in, requoted
-from everturn.adapters.langgraph.short_ids import full
 from everturn.model import JSON, Entry
 
 
-def unsaid(log: Log, base: int) -> tuple[list[Entry], Mapping[int, int], int | None]:
-    """What has to be written again so that nothing said behind the base is in the history, and behind which seq."""
+def entries_to_leave(log: CheckpointLog, base: int) -> tuple[list[Entry], Mapping[int, int], int | None]:
+    """Return what time travel to the checkpoint at `base` has to write again: entries, their new seqs, and after which
+    seq. Messages after the base become those of a left branch. The seq is None if there are none.
+    """
     first = next((seq for seq in log.said if seq > base), None)
     if first is None:
         return [], {}, None
@@ -39,20 +40,20 @@ def unsaid(log: Log, base: int) -> tuple[list[Entry], Mapping[int, int], int | N
     return *_left_behind(log, after), after
 
 
-def _left_behind(log: Log, after: int) -> tuple[list[Entry], Mapping[int, int]]:
-    """Everything behind a seq as it can be appended again, its messages as those of a branch that was left.
+def _left_behind(log: CheckpointLog, after: int) -> tuple[list[Entry], Mapping[int, int]]:
+    """Return every entry after a seq, to be written again, with its messages as those of a left branch.
 
-    Returns the entries, and where each will be.
+    Returns the entries, and the new seq of each.
     """
     stay = [entry for entry in log.entries if (entry.seq or 0) > after]
-    rewriting = _Rewriting(log, stay, left={*log.said, *log.left}, after=after)
+    rewriting = _Rewriter(log, stay, left={*log.said, *log.left}, after=after)
     return rewriting.entries(), rewriting.places
 
 
-def in_sight(base: Point, known: Contents) -> tuple[Point, Contents]:
-    """A checkpoint to fork from, as if it knew only what is in the session's history.
+def base_in_history(base: StoredCheckpoint, known: ChannelContents) -> tuple[StoredCheckpoint, ChannelContents]:
+    """Return a checkpoint to go on from, reduced to messages that are in the session's history.
 
-    What was said in a branch that was left has to be said again. Its ranges do not grow any more.
+    Its messages of a left branch have to be stored again. All its ranges are closed.
     """
     refs: dict[str, Ref] = {}
     for channel, ref in base.refs.items():
@@ -67,15 +68,18 @@ def in_sight(base: Point, known: Contents) -> tuple[Point, Contents]:
     return msgspec.structs.replace(base, state=base.state | {"refs": refs, "versions": versions}), known
 
 
-def without(log: Log, keep: Collection[str]) -> list[Entry]:
-    """All of a whole log that the kept checkpoints need, and what is not LangGraph's, to be written anew."""
+def entries_to_keep(log: CheckpointLog, keep: Collection[str]) -> list[Entry]:
+    """Return the entries to keep after a deletion: those that the kept checkpoints need, and those of others.
+
+    The log must be of the whole session.
+    """
     said, left = sorted(log.said), sorted(log.left)
-    spoken = {seq: _spoken(log.point(seq), said, left) for seq in log.bodies}
+    spoken = {seq: _spoken(log.checkpoint_at(seq), said, left) for seq in log.bodies}
     kept = {log.seqs[name] for name in keep}
     ours = {seq for seqs in spoken.values() for seq in seqs}
     ours |= {*seqs_in([bounds for ref in _quotes(log, log.bodies, log.seqs) for bounds in ref["said"]], said, left)}
     needed = {at for seq in kept for at in spoken[seq]}
-    # What is only quoted any more is needed, and part of no conversation.
+    # Messages that are only quoted are kept, but belong to no conversation any more.
     quoted = {*seqs_in([bounds for ref in _quotes(log, kept, keep) for bounds in ref["said"]], said, left)} - needed
     gone = {*ours, *left} - needed - quoted
 
@@ -83,32 +87,32 @@ def without(log: Log, keep: Collection[str]) -> list[Entry]:
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
             return entry.seq in kept
         if isinstance(entry, Record) and entry.kind == WRITES:
-            name = full(entry.body)["for"]
+            name = entry.body["for"]
             return name in keep or name not in log.seqs
         return entry.seq not in gone
 
     aside = {*left}
-    if kept and not aside.isdisjoint(spoken[max(kept)]):  # the thread now stands in a branch that was left
-        head = log.point(max(kept))
-        aside = ours - {at for point in (head, *log.ancestors(head)) if point.id in keep for at in spoken[point.seq]}
+    if kept and not aside.isdisjoint(spoken[max(kept)]):  # the latest kept checkpoint is on a left branch
+        head = log.checkpoint_at(max(kept))
+        aside = ours - {at for stored in (head, *log.ancestors(head)) if stored.id in keep for at in spoken[stored.seq]}
     staying = [entry for entry in log.entries if stays(entry)]
-    return _Rewriting(log, staying, left=aside | quoted, checkpoints=keep).entries()
+    return _Rewriter(log, staying, left=aside | quoted, checkpoints=keep).entries()
 
 
-class _Rewriting:
-    """Writes some entries of a log again, behind its end: where they are changes, and what they say stays."""
+class _Rewriter:
+    """Rewrites entries of a log to new seqs after its end, with all their refs adjusted."""
 
     def __init__(
         self,
-        log: Log,
+        log: CheckpointLog,
         stay: Sequence[Entry],
         *,
         left: Container[int],
         after: int = 0,
         checkpoints: Container[str] | None = None,
     ) -> None:
-        """`left`: the messages that will be those of a branch that was left. `after`: up to here all stays as it is.
-        `checkpoints`: those that stay, if not all do; another is nobody's parent any more."""
+        """`left`: seqs of the messages that will be on a left branch. `after`: entries up to this seq keep their place.
+        `checkpoints`: ids of those that stay, if not all do; parents that go are dropped."""
         self._checkpoints = checkpoints
         self.places = {entry.seq or 0: log.last_seq + 1 + index for index, entry in enumerate(stay)}
         self._log = log
@@ -125,8 +129,8 @@ class _Rewriting:
         self._following = dict(pairwise([*(seq for seq in self._said if seq <= after), *others]))
         self._following |= dict(pairwise([*(seq for seq in self._left if seq <= after), *moved]))
         before = [seq for seq in log.bodies if seq <= after]
-        self._base = log.point(before[-1]) if before else None
-        self._known = {*_covered(self._said, (log.point(seq) for seq in log.bodies if seq > after))}
+        self._base = log.checkpoint_at(before[-1]) if before else None
+        self._known = {*_covered(self._said, (log.checkpoint_at(seq) for seq in log.bodies if seq > after))}
         self._lists: dict[str, list[JSON]] = {}
         self._homes: dict[tuple[int, str], int] = {}
 
@@ -140,12 +144,12 @@ class _Rewriting:
                 message = named(message, entry.seq)
             return Record(LEFT, message.to_dict()) if entry.seq in self._aside else message
         if isinstance(entry, Record) and entry.kind == CHECKPOINT:
-            return self._checkpoint(self._log.point(entry.seq or 0))
+            return self._checkpoint(self._log.checkpoint_at(entry.seq or 0))
         if isinstance(entry, Record) and entry.kind == WRITES:
             return Record(WRITES, entry.body | {"writes": requoted(entry.body["writes"], self._ranges)})
         return entry
 
-    def _checkpoint(self, old: Point) -> Record:
+    def _checkpoint(self, old: StoredCheckpoint) -> Record:
         seq = self.places[old.seq]
         refs: dict[str, Ref] = {}
         values: dict[str, JSON] = {}
@@ -158,17 +162,17 @@ class _Rewriting:
                     values[channel] = requoted(self._log.bodies[ref]["values"][channel], self._ranges)
             elif "said" in ref:
                 refs[channel] = {"said": self._ranges(ref["said"]), "n": ref["n"], "closed": True}
-            elif "list" in ref and self._after:  # all who have a piece of it stay
+            elif "list" in ref and self._after:  # all checkpoints with pieces of it stay
                 refs[channel] = {"list": self._moved(ref["list"]), "n": ref["n"], "closed": True}
                 pieces |= {channel: requoted(old.pieces[channel], self._ranges)} if channel in old.pieces else {}
             elif "list" in ref:
                 lists[channel] = requoted(nodes_of(self._log, channel, ref), self._ranges)
-                refs[channel] = self._list(channel, lists[channel], seq, pieces)
+                refs[channel] = self._rewritten_list(channel, lists[channel], seq, pieces)
             else:
                 refs[channel] = ref
         self._lists = lists
         has_parent = self._checkpoints is None or (old.parent is not None and old.parent in self._checkpoints)
-        point = msgspec.structs.replace(
+        stored = msgspec.structs.replace(
             old,
             seq=seq,
             parent=old.parent if has_parent else None,
@@ -179,7 +183,7 @@ class _Rewriting:
             early=tuple(self.places.get(at, at) for at in old.early if self._stays(at)),
             awaiting=tuple((name, self.places.get(at, at)) for name, at in old.awaiting if self._stays(at)),
         )
-        self._base, record = written(point, self._base)
+        self._base, record = written(stored, self._base)
         return record
 
     def _stays(self, seq: int) -> bool:
@@ -197,7 +201,7 @@ class _Rewriting:
         return moved
 
     def _moved(self, ranges: Ranges) -> Ranges:
-        """For ranges of checkpoints, none of which goes."""
+        """Return ranges of checkpoints, all of which stay, at their new seqs."""
         moved: Ranges = []
         for bounds in ranges:
             found = [
@@ -210,7 +214,7 @@ class _Rewriting:
         first, last, *is_left = bounds
         return [[first, min(last, self._after), *is_left]] if first <= self._after else []
 
-    def _list(self, channel: str, nodes: list[JSON], seq: int, pieces: dict[str, list[JSON]]) -> Ref:
+    def _rewritten_list(self, channel: str, nodes: list[JSON], seq: int, pieces: dict[str, list[JSON]]) -> Ref:
         before = self._lists.get(channel)
         old = self._base.refs.get(channel) if self._base else None
         if before is not None and isinstance(old, dict) and equal(before, nodes[: len(before)]):
@@ -223,10 +227,10 @@ class _Rewriting:
         return {"list": ranges, "n": len(nodes), "closed": True}
 
 
-def _quotes(log: Log, kept: Iterable[int], keep: Container[str]) -> Iterator[Ref]:
-    """What is quoted by the checkpoints that are kept, and what was written for them."""
+def _quotes(log: CheckpointLog, kept: Iterable[int], keep: Container[str]) -> Iterator[Ref]:
+    """Yield the refs of quotes in the values and the pending writes of the kept checkpoints."""
     for seq in kept:
-        for channel, ref in log.point(seq).refs.items():
+        for channel, ref in log.checkpoint_at(seq).refs.items():
             if isinstance(ref, int):
                 yield from quotes_in(log.bodies[ref]["values"][channel])
             elif "list" in ref:
@@ -237,19 +241,19 @@ def _quotes(log: Log, kept: Iterable[int], keep: Container[str]) -> Iterator[Ref
                 yield from quotes_in(body["writes"])
 
 
-def nodes_of(log: Log, channel: str, ref: Ref) -> list[JSON]:
-    """The nodes of a list, of which all checkpoints with a piece were read."""
+def nodes_of(log: CheckpointLog, channel: str, ref: Ref) -> list[JSON]:
+    """Return the items of a list as JSON. The log must have all checkpoints with pieces of it."""
     with_pieces = [seq for seq, body in log.bodies.items() if channel in body.get("pieces", {})]
     return [node for seq in seqs_in(ref["list"], with_pieces, ()) for node in log.bodies[seq]["pieces"][channel]]
 
 
-def _spoken(point: Point, said: Sequence[int], left: Sequence[int]) -> list[int]:
-    return [seq for ref in point.refs.values() for seq in seqs_in(_of_messages(ref), said, left)]
+def _spoken(stored: StoredCheckpoint, said: Sequence[int], left: Sequence[int]) -> list[int]:
+    return [seq for ref in stored.refs.values() for seq in seqs_in(_of_messages(ref), said, left)]
 
 
-def _covered(said: Sequence[int], points: Iterable[Point]) -> Iterator[int]:
-    """Of messages, in order, those that checkpoints know of."""
-    named = {tuple(bounds) for point in points for ref in point.refs.values() for bounds in _of_messages(ref)}
+def _covered(said: Sequence[int], points: Iterable[StoredCheckpoint]) -> Iterator[int]:
+    """Yield those of the messages, in order, that belong to a checkpoint."""
+    named = {tuple(bounds) for stored in points for ref in stored.refs.values() for bounds in _of_messages(ref)}
     ranges = deque(sorted(bounds for bounds in named if len(bounds) == 2))
     reach = 0
     for seq in said:

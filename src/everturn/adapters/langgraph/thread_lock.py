@@ -1,8 +1,7 @@
-"""Changes of one thread, one after the other within a saver. It reads nothing and changes nothing.
+"""ThreadLock: one change of a thread at a time, within one saver. For speed only; the store's versions keep it safe.
 
-LangGraph puts a checkpoint while what its tasks wrote is still on the way. Side by side the two would meet in the
-store: the thread has moved, says its version, and the put is refused, reads, and is made again. That is safe, and slow;
-in a queue neither waits longer than the other takes.
+LangGraph puts a checkpoint while the writes of its tasks are still under way. Without a lock the two would conflict in
+the store, and the one that lost would read the thread and try again, which is slow.
 """
 
 from __future__ import annotations
@@ -11,41 +10,41 @@ import asyncio
 import os
 import threading
 
-PATIENCE = 1.0  # seconds; nothing depends on the order, so that who has waited so long goes ahead
-MOST = 1024  # sessions whose locks are kept
+PATIENCE = 1.0  # seconds to wait; then go ahead, since correctness does not depend on the lock
+MOST = 1024  # locks that are kept
 
 
-class Queue:
-    """One place in front for each session. To be shared by threads, or by the tasks of one event loop."""
+class ThreadLock:
+    """One lock for each session, shared by threads, or by the tasks of one event loop."""
 
     def __init__(self, *, blocking: bool) -> None:
-        """`blocking`: it is for threads, and its coroutines never suspend."""
+        """`blocking`: use thread locks, whose coroutines never suspend; else asyncio locks."""
         self._new_lock = threading.Lock if blocking else asyncio.Lock
         self.locks: dict[str, threading.Lock | asyncio.Lock] = {}
         self._process = os.getpid()
 
-    def in_front(self, session_id: str) -> _InFront:
-        """To wait, in an `async with`, until nobody else of this queue is busy with the session; but not for ever."""
+    def hold(self, session_id: str) -> _HeldLock:
+        """Return the lock of a session, for `async with`. Entering waits until it is free, or PATIENCE is over."""
         lock = self.locks.get(session_id)
         if lock is None or self._process != os.getpid():
             lock = self._add(session_id)
-        return _InFront(self, session_id, lock)
+        return _HeldLock(self, session_id, lock)
 
     def _add(self, session_id: str) -> threading.Lock | asyncio.Lock:
         if len(self.locks) >= MOST or self._process != os.getpid():
-            # Nearly all are done; or who stood there is on the other side of a fork. Who still stands there is met in
-            # the store, as any stranger would be.
+            # Drop all: nearly all are free; or this is the child of an os.fork, where their holders do not exist. A
+            # holder that is left out conflicts in the store, as another process would.
             self.locks, self._process = {}, os.getpid()
         return self.locks.setdefault(session_id, self._new_lock())
 
 
-class _InFront:
-    """See Queue.in_front. A class: as a generator it would take twice as long, at every step of a graph."""
+class _HeldLock:
+    """The context manager of `hold`. A class, because a generator takes twice as long, at every step of a graph."""
 
-    __slots__ = ("_is_held", "_lock", "_queue", "_session_id")
+    __slots__ = ("_is_held", "_lock", "_owner", "_session_id")
 
-    def __init__(self, queue: Queue, session_id: str, lock: threading.Lock | asyncio.Lock) -> None:
-        self._queue = queue
+    def __init__(self, owner: ThreadLock, session_id: str, lock: threading.Lock | asyncio.Lock) -> None:
+        self._owner = owner
         self._session_id = session_id
         self._lock = lock
 
@@ -54,9 +53,9 @@ class _InFront:
             self._is_held = await _taken(self._lock)
         else:
             self._is_held = self._lock.acquire(timeout=PATIENCE)
-        if not self._is_held and self._queue.locks.get(self._session_id) is self._lock:
-            # Whoever has it may never let it go: an interrupt can come before it knows that it has it.
-            self._queue.locks.pop(self._session_id, None)
+        if not self._is_held and self._owner.locks.get(self._session_id) is self._lock:
+            # Its holder may never release it: a KeyboardInterrupt can come right after `acquire`.
+            self._owner.locks.pop(self._session_id, None)
 
     async def __aexit__(self, *_: object) -> None:
         if self._is_held:
@@ -64,7 +63,7 @@ class _InFront:
 
 
 async def _taken(lock: asyncio.Lock) -> bool:
-    """Whether it is ours now."""
+    """Acquire a lock within PATIENCE. Returns whether it was acquired."""
     try:
         async with asyncio.timeout(PATIENCE):
             return await lock.acquire()

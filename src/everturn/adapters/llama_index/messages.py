@@ -1,7 +1,7 @@
-"""LlamaIndex's messages as everturn's, and back: every block and all of `additional_kwargs` comes back as it was. Pure.
+"""LlamaIndex's messages as entries, and back. Every block and all of `additional_kwargs` comes back equal. Pure.
 
-What people and other frameworks read (role, content, tool calls) stands where every reader of a history looks for it.
-The rest stands in `metadata["llama_index"]`, and only what the message itself does not tell.
+Role, content and tool calls are stored in the entry's own fields, for people and other frameworks. Anything that these
+do not imply is stored in `metadata["llama_index"]`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pydantic.fields import FieldInfo
 
 from everturn import ChatMessage
 from everturn.adapters._shared import values as python
-from everturn.adapters._shared.pydantic_models import assembled
-from everturn.adapters._shared.values import MARK, Unfaithful, equal
+from everturn.adapters._shared.pydantic_models import build_model
+from everturn.adapters._shared.values import TAG, RoundTripError, equal
 from everturn.model import JSON
 
-OWN = "llama_index"  # the key in a message's metadata under which the rest stands
-ARCHIVED = "archived"  # of LlamaIndex's Memory: no longer in its queue
+OWN = "llama_index"  # key in an entry's metadata
+ARCHIVED = "archived"  # status of a message that Memory took out of its queue
 
 Block: TypeAlias = Any  # one of LlamaIndex's content blocks
 Fields: TypeAlias = dict[str, Any]
@@ -54,23 +54,23 @@ _ROLES = {role.value: role for role in llama.MessageRole} | {
 }
 
 
-class Values(python.Values):
-    """What stands in blocks and in `additional_kwargs`."""
+class BlockCodec(python.ValueCodec):
+    """Encodes and decodes values inside blocks and `additional_kwargs`."""
 
     def _encode_other(self, value: Any) -> JSON:
         kind = type(value)
         if _MODELS.get(kind.__name__) is kind:
-            return {MARK: "model", "of": [kind.__name__, self.encode_fields(value)]}
+            return {TAG: "model", "of": [kind.__name__, self.encode_fields(value)]}
         if kind is AnyUrl:
-            return {MARK: "url", "of": str(value)}
+            return {TAG: "url", "of": str(value)}
         if isinstance(value, Path):
-            return {MARK: "path", "of": str(value)}
+            return {TAG: "path", "of": str(value)}
         if isinstance(value, BaseModel) and not isinstance(value, llama.BaseContentBlock):
-            return self._encode(value.model_dump())  # as LlamaIndex itself stores what a model's client left there
+            return self._encode(value.model_dump())  # a model client's object: as LlamaIndex itself stores it
         return super()._encode_other(value)
 
     def encode_fields(self, model: BaseModel) -> Fields:
-        """The fields of a model, without those that are as they are by default."""
+        """Return the fields of a model that differ from their defaults, as JSON."""
         fields = type(model).model_fields
         return {
             name: self._encode(value)
@@ -90,10 +90,10 @@ class Values(python.Values):
         return super()._decode_other(what, of)
 
     def decode_model(self, kind: type[BaseModel] | None, name: str, fields: Fields) -> Any:
-        """The model that was stored so. Raises Unfaithful if there is no such class here."""
+        """Return the model of stored fields. Raises RoundTripError if its class is not in the installed version."""
         if kind is None:
-            raise Unfaithful(f"LlamaIndex's {name!r} is not in the version installed here")
-        return assembled(
+            raise RoundTripError(f"LlamaIndex's {name!r} is not in the version installed here")
+        return build_model(
             kind, {name: self._field(field, name, fields) for name, field in kind.model_fields.items()}, None
         )
 
@@ -101,20 +101,20 @@ class Values(python.Values):
         if name in fields:
             return self._decode(fields[name])
         if field.is_required():
-            raise Unfaithful(f"LlamaIndex asks for a {name!r} in the version installed here, and none was stored")
+            raise RoundTripError(f"LlamaIndex asks for a {name!r} in the version installed here, and none was stored")
         return field.get_default(call_default_factory=True)
 
 
-_values = Values()
+_codec = BlockCodec()
 
 
 def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessage:
-    """The message as an entry; `from_entry` gives an equal one. Raises Unfaithful for what would not come back."""
+    """Return a message as an entry. Raises RoundTripError if `from_entry` would not return an equal message."""
     if type(message) is not llama.ChatMessage:
-        raise Unfaithful(f"{type(message).__qualname__} is a class of yours, and would come back as another")
+        raise RoundTripError(f"{type(message).__qualname__} is a class of yours, and would come back as another")
     kwargs = message.additional_kwargs
     if len(message.blocks) == 1 and not kwargs and status is None and type(message.blocks[0]) is llama.TextBlock:
-        return ChatMessage(_WORDS.get(message.role) or _word(message.role), message.blocks[0].text)  # as most are
+        return ChatMessage(_WORDS.get(message.role) or _word(message.role), message.blocks[0].text)  # most messages
     calls = [(place, block) for place, block in enumerate(message.blocks) if type(block) is llama.ToolCallBlock]
     said = [block for block in message.blocks if type(block) is not llama.ToolCallBlock]
     content, native = _content(said)
@@ -129,28 +129,28 @@ def to_entry(message: llama.ChatMessage, status: str | None = None) -> ChatMessa
     if not said and not calls:
         own["empty"] = True
     elif calls and content == "" and said:
-        own["text"] = ""  # most frameworks mean nothing by it
+        own["text"] = ""  # other frameworks read empty content as none
     if [place for place, _ in calls] != list(range(len(said), len(message.blocks))):
         own["calls_at"] = [place for place, _ in calls]
     told = [_arguments(call["function"]["arguments"]) for call in entry.tool_calls or ()]
     if not equal(told, [block.tool_kwargs for _, block in calls]):
-        own["arguments"] = [_values.encode(block.tool_kwargs) for _, block in calls]
+        own["arguments"] = [_codec.encode(block.tool_kwargs) for _, block in calls]
     if not equal(_told_kwargs(entry), kwargs):
-        own["kwargs"] = _values.encode(kwargs)
+        own["kwargs"] = _codec.encode(kwargs)
     if status is not None:
         own["status"] = status
     return replace(entry, metadata={OWN: own}) if own else entry
 
 
 def _word(role: llama.MessageRole | str) -> str:
-    """What stands for the role. (A message may hold a word instead: LlamaIndex does not look at what is assigned.)"""
+    """Return the text of a role. It may be a plain str: LlamaIndex does not validate assignments."""
     return _WORDS.get(role) or llama.MessageRole(role).value
 
 
 def from_entry(entry: ChatMessage) -> llama.ChatMessage:
-    """The message an entry stands for, whoever wrote it. Raises Unfaithful if what it needs is not here."""
+    """Return the message of an entry, whichever framework wrote it. Raises RoundTripError if a class is missing."""
     if not entry.metadata and type(entry.content) is str and entry.tool_calls is None and entry.role in _ROLES:
-        return _message(_ROLES[entry.role], [_text_block(entry.content)], _told_kwargs(entry))  # as most are
+        return _message(_ROLES[entry.role], [_text_block(entry.content)], _told_kwargs(entry))  # most messages
     own = entry.metadata.get(OWN)
     if not isinstance(own, dict) or own.get("foreign"):
         return _foreign(entry)
@@ -161,21 +161,21 @@ def from_entry(entry: ChatMessage) -> llama.ChatMessage:
         said = _texts(entry.content)
     calls = _calls(entry)
     for block, arguments in zip(calls, own.get("arguments", ()), strict=False):
-        vars(block)["tool_kwargs"] = _values.decode(arguments)
+        vars(block)["tool_kwargs"] = _codec.decode(arguments)
     for place, block in zip(own.get("calls_at", range(len(said), len(said) + len(calls))), calls, strict=True):
         said.insert(place, block)
-    kwargs = _values.decode(own["kwargs"]) if "kwargs" in own else _told_kwargs(entry)
+    kwargs = _codec.decode(own["kwargs"]) if "kwargs" in own else _told_kwargs(entry)
     return _message(_role(entry.role), said, kwargs)
 
 
 def status_of(entry: ChatMessage) -> str | None:
-    """What the entry itself says of its status; None: that it is in the queue."""
+    """Return the status in the entry's own metadata; None if it has none."""
     own = entry.metadata.get(OWN)
     return own.get("status") if isinstance(own, dict) else None
 
 
 def archived(entry: ChatMessage) -> ChatMessage:
-    """The same entry, which says itself that it is archived."""
+    """Return the entry with the archived status in its metadata."""
     own = entry.metadata.get(OWN)
     said = own if isinstance(own, dict) else {"foreign": True}
     return replace(entry, metadata=entry.metadata | {OWN: said | {"status": ARCHIVED}})
@@ -185,7 +185,7 @@ def archived(entry: ChatMessage) -> ChatMessage:
 
 
 def _content(said: Sequence[Block]) -> tuple[str | list[JSON], bool]:
-    """The content, and whether its parts are LlamaIndex's own: not what others make of them."""
+    """Return the content of blocks, and whether its parts are LlamaIndex's own (not plain text)."""
     if all(type(block) is llama.TextBlock for block in said):
         if len(said) <= 1:
             return (said[0].text if said else ""), False
@@ -196,13 +196,13 @@ def _content(said: Sequence[Block]) -> tuple[str | list[JSON], bool]:
 def _to_part(block: Block) -> JSON:
     kind = type(block)
     if _MODELS.get(kind.__name__) is not kind:
-        raise Unfaithful(f"{kind.__qualname__} is a block of yours, and would not come back")
-    return {"type": block.block_type} | _values.encode_fields(block)
+        raise RoundTripError(f"{kind.__qualname__} is a block of yours, and would not come back")
+    return {"type": block.block_type} | _codec.encode_fields(block)
 
 
 def _from_part(part: JSON) -> Block:
     fields = {name: value for name, value in part.items() if name != "type"}
-    return _values.decode_model(_BLOCKS.get(part["type"]), part["type"], fields)
+    return _codec.decode_model(_BLOCKS.get(part["type"]), part["type"], fields)
 
 
 def _texts(content: str | list[JSON]) -> list[Block]:
@@ -210,12 +210,12 @@ def _texts(content: str | list[JSON]) -> list[Block]:
 
 
 def _text_block(text: str) -> llama.TextBlock:
-    return assembled(llama.TextBlock, {"block_type": "text", "text": text}, None, {"block_type", "text"})
+    return build_model(llama.TextBlock, {"block_type": "text", "text": text}, None, {"block_type", "text"})
 
 
 def _message(role: llama.MessageRole, blocks: list[Block], kwargs: Fields) -> llama.ChatMessage:
     fields = {"role": role, "additional_kwargs": kwargs, "blocks": blocks}
-    return assembled(llama.ChatMessage, fields, None, {"role", "additional_kwargs", "blocks"})
+    return build_model(llama.ChatMessage, fields, None, {"role", "additional_kwargs", "blocks"})
 
 
 def _told_kwargs(entry: ChatMessage) -> Fields:
@@ -231,13 +231,13 @@ def _told_kwargs(entry: ChatMessage) -> Fields:
 
 
 def _openai_call(block: llama.ToolCallBlock) -> JSON:
-    """A tool call in the form that most readers know."""
+    """Return a tool call in the form of OpenAI's chat API, which most readers know."""
     arguments = block.tool_kwargs
     if not isinstance(arguments, str):
         try:
             arguments = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
         except (TypeError, ValueError):
-            arguments = "{}"  # what cannot be written as JSON is not told here, and stands beside it
+            arguments = "{}"  # not JSON: stored in the metadata instead
     return {
         "id": block.tool_call_id,
         "type": "function",
@@ -250,7 +250,7 @@ def _calls(entry: ChatMessage) -> list[Block]:
 
 
 def _called(call: Mapping[str, Any]) -> llama.ToolCallBlock:
-    """A tool call in any of the forms it may stand in a history."""
+    """Return a tool call as a block, from OpenAI's, Anthropic's or LangChain's form."""
     function = call.get("function")
     named = function if isinstance(function, dict) else call
     identity, name = call.get("id", call.get("call_id")), named.get("name")
@@ -260,11 +260,11 @@ def _called(call: Mapping[str, Any]) -> llama.ToolCallBlock:
         "tool_name": _text(name) or "",
         "tool_kwargs": _arguments(named.get("arguments", named.get("args", named.get("input")))),
     }
-    return assembled(llama.ToolCallBlock, fields, None)
+    return build_model(llama.ToolCallBlock, fields, None)
 
 
 def _arguments(arguments: Any) -> Any:
-    """As a dict where they are one; else the text that a model wrote."""
+    """Return arguments as a dict if they are a JSON object; else the text that the model wrote."""
     if isinstance(arguments, str):
         try:
             read = json.loads(arguments)
@@ -274,7 +274,7 @@ def _arguments(arguments: Any) -> Any:
     return arguments if isinstance(arguments, dict) else {} if arguments is None else json.dumps(arguments)
 
 
-# --- what others wrote -----------------------------------------------------------------------------------------------
+# --- messages of other frameworks ------------------------------------------------------------------------------------
 
 
 def _role(role: str) -> llama.MessageRole:
@@ -284,7 +284,7 @@ def _role(role: str) -> llama.MessageRole:
 def _foreign(entry: ChatMessage) -> llama.ChatMessage:
     kwargs = _told_kwargs(entry)
     blocks: list[Block] = []
-    if entry.role == "reasoning":  # an item of OpenAI's
+    if entry.role == "reasoning":  # an item of the OpenAI Agents SDK
         return _message(_role(entry.role), [llama.ThinkingBlock(content=entry.text)], kwargs)
     if entry.role not in _ROLES:
         kwargs["role"] = entry.role
@@ -299,7 +299,7 @@ def _foreign(entry: ChatMessage) -> llama.ChatMessage:
 
 
 def _foreign_part(part: JSON) -> Block | None:
-    """The block for a part of OpenAI's, Anthropic's or LangChain's; None for what LlamaIndex has no block for."""
+    """Return the block of a part of OpenAI's, Anthropic's or LangChain's; None if LlamaIndex has no such block."""
     if isinstance(part, str):
         return _text_block(part)
     if not isinstance(part, dict):

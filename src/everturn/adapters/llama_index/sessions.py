@@ -1,7 +1,7 @@
-"""A key of LlamaIndex's as a session: reads and changes, each change one atomic step. Written once for both faces.
+"""Reads and changes of the session of a LlamaIndex key. Each change is one atomic step.
 
-Whether a message is in the queue of LlamaIndex's `Memory` or archived is said by the entry itself, or by a record that
-stands behind it and names the last archived seq: so archiving rewrites nothing, and rollback takes it back.
+A message is archived (taken out of the queue of `Memory`) by a later record that names the last archived seq, or by its
+own metadata. So archiving rewrites nothing, and a rollback takes it back.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from llama_index.core.llms import ChatMessage as Message
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from everturn import (
+    AsyncMemoryStore,
     ChatMessage,
     InvalidInput,
     Record,
@@ -20,87 +21,84 @@ from everturn import (
     Unsupported,
     VersionConflict,
 )
-from everturn.adapters._shared.reclaiming import reclaim
-from everturn.adapters._shared.seq_references import refuse_named
-from everturn.adapters._shared.sync_async import Both
-from everturn.adapters._shared.values import Unfaithful
+from everturn.adapters._shared.seq_references import refuse_referenced
+from everturn.adapters._shared.values import RoundTripError
 from everturn.adapters.llama_index import messages
 from everturn.model import Entry
 
-ARCHIVE = "llama.archived"  # the kind of the record; its body is the last archived seq
-_MARK = Record("llama.mark", None)
+ARCHIVE = "llama.archived"  # kind of the record; its body is the last archived seq
 
 
-class Sessions:
-    """What both of LlamaIndex's interfaces are made of. The coroutines never suspend over a blocking store."""
+class ChatSessions:
+    """Operations behind both of LlamaIndex's interfaces, as coroutines for a CallRunner."""
 
-    def __init__(self, faces: Both) -> None:
-        self._call = faces.call
+    def __init__(self, store: AsyncMemoryStore) -> None:
+        self._store = store
 
     async def read(self, key: str) -> list[Message]:
-        """All messages, in order; none if there is no such session."""
-        history: list[ChatMessage] = await self._call("get_history", key)
+        """Return all messages in order; none if there is no such session."""
+        history = await self._store.get_history(key)
         return [_decoded(key, entry) for entry in history]
 
     async def read_status(self, key: str, status: MessageStatus | None) -> list[Message]:
-        """Those in the queue, or those archived."""
+        """Return the messages in the queue, or those archived; with None, both."""
         if status is None:
             return await self.read(key)
         if status is MessageStatus.ACTIVE:
             return [_decoded(key, entry) for entry in await self._queue(key)]
-        return [_decoded(key, entry) for entry in _with_status(await self._call("state", key), status)]
+        return [_decoded(key, entry) for entry in _with_status(await self._store.state(key), status)]
 
     async def _queue(self, key: str) -> Sequence[ChatMessage]:
-        """Those in the queue, which LlamaIndex reads at every turn: without reading what was archived before.
+        """Return the messages in the queue without reading the archived ones: LlamaIndex asks at every turn.
 
-        The records first, and the messages as they were at the same version. If the session was erased in between, or
-        changed out of sight, all is read at once.
+        Reads the archive records first, then the messages at the same version. If that version is gone meanwhile (the
+        session was erased), reads the whole session at once.
         """
-        marks: SessionState = await self._call("state", key, kind=ARCHIVE)
+        marks = await self._store.state(key, kind=ARCHIVE)
         if not marks.version:
             return ()
         last = _last_archived(marks)
         try:
-            history: list[ChatMessage] = await self._call("get_history", key, at=marks.version, after=last)
+            history = await self._store.get_history(key, at=marks.version, after=last)
         except InvalidInput as exc:
             if exc.path != "at":
                 raise
-            return _with_status(await self._call("state", key), MessageStatus.ACTIVE)
+            return _with_status(await self._store.state(key), MessageStatus.ACTIVE)
         return [entry for entry in history if not _is_archived(entry, last)]
 
     async def add(self, key: str, added: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
-        """Append as one turn: all or none. No messages change nothing."""
+        """Append messages as one turn: all or none. No messages change nothing."""
         if turn := encoded(added, status):
-            await self._call("add_messages", key, turn)
+            await self._store.add_messages(key, turn)
 
     async def set(self, key: str, wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> None:
-        """In one undoable step, make these the history."""
-        await self._call("replace", key, encoded(wanted, status), after=0)
+        """Replace the whole history in one undoable step."""
+        await self._store.replace(key, encoded(wanted, status), after=0)
 
     async def archive_oldest(self, key: str, number: int) -> list[Message]:
-        """Archive the oldest of the queue, in one step, and return them."""
+        """Archive the oldest messages of the queue in one step, and return them."""
         while True:
-            state: SessionState = await self._call("state", key)
+            state = await self._store.state(key)
             oldest = _with_status(state, MessageStatus.ACTIVE)[: max(number, 0)]
             if not oldest:
                 return []
             try:
-                await self._call("append", key, [Record(ARCHIVE, oldest[-1].seq)], expected_version=state)
+                await self._store.append(key, [Record(ARCHIVE, oldest[-1].seq)], expected_version=state)
             except VersionConflict:
-                continue  # someone was quicker: look again
+                continue  # another writer was first: read again
             return [_decoded(key, entry) for entry in oldest]
 
     async def remove_all(self, key: str) -> list[Message] | None:
-        """Erase the session; what was in it, or None if there was none."""
-        state: SessionState = await self._call("state", key)
+        """Erase the session. Returns its messages, or None if there was no session."""
+        state = await self._store.state(key)
         if not state.version:
             return None
         removed = [_decoded(key, entry) for entry in state.messages]
-        await self._call("erase", key)
+        await self._store.erase(key)
         return removed
 
     async def remove_at(self, key: str, index: int) -> Message | None:
-        """Remove the message at an index (from the end, if negative) in one step; None if there is none."""
+        """Remove and return the message at an index (from the end, if negative), in one step; None if there is none."""
 
         def at_index(state: SessionState) -> Sequence[ChatMessage]:
             found = state.messages
@@ -109,42 +107,41 @@ class Sessions:
         return next(iter(await self.remove(key, at_index)), None)
 
     async def remove_oldest(self, key: str, number: int) -> list[Message]:
-        """Remove the oldest of the queue in one step, and return them."""
+        """Remove the oldest messages of the queue in one step, and return them."""
         return await self.remove(key, lambda state: _with_status(state, MessageStatus.ACTIVE)[: max(number, 0)])
 
     async def remove_status(self, key: str, status: MessageStatus) -> None:
-        """Remove those in the queue, or those archived, in one step."""
+        """Remove the messages in the queue, or those archived, in one step."""
         await self.remove(key, lambda state: _with_status(state, status))
 
     async def remove(self, key: str, choose: Callable[[SessionState], Sequence[ChatMessage]]) -> list[Message]:
-        """Remove what `choose` says, in one step, and return it; then give back its bytes.
+        """Remove the messages that `choose` returns, in one step, and return them. Then reclaim their bytes.
 
-        The store has no step that takes one entry out of the middle. So the step is a replace of what stands behind the
-        first of them, which is refused, and made anew, if anyone has changed the session since it was read. Raises
-        Unsupported if another framework's records stand there, which name messages by their seqs.
+        The store cannot take an entry out of the middle, so this replaces everything from the first of them on. If the
+        session has changed since it was read, the replace is refused, and all is read and chosen again. Raises
+        Unsupported if records of another framework would move that refer to messages by seq.
         """
         while True:
-            state: SessionState = await self._call("state", key)
+            state = await self._store.state(key)
             gone = choose(state)
             if not gone:
                 return []
             removed = [_decoded(key, entry) for entry in gone]
             before, rest = _without(state, {entry.seq for entry in gone})
-            refuse_named(key, rest, "the message")
+            refuse_referenced(key, rest, "the message")
             try:
-                receipt = await self._call("replace", key, rest, after=before, expected_version=state)
+                await self._store.replace(key, rest, after=before, expected_version=state)
             except VersionConflict:
-                continue  # someone was quicker: look again
-            last = receipt.seqs[-1] if receipt.seqs else before
-            await reclaim(self._call, receipt, after=last, mark=_MARK)
+                continue  # another writer was first: read again
+            await self._store.compact(key, drop_undo=True)
             return removed
 
     async def keys(self) -> list[str]:
-        """The ids of all sessions."""
+        """Return the ids of all sessions."""
         found: list[SessionInfo] = []
         page = None
         while True:
-            portion = await self._call("sessions", limit=500, page=page)
+            portion = await self._store.sessions(limit=500, page=page)
             found += portion.sessions
             if (page := portion.next) is None:
                 return list(dict.fromkeys(session.session_id for session in found))
@@ -156,7 +153,7 @@ def _with_status(state: SessionState, status: MessageStatus) -> list[ChatMessage
 
 
 def _archived(state: SessionState) -> Collection[int | None]:
-    """The seqs of the archived messages."""
+    """Return the seqs of the archived messages."""
     return {entry.seq for entry in _with_status(state, MessageStatus.ARCHIVED)}
 
 
@@ -169,9 +166,10 @@ def _is_archived(entry: ChatMessage, last: int) -> bool:
 
 
 def _without(state: SessionState, gone: Collection[int | None]) -> tuple[int, list[Entry]]:
-    """The seq of the last entry that stays where it is, and those that come behind it.
+    """Return the seq of the last entry that stays in place, and the entries to write after it.
 
-    These get new seqs, which no record names: those that are archived say it themselves; the record is for the others.
+    Rewritten entries get new seqs, to which no archive record refers. So those that are archived say it in their
+    metadata, and one record is written for those that stay in place.
     """
     place = next(place for place, entry in enumerate(state.entries) if entry.seq in gone)
     stay, move = state.entries[:place], state.entries[place:]
@@ -186,13 +184,13 @@ def _without(state: SessionState, gone: Collection[int | None]) -> tuple[int, li
 
 
 def encoded(wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACTIVE) -> list[ChatMessage]:
-    """The messages as entries. Raises InvalidInput for one that would not come back as it is."""
+    """Return messages as entries. Raises InvalidInput for one that would not come back equal."""
     said = messages.ARCHIVED if status is MessageStatus.ARCHIVED else None
     turn: list[ChatMessage] = []
     for message in wanted:
         try:
             turn.append(messages.to_entry(message, said))
-        except Unfaithful as exc:
+        except RoundTripError as exc:
             raise InvalidInput(str(exc), path=f"messages[{len(turn)}]") from exc
     return turn
 
@@ -200,5 +198,5 @@ def encoded(wanted: Iterable[Message], status: MessageStatus = MessageStatus.ACT
 def _decoded(key: str, entry: ChatMessage) -> Message:
     try:
         return messages.from_entry(entry)
-    except Unfaithful as exc:
+    except RoundTripError as exc:
         raise Unsupported(f"message {entry.seq} of session {key!r} cannot be read: {exc}") from exc

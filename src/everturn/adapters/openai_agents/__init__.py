@@ -1,9 +1,12 @@
-"""OpenAI Agents: a session in a store of everturn's.
+"""OpenAI Agents SDK: a session in a store of everturn's: `Runner.run(..., session=EverturnSession("a", store))`.
 
-session.py  EverturnSession
-items.py    the SDK's items as entries and back
+session.py  EverturnSession, the SDK's interface; _shared/openai_items.py turns items into messages and back
 """
 
-from everturn.adapters.openai_agents.session import EverturnSession
+from everturn.adapters._shared.sync_async import require
+
+require("openai-agents", (0, 10), "openai-agents")
+
+from everturn.adapters.openai_agents.session import EverturnSession  # noqa: E402 - after the check
 
 __all__ = ["EverturnSession"]

@@ -1,12 +1,11 @@
-"""OpenAI Agents SDK: `EverturnSession(session_id, store)`, a Session that cannot lose an item.
-
-How an item is stored is said in `items.py`; here it is the SDK's interface, on either face of a store.
-"""
+"""EverturnSession: the Session interface of the OpenAI Agents SDK. _shared/openai_items.py converts the items."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, cast
+
+from agents.memory import SessionABC, SessionSettings
 
 from everturn import (
     AsyncMemoryStore,
@@ -18,26 +17,20 @@ from everturn import (
     Snapshot,
     VersionConflict,
 )
-from everturn.adapters._shared.seq_references import refuse_named
-from everturn.adapters._shared.sync_async import Awaited, require
-from everturn.adapters.openai_agents.items import Item, all_items, identity, to_items, to_message
+from everturn.adapters._shared.openai_items import Item, all_items, identity, to_items, to_message
+from everturn.adapters._shared.seq_references import refuse_referenced
+from everturn.adapters._shared.sync_async import awaited_in_thread
 from everturn.model import MESSAGE, Entry
 
-__all__ = ["EverturnSession"]
-
-require("openai-agents", (0, 10), "openai-agents")
-
-from agents.memory import SessionABC, SessionSettings  # noqa: E402 - behind the check, whose message says what to do
-
-NEAR = 32  # entries looked at first for the latest few
+NEAR = 32  # entries read first, to find the latest few messages
 
 
 class EverturnSession(SessionABC):
-    """A session of the OpenAI Agents SDK in an everturn store: an item is a message of the everturn session.
+    """A session of the OpenAI Agents SDK in an everturn store. An item is one message of the everturn session.
 
-    `add_items` is one atomic turn, and is keyed by the ids of its items where they have them: sent again, they are not
-    stored twice. Items without ids are never held to be the same, however equal. `pop_item` removes exactly the last
-    item, once, whoever else pops or appends; it is undoable, as are `clear_session` and a rollback.
+    `add_items` is one atomic turn. It is keyed by the ids of its items, if they have any: sent again, they are stored
+    once. Items without ids are never taken for the same, even if equal. `pop_item` removes exactly the last item, once,
+    also when others pop or append at the same time. `undo` takes back a pop, a clear or a rollback.
     """
 
     def __init__(
@@ -49,13 +42,13 @@ class EverturnSession(SessionABC):
     ) -> None:
         self.session_id = session_id
         self.session_settings = _settings(session_settings)
-        self._call = Awaited(store)
+        self._store = awaited_in_thread(store)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """The items in order; with a limit, exactly the n latest."""
+        """Return the items in order; with a limit, exactly the n latest."""
         limit = limit if limit is not None else _settings(self.session_settings).limit
         if limit is None:
-            messages: Sequence[ChatMessage] = await self._call("get_history", self.session_id)
+            messages: Sequence[ChatMessage] = await self._store.get_history(self.session_id)
         elif limit <= 0:
             return []
         else:
@@ -64,33 +57,33 @@ class EverturnSession(SessionABC):
         return items if limit is None else items[-limit:]
 
     async def add_items(self, items: list[Any]) -> None:
-        """Append the items as one turn: all or none. Raises InvalidInput, naming the path, for what cannot be kept."""
+        """Append the items as one turn: all or none. Raises InvalidInput, with a path, if one cannot be stored."""
         if not items:
             return
         turn = [to_message(_checked(item, index)) for index, item in enumerate(items)]
         key = _key(items)
         try:
-            receipt: Receipt = await self._call("add_messages", self.session_id, turn, key=key)
+            receipt = await self._store.add_messages(self.session_id, turn, key=key)
             while receipt.replayed and not await self._shows(receipt):
-                # It was stored, and hidden by a clear or a trim: that is no retry, but the items once more.
+                # It was stored before and is hidden by a clear or a trim, so this is no retry: store the items again.
                 key = f"{key}:{receipt.version}"
-                receipt = await self._call("add_messages", self.session_id, turn, key=key)
+                receipt = await self._store.add_messages(self.session_id, turn, key=key)
         except InvalidInput as refused:
             if key is None or refused.path != "key":
                 raise
-            # These ids were stored before with other content: an item that was edited is an item of its own.
-            await self._call("add_messages", self.session_id, turn)
+            # These ids were stored before with other content: an edited item is stored as a new one.
+            await self._store.add_messages(self.session_id, turn)
 
     async def _shows(self, receipt: Receipt) -> bool:
-        """Whether the history shows anything of this turn."""
+        """Whether the present history has any entry of this turn."""
         first, last = receipt.seqs[0], receipt.seqs[-1]
-        return bool(await self._call("get_history", self.session_id, after=first - 1, before=last + 1))
+        return bool(await self._store.get_history(self.session_id, after=first - 1, before=last + 1))
 
     async def pop_item(self) -> Any | None:
-        """Remove the last item and return it; None if there is none. Exactly one, whoever else is at it.
+        """Remove the last item and return it; None if there is none. Concurrent callers each get a different item.
 
-        Everything else stays: the rest of a message that holds several items, and tool calls, summaries and records.
-        Raises Unsupported if the item is in a conversation that another framework keeps records of behind it.
+        Everything else stays: other items of the same message, tool calls, summaries and records. Raises Unsupported
+        if a later record of another framework refers to the item's message.
         """
         while True:
             state, _ = await self._latest(2, kind=None)
@@ -99,54 +92,54 @@ class EverturnSession(SessionABC):
                 return None
             *rest, popped = to_items(cast("ChatMessage", state.entries[place]))
             behind = state.entries[place + 1 :]
-            refuse_named(self.session_id, behind, "the last item")
-            # The store has no step that takes an entry from between others: those behind it are written once more.
-            earlier = state.entries[place - 1].seq if place else 0
+            refuse_referenced(self.session_id, behind, "the last item")
+            # The store cannot take an entry out of the middle, so the entries after it are written again.
+            earlier = _seq_before(state, place)
             entries = [*map(to_message, rest), *behind]
             try:
-                await self._call("replace", self.session_id, entries, after=earlier, expected_version=state)
+                await self._store.replace(self.session_id, entries, after=earlier, expected_version=state)
             except VersionConflict:
-                continue  # someone was quicker: look again
+                continue  # another writer was first: read again
             return popped
 
     async def clear_session(self) -> None:
-        """Empty the history. Undoable; `store.erase` is what removes it."""
-        await self._call("clear", self.session_id)
+        """Empty the history. `undo` takes it back; `store.erase` removes it for good."""
+        await self._store.clear(self.session_id)
 
     async def _latest(self, number: int, *, kind: str | None = MESSAGE) -> tuple[SessionState, bool]:
-        """The state, with at least the `number` latest messages that there are, and whether that is all of it.
+        """Return a state with at least the `number` latest messages, and whether it has the whole session.
 
-        Seen at one moment. Without a `kind`, with all else that stands there.
+        The state is of one version. With `kind=None` it has entries of all kinds.
         """
         width = max(NEAR, 2 * number)
-        state: SessionState = await self._call("state", self.session_id, kind=MESSAGE, after=2**53)
+        state = await self._store.state(self.session_id, kind=MESSAGE, after=2**53)
         while True:
             after = max(state.last_seq - width, 0)
-            state = await self._call("state", self.session_id, kind=kind, after=after)
+            state = await self._store.state(self.session_id, kind=kind, after=after)
             if len(state.messages) >= number or after == 0:
                 return state, after == 0
             width *= 4
 
-    # --- compaction: private to the SDK, which looks for these two by name (docs/adapters/openai-agents.md) ----------
+    # --- compaction: the SDK looks for these two private methods by name (docs/adapters/openai-agents.md) ------------
 
     async def _atomic_replace_items(self, items: list[Any]) -> bool:
-        """Put these items in the place of the whole history, in one undoable step. The SDK would clear, then add."""
+        """Replace the whole history in one undoable step. Without this method the SDK clears, then adds."""
         if type(self) is not EverturnSession:
-            return False  # a subclass may store items in its own way
+            return False  # a subclass may store items differently
         turn = [to_message(_checked(item, index)) for index, item in enumerate(items)]
-        await self._call("replace", self.session_id, turn, after=0)
+        await self._store.replace(self.session_id, turn, after=0)
         return True
 
     async def _get_compaction_snapshot(self, limit: int) -> Any:
-        """The `limit` latest items, and a way to replace the last of them unless the session has changed meanwhile."""
+        """Return the `limit` latest items, and a function that replaces some unless the session has changed."""
         if type(self) is not EverturnSession:
             return None
         try:
             from agents.memory.session import _CompactionSnapshot
         except ImportError:
-            return None  # an earlier SDK, which does not ask
+            return None  # an earlier SDK
         state, is_all = await self._latest(limit + 1, kind=None)
-        # Of each item: the place of its entry, and its place in that.
+        # For each item: the index of its entry, and its index within the entry.
         places = [
             (place, within)
             for place, entry in enumerate(state.entries)
@@ -162,14 +155,14 @@ class EverturnSession(SessionABC):
             place, within = shown[start]
             first, *behind = state.entries[place:]
             stay = [entry for entry in behind if not isinstance(entry, ChatMessage)]
-            refuse_named(self.session_id, stay, "an item")
+            refuse_referenced(self.session_id, stay, "an item")
             earlier = to_items(cast("ChatMessage", first))[:within]
             turn = [to_message(_checked(item, index)) for index, item in enumerate([*earlier, *output])]
-            after = state.entries[place - 1].seq if place else 0
+            after = _seq_before(state, place)
             try:
-                await self._call("replace", self.session_id, [*turn, *stay], after=after, expected_version=state)
+                await self._store.replace(self.session_id, [*turn, *stay], after=after, expected_version=state)
             except VersionConflict:
-                return False  # what was added while the model summarised stays
+                return False  # items were added while the model summarised: keep them
             return True
 
         return _CompactionSnapshot(items[-limit:], is_all and len(shown) == len(places), replace_suffix)
@@ -177,32 +170,34 @@ class EverturnSession(SessionABC):
     # --- beyond the SDK's interface ----------------------------------------------------------------------------------
 
     async def save_snapshot(self, label: str | None = None) -> Snapshot:
-        """A point to roll back to, in O(1)."""
-        snapshot: Snapshot = await self._call("save_snapshot", self.session_id, label)
-        return snapshot
+        """Save a snapshot to roll back to, in O(1)."""
+        return await self._store.save_snapshot(self.session_id, label)
 
     async def list_snapshots(self) -> list[Snapshot]:
-        snapshots: list[Snapshot] = await self._call("list_snapshots", self.session_id)
-        return snapshots
+        """Return the snapshots of the session, as `store.list_snapshots` does."""
+        return await self._store.list_snapshots(self.session_id)
 
     async def rollback_to_snapshot(self, snapshot: Snapshot | str) -> Receipt:
-        """Return to a snapshot; undoable."""
-        receipt: Receipt = await self._call("rollback_to_snapshot", self.session_id, snapshot)
-        return receipt
+        """Roll back to a snapshot. `undo` takes it back."""
+        return await self._store.rollback_to_snapshot(self.session_id, snapshot)
 
     async def undo(self) -> Receipt:
         """Take back the latest rollback, pop or clear."""
-        receipt: Receipt = await self._call("undo", self.session_id)
-        return receipt
+        return await self._store.undo(self.session_id)
 
 
 def _settings(given: SessionSettings | dict[str, Any] | None) -> SessionSettings:
-    """The settings, which the SDK takes as a dict as well."""
+    """Return the settings. The SDK accepts a dict as well."""
     return SessionSettings(**given) if isinstance(given, dict) else given or SessionSettings()
 
 
 def _is_message(entry: Entry) -> bool:
     return isinstance(entry, ChatMessage)
+
+
+def _seq_before(state: SessionState, place: int) -> int:
+    """Seq of the entry before a place in the state's entries; 0 before the first."""
+    return (state.entries[place - 1].seq or 0) if place else 0
 
 
 def _checked(item: Any, index: int) -> Item:
@@ -212,7 +207,7 @@ def _checked(item: Any, index: int) -> Item:
 
 
 def _key(items: Sequence[Item]) -> str | None:
-    """A key from the ids of the items; None if none of them has one. Never from their content."""
+    """Make an idempotency key from the ids of the items, never from content; None if none has an id."""
     ids = [identity(item) for item in items]
     if not any(ids):
         return None

@@ -1,8 +1,8 @@
-"""Pydantic AI's messages as entries, and back: every message comes back equal. Where they are stored is not said here.
+"""Pydantic AI's messages as entries, and back. Every message comes back equal. Pure.
 
-What people and other frameworks read (role, text, tool calls and their results) stands where every reader of a history
-looks for it: a message of Pydantic AI is one or several of everturn's. The rest stands in `metadata["pydantic_ai"]`,
-and only what the messages do not tell. A message that tells nothing of this kind is a record of its own.
+One message of Pydantic AI becomes one or several of everturn's. Role, text, tool calls and results are stored in their
+own fields, for people and other frameworks. Anything that these do not imply is stored in `metadata["pydantic_ai"]`. A
+message without any of these is a record.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from everturn import ChatMessage, Record
 from everturn.adapters._shared.finite import refuse_non_finite
 from everturn.model import Entry
 
-OWN = "pydantic_ai"  # the key in a message's metadata under which the rest stands
-MESSAGE = "pydantic_ai.message"  # the kind of the record of a message that tells nothing
-OF = "of"  # in the metadata of a message's later messages: the id of its entry
-JSON = "json"  # the indexes of parts whose value was no text, and is told as JSON
+OWN = "pydantic_ai"  # key in a message's metadata
+MESSAGE = "pydantic_ai.message"  # kind of the record of a message without text, calls or results
+OF = "of"  # in the metadata of the later messages of one entry: its id
+JSON = "json"  # indexes of parts whose value was no text, and is stored as JSON text
 
 Fields: TypeAlias = dict[str, Any]
-"""Of a message, or of a part of one, as JSON."""
+"""Fields of a message, or of a part of one, as JSON."""
 
 encode = msgspec.json.encode
 
@@ -33,8 +33,8 @@ _ROLES = {"system-prompt": "system", "user-prompt": "user", "tool-return": "tool
 _RETRIES = {"retry-prompt", "retry-feedback"}
 
 
-class Stored(msgspec.Struct, frozen=True):
-    """One of Pydantic AI's entries as it stands in a session: `last` is the seq of its last message."""
+class StoredEntry(msgspec.Struct, frozen=True):
+    """One of Pydantic AI's entries in a session. `last`: the seq of its last message."""
 
     entry: ConversationEntry
     last: int
@@ -44,9 +44,9 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 def to_entries(entry: ConversationEntry) -> list[Entry]:
-    """The entries of one of Pydantic AI's; `to_stored` gives an equal one, as far as its own serialization does.
+    """Return one of Pydantic AI's entries as everturn's. `to_stored` returns what Pydantic AI's own JSON would.
 
-    Raises InvalidInput for numbers that JSON has no form for.
+    Raises InvalidInput for NaN and infinity, which JSON does not have.
     """
     refuse_non_finite(entry.message, "message")
     for part in entry.message.parts:
@@ -67,16 +67,16 @@ def to_entries(entry: ConversationEntry) -> list[Entry]:
     ]
 
 
-class _Told(msgspec.Struct):
-    """Messages that tell parts, which no longer hold what is told; and which of the parts are told as JSON."""
+class _PartsAsMessages(msgspec.Struct):
+    """Messages made of parts, and the indexes of parts stored as JSON text. Moved values are removed from the parts."""
 
     messages: list[ChatMessage]
     as_json: list[int]
 
 
-def _request(parts: list[Fields]) -> _Told:
-    """Each part that someone says, as a message of its own."""
-    told = _Told([], [])
+def _request(parts: list[Fields]) -> _PartsAsMessages:
+    """Return each part of a request that has a role as a message of its own."""
+    told = _PartsAsMessages([], [])
     for index, part in enumerate(parts):
         role = _role(part)
         if role is None:
@@ -97,15 +97,15 @@ def _request(parts: list[Fields]) -> _Told:
 
 
 def _role(part: Fields) -> str | None:
-    """Who says a part of a request; None if it is nobody's words."""
+    """Return the role of a part of a request; None if it has none."""
     if part["part_kind"] in _RETRIES:
         return "tool" if part.get("tool_name") else "user"
     return _ROLES.get(part["part_kind"])
 
 
-def _response(parts: list[Fields]) -> _Told:
-    """All that the model says, and the calls it makes, as one message."""
-    told = _Told([], [])
+def _response(parts: list[Fields]) -> _PartsAsMessages:
+    """Return the text and the tool calls of a response as one message."""
+    told = _PartsAsMessages([], [])
     texts = [part for part in parts if part["part_kind"] == "text"]
     calls: list[Fields] = []
     for index, part in enumerate(parts):
@@ -125,7 +125,7 @@ def _response(parts: list[Fields]) -> _Told:
 
 
 def _mentioned(item: Any) -> Fields:
-    """A part of what a user gave, without its bytes."""
+    """Return an item of a user prompt without its bytes."""
     if isinstance(item, str):
         return {"type": "text", "text": item}
     known = item if isinstance(item, dict) else {}
@@ -137,10 +137,10 @@ def _mentioned(item: Any) -> Fields:
 # --- entries as messages ---------------------------------------------------------------------------------------------
 
 
-def to_stored(entries: Iterable[Entry], *, parent: str | None = None) -> list[Stored]:
-    """Pydantic AI's entries, each after the one before it, whoever wrote them.
+def to_stored(entries: Iterable[Entry], *, parent: str | None = None) -> list[StoredEntry]:
+    """Return the entries as Pydantic AI's, whichever framework wrote them. Each has the one before as parent.
 
-    `parent` is what stands before the first. Later messages of an entry whose first is not among them are left out.
+    `parent`: the parent of the first. Messages of an entry whose first message is not among them are left out.
     """
     groups: list[list[ChatMessage | Record]] = []
     for entry in entries:
@@ -154,10 +154,10 @@ def to_stored(entries: Iterable[Entry], *, parent: str | None = None) -> list[St
             elif groups and _id(groups[-1][0]) == own[OF]:
                 groups[-1].append(entry)
     messages = ModelMessagesTypeAdapter.validate_json(encode([_message(group) for group in groups]))
-    stored: list[Stored] = []
+    stored: list[StoredEntry] = []
     for group, message in zip(groups, messages, strict=True):
         found = ConversationEntry(id=_id(group[0]), parent_id=parent, message=message)
-        stored.append(Stored(found, group[-1].seq or 0))
+        stored.append(StoredEntry(found, group[-1].seq or 0))
         parent = found.id
     return stored
 
@@ -169,7 +169,7 @@ def _id(first: ChatMessage | Record) -> str:
 
 
 def _message(group: list[ChatMessage | Record]) -> Fields:
-    """A message, as JSON."""
+    """Return the message of a group of entries, as JSON."""
     first = group[0]
     if isinstance(first, Record):
         message: Fields = first.body["message"]
@@ -210,7 +210,7 @@ def _fill_response(parts: list[Fields], said: list[ChatMessage], as_json: set[in
 
 
 def _foreign(message: ChatMessage) -> Fields:
-    """A message that another framework wrote, or a person."""
+    """Return a message that was not written by Pydantic AI, as its JSON."""
     time = datetime.fromtimestamp(message.created_at or 0.0, UTC).isoformat()
     part: Fields = {"content": message.text, "timestamp": time}
     if message.role == "tool":
@@ -228,7 +228,7 @@ def _foreign(message: ChatMessage) -> Fields:
 
 
 def _call(call: Any) -> Fields:
-    """A tool call, in whichever of the common forms it was written."""
+    """Return a tool call as a part, from any common form."""
     known = call if isinstance(call, dict) else {}
     inner = known.get("function")
     function = inner if isinstance(inner, dict) else known

@@ -2,8 +2,8 @@
 
 options.py            options of `open`, read and checked
 paging.py             pages of sessions, their tokens, and prefixes as bounds
-verification.py       damage: found in stored sessions, and said
-server_warnings.py    settings of a server that risk turns, as values
-server_clock.py       a server's clock as its replies tell it
-thread_pool.py        a bounded number of things that threads lend each other
+verification.py       checks of a stored session, and the errors for damage
+server_warnings.py    findings about a server or file, for warnings and `doctor`
+server_clock.py       estimate of a server's clock from its replies
+thread_pool.py        a bounded pool of connections, lent to one thread at a time
 """

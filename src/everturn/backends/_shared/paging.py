@@ -1,6 +1,6 @@
-"""What backends share about looking across sessions: pages and their tokens, prefixes as bounds, texts as patterns.
+"""Pages of sessions and their tokens, prefixes as bounds, texts as LIKE patterns. Pure.
 
-Pure. The statements, and Redis's way of going through keys, are the backends' own.
+The statements, and Redis's scan of keys, are the backends' own.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import InvalidInput
 from everturn.model import Page, SessionInfo
 
-AFTER_ALL = 1e300  # no session changed as late
+AFTER_ALL = 1e300  # later than any change of a session
 T = TypeVar("T")
 
 
 def write(token: msgspec.Struct) -> str:
-    """A token as the `next` of a page: opaque, and fit for a URL."""
+    """Encode a token as the `next` of a page: opaque, and safe in a URL."""
     return urlsafe_b64encode(msgspec.json.encode(token)).decode()
 
 
 def read(page: str, kind: type[T]) -> T:
-    """The token in a page's `next`. Raises InvalidInput for what is none of this kind."""
+    """Decode a page's `next`. Raises InvalidInput if it is no token of this kind."""
     try:
         return msgspec.json.decode(urlsafe_b64decode(page.encode()), type=kind)
     except (ValueError, msgspec.MsgspecError) as exc:
@@ -40,10 +40,10 @@ def not_a_page() -> InvalidInput:
 
 
 class Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
-    """Where the next page begins, in a backend that keeps sessions in order.
+    """Beginning of the next page, in a backend that keeps sessions in order.
 
-    By name: past `session_id`. By change: before (`changed_at`, `session_id`), down to the oldest; then, with `again`,
-    those that changed since paging began, by name: one that moved to the front meanwhile is not missed.
+    By name: past `session_id`. By change: before (`changed_at`, `session_id`), down to the oldest. Then, with `again`,
+    the sessions that changed since paging began, by name: so none is missed that moved to the front meanwhile.
     """
 
     order: Order
@@ -62,14 +62,14 @@ class Token(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=
 
     @property
     def bound(self) -> float:
-        """By change: list what changed before this. By name: what changed since."""
+        """Time that limits the page. By change: sessions that changed before it. By name: those that changed since."""
         if self.by_change:
             return self.changed_at
         return self.began if self.again else 0.0
 
 
 def token_of(page: str | None, order: Order) -> Token:
-    """The token to go on with. Raises InvalidInput for one of another order."""
+    """Decode the token to go on with; None begins. Raises InvalidInput for a token of another order."""
     token = Token(order) if page is None else read(page, Token)
     if token.order != order:
         raise not_a_page()
@@ -77,12 +77,12 @@ def token_of(page: str | None, order: Order) -> Token:
 
 
 def begun(token: Token, now: float) -> Token:
-    """The first token of those by change: what changes from now on is listed again at the end."""
+    """Begin paging by change: sessions that change from now on are listed again at the end."""
     return msgspec.structs.replace(token, began=now)
 
 
 def page_of(rows: Sequence[Sequence[Any]], token: Token, limit: int) -> Page:
-    """The page that these rows of sessions make."""
+    """Make a page of these rows of sessions, with the token of the next page."""
     found = tuple(SessionInfo(*row) for row in rows)
     if not token.by_change:
         if len(found) < limit:
@@ -94,7 +94,7 @@ def page_of(rows: Sequence[Sequence[Any]], token: Token, limit: int) -> Page:
 
 
 def beyond(prefix: str) -> str | None:
-    """The least string that is greater than all that begin with `prefix`, in byte order; None if there is none."""
+    """Find the least string that is greater than all that begin with `prefix`, in byte order; None if there is none."""
     while prefix:
         point = ord(prefix[-1]) + 1
         if point <= 0x10FFFF:
@@ -104,10 +104,10 @@ def beyond(prefix: str) -> str | None:
 
 
 def spelled(text: str) -> str:
-    """A text as JSON spells it within a body."""
+    """Spell a text as JSON does within a body."""
     return msgspec.json.encode(text)[1:-1].decode()
 
 
 def pattern_for(text: str) -> str:
-    """A LIKE pattern, escaped by a backslash, for bodies that contain the text."""
+    """Make a LIKE pattern, escaped by a backslash, for bodies that contain the text."""
     return "%" + spelled(text).replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"

@@ -1,4 +1,4 @@
-"""A server's clock as its replies tell it: never ahead of the real one. Pure; no IO.
+"""Estimate of a server's clock from its replies: never ahead of the real one. Pure; no IO.
 
 A request says when it was issued and after which moment it must not be applied. Both are moments on the server's clock,
 so that nobody's clock is compared with another's. Which requests are refused is decided inside the server
@@ -29,7 +29,7 @@ class ServerClock:
         return self._best is not None
 
     def learn(self, server_time: float, *, sent: float, received: float) -> None:
-        """Take in the time that a reply told. `sent` and `received` are monotonic."""
+        """Learn from the time in a reply. `sent` and `received` are monotonic."""
         least, most = server_time - received, server_time - sent
         if self._best is not None:
             offset, since = self._best
@@ -39,13 +39,19 @@ class ServerClock:
         self._best = (least, received)  # one assignment: threads share this without a lock
 
     def at(self, moment: float) -> float:
-        """The earliest time the server's clock can show at a monotonic moment. Raises LookupError before any reply."""
+        """Compute the earliest time the server's clock can show at a monotonic moment.
+
+        Raises LookupError before the first reply.
+        """
         if self._best is None:
             raise LookupError("no reply has told this server's time yet")
         offset, since = self._best
         return moment + offset - DRIFT * max(0.0, moment - since)
 
     def window(self, now: float, deadline: float) -> tuple[float, float]:
-        """When a request sent `now` was issued, and after which it must not be applied (both on the server's clock)."""
+        """Compute the window of a request sent `now`: when it was issued, and after which it must not be applied.
+
+        Both are moments on the server's clock.
+        """
         issued = self.at(now)
         return issued, issued + min(max(0.0, deadline - now), REQUEST_LIFE)

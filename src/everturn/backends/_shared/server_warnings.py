@@ -1,5 +1,6 @@
-"""What is wrong with a server, as values: one shape for all backends, for the warnings of a store that opens and for
-`doctor`. What is looked at is up to each backend's checks.py.
+"""Findings about a server or file, as values: one shape for all backends, for warnings at opening and for `doctor`.
+
+Each backend's open_checks.py and doctor.py make them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from everturn.errors import HostileSetting
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is wrong: where, what it is, what may happen, and what to do about it."""
+    """One problem: where it is, what it is, the risk, and the fix."""
 
     where: str
     what: str
@@ -26,7 +27,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def together(found: Iterable[Finding]) -> list[Finding]:
-    """The findings in the order they came, each said once: what several servers share names them all."""
+    """Merge findings that several servers share into one that names them all. Keeps their order."""
     places: dict[tuple[str, str, str], list[str]] = {}
     for finding in found:
         places.setdefault((finding.what, finding.risk, finding.fix), []).append(finding.where)
@@ -34,21 +35,21 @@ def together(found: Iterable[Finding]) -> list[Finding]:
 
 
 def say(found: Sequence[Finding]) -> None:
-    """Warn of each. The warning points to the line outside everturn that led here."""
+    """Warn of each finding (HostileSetting). The warning points to the line outside everturn that led here."""
     for finding in found:
         warnings.warn(str(finding), HostileSetting, stacklevel=_frames_of_ours() + 1)
 
 
 def _frames_of_ours() -> int:
-    """How many of the innermost frames, from `say` on, belong to everturn."""
-    count, frame = 0, sys._getframe(1)  # noqa: SLF001 - warnings looks there too
+    """Count the innermost frames, from `say` on, that belong to everturn."""
+    count, frame = 0, sys._getframe(1)  # noqa: SLF001 - the module warnings does so too
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "everturn":
         count, frame = count + 1, frame.f_back
     return count
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """What `doctor` was told: facts worth knowing, each a name and a value, and what is wrong."""
+    """Result of `doctor`: facts, each a name and a value, and findings."""
 
     facts: tuple[tuple[str, str], ...]
     findings: tuple[Finding, ...]

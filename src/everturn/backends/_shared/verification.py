@@ -1,4 +1,4 @@
-"""The error for what somebody changed by hand in a table of ours. Knows no backend."""
+"""Verification of a stored session, and the errors for damage. Knows no backend."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from everturn.errors import CorruptEntry
 from everturn.model import MESSAGE, Problem
 
 SURPRISES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, msgspec.MsgspecError)
-"""The errors of code that meets a value it never wrote. (MemoryStoreErrors among them are no surprise.)"""
+"""Errors raised by code that reads a value we never wrote. (MemoryStoreErrors among them are raised on purpose.)"""
 
 
 def unreadable_session(session_id: str, exc: Exception) -> CorruptEntry:
-    """For a session whose own row cannot be read: then it is not known what it shows."""
+    """Make the error for a session whose own row cannot be read: its history is then unknown."""
     return CorruptEntry(
         f"session {session_id!r}: its row in the table sessions cannot be read ({exc}). Was it changed by hand? "
         "Nothing was changed now; restore it, or erase the session",
@@ -29,7 +29,7 @@ def unreadable_session(session_id: str, exc: Exception) -> CorruptEntry:
 
 
 def damaged_jump(session_id: str, seq: int, after: int) -> CorruptEntry:
-    """For a jump that does not lead back: then it is not known which entries came before."""
+    """Make the error for a jump that does not lead back: the entries before it are then unknown."""
     return CorruptEntry(
         f"session {session_id!r}: entry {seq} is said to follow entry {after}, which is not before it; run verify",
         session_id=session_id,
@@ -38,7 +38,7 @@ def damaged_jump(session_id: str, seq: int, after: int) -> CorruptEntry:
 
 
 def damaged_session(session_id: str, what: str) -> CorruptEntry:
-    """For a session of which rows are lost, or are not as they were written."""
+    """Make the error for a session of which rows are lost, or are not as they were written."""
     return CorruptEntry(
         f"session {session_id!r}: {what}. Was it changed by hand? `verify` tells what else is wrong. Nothing was "
         "changed now; restore it, or erase the session",
@@ -48,7 +48,7 @@ def damaged_session(session_id: str, what: str) -> CorruptEntry:
 
 
 def unreadable_store(name: str, exc: Exception) -> CorruptEntry:
-    """For what is read of many sessions at once."""
+    """Make the error for a listing of sessions that meets damage."""
     return CorruptEntry(
         f"{name}: its sessions cannot be listed ({exc}). Nothing was changed; run verify to see what is damaged",
         session_id="",
@@ -56,20 +56,23 @@ def unreadable_store(name: str, exc: Exception) -> CorruptEntry:
     )
 
 
-class Stored(msgspec.Struct):
-    """A session without its entries, as it is stored."""
+class StoredSession(msgspec.Struct):
+    """A session as it is stored, without its entries."""
 
     session_id: str
     version: int
     last_seq: int
     jumps: Sequence[Jump]  # newest first
-    roots: Sequence[tuple[State, str]]  # the states it can return to, with what to call them
-    remembered: Sequence[State]  # those of earlier versions that can still be read
-    versions: Sequence[int]  # of the changes there are, in order
+    roots: Sequence[tuple[State, str]]  # states it can return to, each with a name for messages
+    remembered: Sequence[State]  # states of earlier versions that can still be read
+    versions: Sequence[int]  # of the remembered changes, in order
 
 
-def examine(stored: Stored, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, str], list[Problem]]:
-    """The kinds of the entries there are, by seq, and what is wrong. The rows are EntryRows, in order, or begin so."""
+def examine(stored: StoredSession, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, str], list[Problem]]:
+    """Check a session and its entries. Returns the kinds of the entries by seq, and the problems.
+
+    `rows` are EntryRows in order; further columns are ignored.
+    """
     name = stored.session_id
     kinds: dict[int, str] = {}
     problems: list[Problem] = []
@@ -85,7 +88,7 @@ def examine(stored: Stored, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, st
     messages = sorted(seq for seq, kind in kinds.items() if kind == MESSAGE)
     problems += (Problem(name, None, f"{called}: {wrong}") for called, wrong in _wrong_roots(stored, messages))
     problems += _gaps(stored, kinds)
-    # Of changes that are older than those that are always remembered, only some stay: those whose keys still count.
+    # Of changes older than the latest REMEMBERED, only those stay whose keys still count.
     versions = [version for version in stored.versions if version > stored.version - REMEMBERED]
     since = max(stored.versions[0], stored.version - REMEMBERED + 1) if stored.versions else 0
     if not versions or versions != list(range(since, stored.version + 1)):
@@ -93,8 +96,8 @@ def examine(stored: Stored, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, st
     return kinds, problems
 
 
-def _wrong_roots(stored: Stored, messages: Sequence[int]) -> Iterator[tuple[str, str]]:
-    """The roots that cannot be, by what they are called. `messages` are the seqs of all there are, in order."""
+def _wrong_roots(stored: StoredSession, messages: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Yield the roots that are not possible, each with a reason. `messages` are the seqs of all messages, in order."""
     log = Branches(stored.jumps)
     count = log.tally(messages)
     known = set(messages)
@@ -112,7 +115,7 @@ def _wrong_roots(stored: Stored, messages: Sequence[int]) -> Iterator[tuple[str,
             yield called, f"it shows {shown} messages, but had {state.messages} when it was written"
 
 
-def _gaps(stored: Stored, kinds: dict[int, str]) -> Iterator[Problem]:
+def _gaps(stored: StoredSession, kinds: dict[int, str]) -> Iterator[Problem]:
     states = [state for state, _ in stored.roots]
     must = reach([*states, *stored.remembered], stored.jumps).whole
     for first, last in minus(must, [(seq, seq) for seq in kinds]):

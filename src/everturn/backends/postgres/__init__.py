@@ -1,19 +1,26 @@
 """PostgreSQL 14 or later: the entry point of the schemes `postgresql` and `postgres`.
 
-    __init__.py     this: URLs, options, and clients that we are given
-    backend.py      the protocol's operations, each one call of a function in the database
-    change_wire.py     changes on the wire; core/message_batches.py puts those that wait into one statement
-    reads.py        what the rows of a read mean; verify.py what is wrong with a session
-    transfer.py        sessions in and out, for copies between backends
-    executor.py        one statement out, its rows back: blocking or awaited
-    connections.py  connections that keep to a deadline, and their pools
-    libpq_append.py       the plain append, below psycopg's cursors
-    cancellation.py   the end of connections whose caller has gone
-    errors.py       PostgreSQL's errors as ours
-    open_checks.py       settings of the server that break what we promise
-    schema.py       schema/*, the stored form and the functions by version
+backend.py            the operations of the protocol, each one call of a function in the database
+batching.py           changes of an event loop that wait together, in one statement
+change_wire.py        changes as parameters of functions, rows as outcomes
+arrays.py             arrays as parameters
+reads.py              rows of a read as entries, session and state
+compaction.py         the steps of compact
+fork_session.py       the steps of a long fork
+transfer.py           sessions in and out, for copies between backends
+verify.py             rows of a session, for the shared checks
+executor.py           one statement out, its rows back: blocking or awaited
+connections.py        pools of connections that we open
+timed_connections.py  connections that keep to a deadline, and limits that the server keeps to
+cancellation.py       the end of connections whose caller has gone
+errors.py             PostgreSQL's errors as ours
+open_checks.py        settings of the server that break promises
+doctor.py             facts and findings for `everturn doctor`
+schema.py             the version of the schema: created, migrated or refused
+statements.py         the .sql files: calls.sql and schema.sql hold the statements we send
+schema/NNN/           the stored form and the functions, by version
 
-calls.sql and schema.sql hold the statements we send.
+URLs, options and clients that we are given are read here.
 """
 
 from __future__ import annotations
@@ -55,7 +62,7 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def load_driver() -> None:
-    """Import psycopg, and what of ours needs it."""
+    """Import psycopg, and the modules that need it."""
     from everturn.backends.postgres import backend, connections, executor  # noqa: F401 - imported is all it takes
 
 
@@ -67,15 +74,15 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBacke
     """
     from everturn.backend import drive
     from everturn.backends.postgres.backend import PostgresBackend
-    from everturn.backends.postgres.connections import Pool
+    from everturn.backends.postgres.connections import TimedPool
     from everturn.backends.postgres.errors import translated
-    from everturn.backends.postgres.executor import BlockingPort
+    from everturn.backends.postgres.executor import BlockingExecutor
 
     conninfo, name = _conninfo(url, options)
-    pool = Pool(conninfo, options.get("pool_size", POOL_SIZE), name)
+    pool = TimedPool(conninfo, options.get("pool_size", POOL_SIZE), name)
     try:
         with translated(name):
-            backend = PostgresBackend(BlockingPort(pool, name), **_names(options))
+            backend = PostgresBackend(BlockingExecutor(pool, name), **_names(options))
             drive(backend.prepare(deadline))
     except BaseException:
         pool.close()
@@ -84,17 +91,17 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> PostgresBacke
 
 
 async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> AsyncPostgresBackend:
-    """The same in the running event loop."""
+    """Connect in the running event loop; otherwise like `open`."""
     from everturn.backends.postgres.backend import AsyncPostgresBackend
-    from everturn.backends.postgres.connections import AsyncPool
+    from everturn.backends.postgres.connections import AsyncTimedPool
     from everturn.backends.postgres.errors import translated
-    from everturn.backends.postgres.executor import AsyncPort
+    from everturn.backends.postgres.executor import AsyncExecutor
 
     conninfo, name = _conninfo(url, options)
-    pool = AsyncPool(conninfo, options.get("pool_size", POOL_SIZE), name)
+    pool = AsyncTimedPool(conninfo, options.get("pool_size", POOL_SIZE), name)
     try:
         with translated(name):
-            backend = AsyncPostgresBackend(AsyncPort(pool, name), **_names(options))
+            backend = AsyncPostgresBackend(AsyncExecutor(pool, name), **_names(options))
             await backend.prepare(deadline)
     except BaseException:
         await pool.close()
@@ -111,7 +118,7 @@ def _names(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _conninfo(url: str, options: Mapping[str, Any]) -> tuple[str, str]:
-    """What libpq connects to, and what to call it in errors: without its password."""
+    """Give the conninfo that libpq connects to, and the name of the server in errors: without its password."""
     import psycopg
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
@@ -146,7 +153,7 @@ def adopts(client: object) -> Literal["blocking", "async"] | None:
 
 
 def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> PostgresBackend:
-    """A backend over a client that stays the caller's: it keeps its own time, and is open when the store is closed.
+    """Make a backend over a client that stays the caller's: it keeps its own time, and stays open after the store.
 
     Raises InvalidInput for a connection that is not idle and in autocommit mode. An asynchronous one is asked nothing
     before the first call of the store.
@@ -154,7 +161,13 @@ def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> PostgresB
     from everturn.backend import drive
     from everturn.backends.postgres.backend import AsyncPostgresBackend, PostgresBackend
     from everturn.backends.postgres.errors import translated
-    from everturn.backends.postgres.executor import AsyncGiven, AsyncPort, BlockingPort, Given, checked_connection
+    from everturn.backends.postgres.executor import (
+        AsyncExecutor,
+        AsyncGivenClient,
+        BlockingExecutor,
+        GivenClient,
+        checked_connection,
+    )
 
     for name in options:
         if name == "pool_size" or name in _OF_LIBPQ:
@@ -164,7 +177,7 @@ def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> PostgresB
     name = "PostgreSQL"
     with translated(name):
         if adopts(client) == "async":
-            return AsyncPostgresBackend(AsyncPort(AsyncGiven(client, name), name), **_names(options))
-        backend = PostgresBackend(BlockingPort(Given(client, name), name), **_names(options))
+            return AsyncPostgresBackend(AsyncExecutor(AsyncGivenClient(client, name), name), **_names(options))
+        backend = PostgresBackend(BlockingExecutor(GivenClient(client, name), name), **_names(options))
         drive(backend.prepare(deadline))
         return backend

@@ -1,6 +1,6 @@
-"""PostgreSQL as a Backend: every operation of the protocol as one call of a function in the database.
+"""PostgreSQL as a Backend: every operation of the protocol as one call of a function in the database (schema/*.sql).
 
-Written once for both faces: a Port that never suspends makes it blocking. What the functions do is in schema/*.sql.
+Written once, as coroutines: an Executor that never suspends makes it blocking.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from everturn.backend import Append, ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
+from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends._shared import paging
 from everturn.backends._shared.server_clock import REQUEST_LIFE, ServerClock
 from everturn.backends._shared.server_warnings import Examination, Finding, say
@@ -28,16 +28,17 @@ from everturn.backends.postgres import (
     transfer,
     verify,
 )
-from everturn.backends.postgres.batching import Batches
-from everturn.backends.postgres.executor import AsyncPort, Call, Port, Rows
-from everturn.backends.postgres.libpq_append import LONGEST
+from everturn.backends.postgres.arrays import numbers
+from everturn.backends.postgres.batching import ChangeBatcher
+from everturn.backends.postgres.executor import AsyncExecutor, Executor, Rows, SqlCall
+from everturn.backends.postgres.timed_connections import LONGEST
 from everturn.core.codec import EntryRow
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
 from everturn.model import Change, Compaction, ErasureReceipt, Page, Problem
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import Outline, Portion
 
-REAP_EVERY = 64  # changes; each reaping step is bounded, so that writers pay for expired sessions in small coin
+REAP_EVERY = 64  # changes; each reaping step is bounded, so that no writer pays much for expired sessions
 STEP = 1000  # rows deleted in one transaction: a session's writers wait no longer than for that
 FOUND_AT_ONCE = 100
 MOST_BYTES = 1000 * 2**20  # of the entries of one turn: PostgreSQL takes no value of a gigabyte, and libpq dies trying
@@ -47,15 +48,16 @@ LEFTOVERS = (
     "the WAL and its archive, until they are recycled",
 )
 LAST = 2**62  # past every session number and seq
+PREPARED = frozenset({"read", "read_one_kind", "glance"})  # besides changes: what an agent asks at every turn
 
 
 class PostgresBackend:
-    """The protocol's operations over a port."""
+    """The protocol's operations over an executor."""
 
     def __init__(
-        self, port: Port, *, schema_name: str = "everturn", namespace: str = "", warnings: bool = True
+        self, executor: Executor, *, schema_name: str = "everturn", namespace: str = "", warnings: bool = True
     ) -> None:
-        self._port = port
+        self._executor = executor
         self._schema = schema_name
         self._namespace = namespace
         self._warnings = warnings
@@ -66,7 +68,7 @@ class PostgresBackend:
         self._latest = 0.0
         self._until_reaping = REAP_EVERY
         self._reaping = False
-        self._plans: dict[str, compaction.Plan] = {}  # of sessions that are being compacted
+        self._compactions: dict[str, compaction.CompactionPlan] = {}  # of sessions that are being compacted
         self._ready = False
         self._closed = False
 
@@ -75,7 +77,7 @@ class PostgresBackend:
     async def prepare(self, deadline: float) -> None:
         """Check the server, say what is dangerous about it, and create or migrate the schema. Once; see `open`."""
         found = await self.findings(deadline)
-        await schema.migrate(self._port, self._schema, deadline)
+        await schema.migrate(self._executor, self._schema, deadline)
         if time.monotonic() < deadline:  # else the first change asks
             await self._ask_time(deadline)
         is_first, self._ready = not self._ready, True
@@ -83,27 +85,25 @@ class PostgresBackend:
             say(found)
 
     async def findings(self, deadline: float) -> list[Finding]:
-        """What is wrong with the server's settings, for `prepare` and for `doctor`."""
-        return await open_checks.findings(self._port, deadline)
+        """Find settings of the server that break promises, for `prepare` and for `doctor`."""
+        return await open_checks.findings(self._executor, deadline)
 
     async def examine(self, deadline: float) -> Examination:
-        """All that `doctor` tells of the server."""
-        return await doctor.examine(self._port, self._schema, deadline)
+        """Examine the server for `doctor`."""
+        return await doctor.examine(self._executor, self._schema, deadline)
 
-    async def _ask(
-        self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False, one_text: bool = False
-    ) -> Rows:
+    async def _ask(self, name: str, parameters: tuple[Any, ...], deadline: float, *, writes: bool = False) -> Rows:
         if not self._ready:
             await self.prepare(deadline)
         sent = time.monotonic()
         try:
-            return await self._port.run(Call(self._sql[name], parameters, writes, one_text), deadline)
+            return await self._executor.run(SqlCall(self._sql[name], parameters, writes, name in PREPARED), deadline)
         except errors.Late as late:
             self._learn(late.told, sent)
             raise
 
     def _now(self) -> float | None:
-        """None: the server tells the time. A clock of a test never runs backwards."""
+        """The time of a test's clock, which never runs backwards. None: the server tells the time."""
         if self._clock is None:
             return None
         self._latest = max(self._latest, self._clock())
@@ -111,15 +111,15 @@ class PostgresBackend:
 
     # --- late requests -----------------------------------------------------------------------------------------------
 
-    def _window(self, deadline: float) -> change_wire.Window:
-        """The window of a request that is sent now. (35-late.sql says what it is for.)"""
+    def _window(self, deadline: float) -> change_wire.RequestWindow:
+        """The window of a request that is sent now. (05-late-requests.sql says what it is for.)"""
         now = time.monotonic()
         given = self._now()
         if given is None:
-            return change_wire.Window(*self._server_clock.window(now, deadline), now)
-        return change_wire.Window(given, given + min(max(0.0, deadline - now), REQUEST_LIFE), now)
+            return change_wire.RequestWindow(*self._server_clock.window(now, deadline), now)
+        return change_wire.RequestWindow(given, given + min(max(0.0, deadline - now), REQUEST_LIFE), now)
 
-    async def _first_window(self, deadline: float) -> change_wire.Window:
+    async def _first_window(self, deadline: float) -> change_wire.RequestWindow:
         """The window of a request that may be the first of all."""
         if not self._knows_time:
             await self._make_ready(deadline)
@@ -134,7 +134,7 @@ class PostgresBackend:
 
     async def _ask_time(self, deadline: float) -> None:
         sent = time.monotonic()
-        ((told,),) = await self._port.run(Call(self._sql["time"]), deadline)
+        ((told,),) = await self._executor.run(SqlCall(self._sql["time"]), deadline)
         self._server_clock.learn(told, sent=sent, received=time.monotonic())
         self._knows_time = True
 
@@ -148,7 +148,7 @@ class PostgresBackend:
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         size = change_wire.size_of(request)
         if size > MOST_BYTES:
-            raise errors.too_large(self._port.name, size, MOST_BYTES)
+            raise errors.too_large(self._executor.name, size, MOST_BYTES)
         sent = time.monotonic()
         try:
             outcome = await self._changed(request, deadline)
@@ -166,47 +166,34 @@ class PostgresBackend:
             await self._make_ready(deadline)
         window = self._window(deadline)
         call = self._change_call([request], [window], deadline - window.sent)
-        (row,) = await self._port.run(call, deadline)
+        (row,) = await self._executor.run(call, deadline)
         return self._outcome(request, row, window.sent)
 
     def _change_call(
-        self, changes: Sequence[ChangeRequest], windows: Sequence[change_wire.Window], patience: float
-    ) -> Call:
-        issued, not_after, _ = windows[0]  # the earliest of all
-        if len(changes) == 1 and change_wire.is_plain(changes[0]):
-            limits = (_lock_timeout(patience), issued, not_after, self._now())
-            one = (self._namespace, *change_wire.encode_plain(changes[0]), *limits)
-            return Call(self._sql["append"], one, writes=True, one_text=True)
-        if len(changes) > 1 and change_wire.are_plain(changes):
-            ends = change_wire.array(window.not_after for window in windows)
-            many = (
-                self._namespace,
-                *change_wire.encode_many(changes),
-                _lock_timeout(patience),
-                issued,
-                ends,
-                self._now(),
-            )
-            return Call(self._sql["append_many"], many, writes=True)
+        self, changes: Sequence[ChangeRequest], windows: Sequence[change_wire.RequestWindow], patience: float
+    ) -> SqlCall:
+        if change_wire.are_appends(changes):
+            ends = numbers(window.not_after for window in windows)
+            limits = (_lock_timeout(patience), windows[0].issued, ends, self._now())  # issued: the earliest of all
+            parameters = (self._namespace, *change_wire.encode_appends(changes), *limits)
+            return SqlCall(self._sql["append"], parameters, writes=True, prepares=True)
         wire, bodies = change_wire.encode(changes, windows)
         parameters = (self._namespace, wire, bodies, _lock_timeout(patience), self._now())
-        if len(changes) == 1 and type(changes[0].effect) is Append:
-            return Call(self._sql["change_one"], parameters, writes=True, one_text=True)
-        return Call(self._sql["change"], parameters, writes=True)
+        return SqlCall(self._sql["change"], parameters, writes=True, prepares=True)
 
     def _outcome(self, request: ChangeRequest | ForkRequest, row: Any, sent: float) -> ChangeOutcome:
         """Read the outcome of a change from a row of outcome_v1. Raises Late."""
         outcome, told = change_wire.answer(request, row)
         self._learn(told, sent)
         if outcome is None:
-            raise errors.Late(self._port.name, told)
+            raise errors.Late(self._executor.name, told)
         return outcome
 
     def _outcomes(self, changes: Sequence[ChangeRequest], rows: Rows, sent: float) -> list[ChangeOutcome | errors.Late]:
         """Read the outcomes of changes from their rows. The clock is learnt first: callers go on at once."""
         answers = [change_wire.answer(change, row) for change, row in zip(changes, rows, strict=True)]
         self._learn(max(told for _, told in answers), sent)
-        return [errors.Late(self._port.name, told) if outcome is None else outcome for outcome, told in answers]
+        return [errors.Late(self._executor.name, told) if outcome is None else outcome for outcome, told in answers]
 
     async def _reap_quietly(self, deadline: float) -> None:
         self._reaping = True  # one at a time: it is a favour, and must not crowd out those who asked for something
@@ -218,7 +205,7 @@ class PostgresBackend:
             self._reaping = False
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
-        copy = fork_session.Copy(request, time.monotonic(), deadline)
+        copy = fork_session.ForkProgress(request, time.monotonic(), deadline)
         while True:
             window = await self._first_window(deadline)
             limits = (_lock_timeout(deadline - window.sent), self._now())
@@ -233,7 +220,7 @@ class PostgresBackend:
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
         if query.is_glance:
             parameters = (self._namespace, query.session_id, self._now())
-            return reads.glance(await self._ask("glance", parameters, deadline, one_text=True), query.session_id)
+            return reads.glance(await self._ask("glance", parameters, deadline), query.session_id)
         name = "read" if query.kind is None else "read_one_kind"
         rows = await self._ask(name, (self._namespace, *reads.parameters(query), self._now()), deadline)
         return reads.reading(rows, take, query.session_id)
@@ -288,7 +275,7 @@ class PostgresBackend:
         self._learn(rows[0][-1], sent)
         return transfer.restored(rows)
 
-    # --- keeping house -----------------------------------------------------------------------------------------------
+    # --- maintenance -------------------------------------------------------------------------------------------------
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         issued, not_after, sent = await self._first_window(deadline)
@@ -315,13 +302,15 @@ class PostgresBackend:
             await self._pause(0.01)
 
     async def _pause(self, seconds: float) -> None:
-        time.sleep(seconds)  # noqa: ASYNC251 - this is the blocking face
+        time.sleep(seconds)  # noqa: ASYNC251 - here nothing suspends
 
-    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+    async def compact(self, session_id: str | None, deadline: float, *, drop_undo: bool = False) -> Compaction:
         if session_id is None:
             (row,) = await self._ask("reap", (STEP, self._now()), deadline, writes=True)
             return Compaction(*row[:3])
-        plan = self._plans.pop(session_id, None)
+        if drop_undo:
+            await self._drop_undo(session_id, deadline)
+        plan = self._compactions.pop(session_id, None)
         if plan is None or plan.is_done:
             ((told,),) = await self._ask("survey", (self._namespace, session_id, self._now()), deadline)
             later = compaction.plan(session_id, told) if told else None
@@ -334,8 +323,14 @@ class PostgresBackend:
         (row,) = await self._ask("compact", parameters, deadline, writes=True)
         done = plan.made(row)
         if done.sessions:
-            self._plans[session_id] = plan  # also when nothing is left to do: the next call says so
+            self._compactions[session_id] = plan  # also when nothing is left to do: the next call says so
         return done
+
+    async def _drop_undo(self, session_id: str, deadline: float) -> None:
+        issued, not_after, sent = await self._first_window(deadline)
+        limits = (_lock_timeout(deadline - sent), issued, not_after, self._now())
+        ((told,),) = await self._ask("drop_undo", (self._namespace, session_id, *limits), deadline, writes=True)
+        self._learn(told, sent)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
@@ -350,27 +345,27 @@ class PostgresBackend:
     async def close(self) -> None:
         if not self._closed:
             self._closed = True
-            await self._port.close()
+            await self._executor.close()
 
 
 class AsyncPostgresBackend(PostgresBackend):
-    """The same in an event loop, where changes that wait together travel together."""
+    """The operations in an event loop, where changes that wait together share a statement."""
 
-    def __init__(self, port: AsyncPort, **names: Any) -> None:
-        super().__init__(port, **names)
-        self._batches = Batches(port, self._window, self._change_call, self._outcomes)
+    def __init__(self, executor: AsyncExecutor, **names: Any) -> None:
+        super().__init__(executor, **names)
+        self._batcher = ChangeBatcher(executor, self._window, self._change_call, self._outcomes)
 
     async def _changed(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         if not self._knows_time:
             await self._make_ready(deadline)
-        return await self._batches.send(request, deadline)
+        return await self._batcher.send(request, deadline)
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     async def close(self) -> None:
         if not self._closed:
-            await self._batches.close()
+            await self._batcher.close()
         await super().close()
 
 

@@ -1,14 +1,14 @@
 """Changes that wait at the same time share one statement, one round trip and one commit. For an event loop.
 
-It decides what travels together, and delivers outcomes; what a change does is decided in the database.
+It decides which changes travel together, and delivers their outcomes. The database decides what a change does.
 
 One statement is under way at a time, and what comes meanwhile waits for the next; a lone change goes at once. Only
-where a statement is slow (a lock, a dead connection) another one is sent beside it, up to LANES of them.
+where a statement is slow (a lock, a dead connection) another one is sent beside it, up to MOST_STATEMENTS of them.
 Each change is all or nothing on its own: the database refuses one without the others. If the statement itself fails, it
 has undone them all, and each is sent again by itself, so that only the one at fault fails.
 
-A statement holds a bounded number of bytes. Large changes have a queue of their own (see `Lanes`): those behind them
-would wait for as long as they take.
+A statement holds a bounded number of bytes. Large changes have a queue of their own: small ones behind them would wait
+for as long as they take.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from typing import cast
 
 from everturn.backend import ChangeOutcome, ChangeRequest
 from everturn.backends.postgres import errors
-from everturn.backends.postgres.change_wire import Window, size_of
-from everturn.backends.postgres.executor import AsyncPort, Call, Rows
+from everturn.backends.postgres.change_wire import RequestWindow, size_of
+from everturn.backends.postgres.executor import AsyncExecutor, Rows, SqlCall
 from everturn.errors import CorruptEntry, MemoryStoreBackendError
 
-LANES = 4
-LARGE_LANES = 2
+MOST_STATEMENTS = 4  # under way at a time
+MOST_LARGE_STATEMENTS = 2
 LARGE = 2**18  # bytes of entries that make a change a large one
-SLOW = 0.05  # seconds after which those who wait open another lane: a statement of many does not take that long
+SLOW = 0.05  # seconds after which another statement is sent beside: one of many changes does not take that long
 LARGEST = 256
 MOST_BYTES = 2**22  # of entries in one statement of several changes
 PATIENCE = 0.25  # seconds that a shared statement waits for one session's lock, while others wait for the statement
 
-NewCall = Callable[[Sequence[ChangeRequest], Sequence[Window], float], Call]
+NewCall = Callable[[Sequence[ChangeRequest], Sequence[RequestWindow], float], SqlCall]
 """The call for some changes, each within its window, whose locks may be waited for so many seconds."""
 
 Outcomes = Callable[[Sequence[ChangeRequest], Rows, float], Sequence[ChangeOutcome | errors.Late]]
@@ -70,14 +70,14 @@ class _Waiting:
             self.answer.set_exception(error)
 
 
-class Batches:
+class ChangeBatcher:
     """The changes of one store that wait, small and large ones."""
 
     def __init__(
-        self, port: AsyncPort, window: Callable[[float], Window], new_call: NewCall, outcomes: Outcomes
+        self, executor: AsyncExecutor, window: Callable[[float], RequestWindow], new_call: NewCall, outcomes: Outcomes
     ) -> None:
-        self._small = Lanes(port, window, new_call, outcomes, LANES)
-        self._large = Lanes(port, window, new_call, outcomes, LARGE_LANES)
+        self._small = StatementQueue(executor, window, new_call, outcomes, MOST_STATEMENTS)
+        self._large = StatementQueue(executor, window, new_call, outcomes, MOST_LARGE_STATEMENTS)
 
     async def send(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         """Have a change made, with whatever else waits. Cancelled before it was sent, it is not made."""
@@ -85,25 +85,30 @@ class Batches:
         return await (self._small if size < LARGE else self._large).send(request, size, deadline)
 
     async def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for statements that are under way."""
         await self._small.close()
         await self._large.close()
 
 
-class Lanes:
+class StatementQueue:
     """A queue of changes, and the statements under way that empty it: at most `most` at a time."""
 
     def __init__(
-        self, port: AsyncPort, window: Callable[[float], Window], new_call: NewCall, outcomes: Outcomes, most: int
+        self,
+        executor: AsyncExecutor,
+        window: Callable[[float], RequestWindow],
+        new_call: NewCall,
+        outcomes: Outcomes,
+        most: int,
     ) -> None:
-        self._port = port
+        self._executor = executor
         self._window = window
         self._new_call = new_call
         self._outcomes = outcomes
         self._most = most
         self._queue: deque[_Waiting] = deque()
-        self._lanes: set[asyncio.Task[None]] = set()
-        self._turns = 0  # statements begun
+        self._senders: set[asyncio.Task[None]] = set()
+        self._begun = 0  # statements begun
         self._watch: asyncio.TimerHandle | None = None
 
     async def send(self, request: ChangeRequest, size: int, deadline: float) -> ChangeOutcome:
@@ -112,10 +117,10 @@ class Lanes:
         waiting = _Waiting(request, size, deadline, loop)
         waiting.timer = loop.call_later(deadline - time.monotonic(), self._expire, waiting)
         self._queue.append(waiting)
-        if not self._lanes:
-            self._open_lane()
+        if not self._senders:
+            self._start_sender()
         elif self._watch is None:
-            self._watch = loop.call_later(SLOW, self._look, self._turns)
+            self._watch = loop.call_later(SLOW, self._look, self._begun)
         try:
             return await asyncio.shield(waiting.answer)
         except asyncio.CancelledError:
@@ -124,20 +129,20 @@ class Lanes:
         finally:
             waiting.timer.cancel()
 
-    def _open_lane(self) -> None:
-        self._lanes.add(asyncio.get_running_loop().create_task(self._run()))
+    def _start_sender(self) -> None:
+        self._senders.add(asyncio.get_running_loop().create_task(self._run()))
 
-    def _look(self, turns: int) -> None:
-        """Open another lane if none has moved since."""
+    def _look(self, begun: int) -> None:
+        """Start another sender if no statement has begun since."""
         self._watch = None
         if not self._queue:
             return
-        if turns == self._turns and len(self._lanes) < self._most:
-            self._open_lane()
-        self._watch = asyncio.get_running_loop().call_later(SLOW, self._look, self._turns)
+        if begun == self._begun and len(self._senders) < self._most:
+            self._start_sender()
+        self._watch = asyncio.get_running_loop().call_later(SLOW, self._look, self._begun)
 
     async def _settle(self, waiting: _Waiting) -> None:
-        """The caller has gone: take the change back, or wait until it is known what became of it."""
+        """Take back the change of a caller that has gone, or wait until its outcome is known."""
         if not waiting.sent:
             if waiting in self._queue:
                 self._queue.remove(waiting)
@@ -152,25 +157,25 @@ class Lanes:
 
     def _expire(self, waiting: _Waiting) -> None:
         if waiting.sent:
-            waiting.fail(errors.unanswered(self._port.name))
+            waiting.fail(errors.unanswered(self._executor.name))
         else:
             if waiting in self._queue:
                 self._queue.remove(waiting)
-            waiting.fail(errors.exhausted(self._port.name))
+            waiting.fail(errors.exhausted(self._executor.name))
 
     async def _run(self) -> None:
         try:
             await self._empty_queue()
         finally:
-            # In the same step as the last look at the queue: nobody can wait for a lane that has ended.
-            self._lanes.discard(cast("asyncio.Task[None]", asyncio.current_task()))
-            if self._queue and not self._lanes:  # it was cancelled, as all tasks are by whoever ends an event loop
-                self._fail(list(self._queue), errors.withdrawn(self._port.name))
+            # In the same step as the last look at the queue: nobody can wait for a sender that has ended.
+            self._senders.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            if self._queue and not self._senders:  # it was cancelled, as all tasks are by whoever ends an event loop
+                self._fail(list(self._queue), errors.withdrawn(self._executor.name))
                 self._queue.clear()
 
     async def _empty_queue(self) -> None:
         while self._queue:
-            self._turns += 1
+            self._begun += 1
             batch: list[_Waiting] = []
             # Claimed only with a connection in hand: what came meanwhile is in, what was withdrawn is out.
             latest = max(waiting.deadline for waiting in self._queue)
@@ -202,7 +207,7 @@ class Lanes:
         try:
             error = await self._send(lambda: [waiting], waiting.deadline)
         except asyncio.CancelledError:  # before there was a connection: its statement was undone, and no other was sent
-            waiting.fail(errors.withdrawn(self._port.name))
+            waiting.fail(errors.withdrawn(self._executor.name))
             raise
         if error is not None:
             waiting.fail(error)
@@ -211,7 +216,7 @@ class Lanes:
         """Send those that are chosen once a connection is in hand, and deliver their outcomes; or say why not."""
         batch: list[_Waiting] = []
 
-        def call() -> Call | None:
+        def call() -> SqlCall | None:
             batch.extend(choose())
             for waiting in batch:
                 waiting.sent = True
@@ -224,11 +229,13 @@ class Lanes:
 
         sent = time.monotonic()
         try:
-            rows = await self._port.send(call, deadline)
+            rows = await self._executor.send(call, deadline)
         except Exception as exc:  # noqa: BLE001 - whatever it is, those who wait must hear of it
             return exc
         except asyncio.CancelledError:
-            self._fail(batch, errors.unanswered(self._port.name))  # by a client of the user's, or before it was sent
+            self._fail(
+                batch, errors.unanswered(self._executor.name)
+            )  # by a client of the user's, or before it was sent
             raise
         if rows:
             for waiting, outcome in zip(
@@ -247,8 +254,8 @@ class Lanes:
                 error = MemoryStoreBackendError(*error.args, outcome=error.outcome, transient=error.transient)
 
     async def close(self) -> None:
-        """Wait for what is under way."""
-        while self._lanes:
-            await asyncio.wait(list(self._lanes))
+        """Wait for statements that are under way."""
+        while self._senders:
+            await asyncio.wait(list(self._senders))
         if self._watch is not None:
             self._watch.cancel()

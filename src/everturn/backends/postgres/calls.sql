@@ -1,16 +1,16 @@
 -- time: the server's clock
 SELECT everturn.now_v1(NULL)
 
+-- append: append a turn to each of some sessions, the change that nearly all are
+SELECT * FROM everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+
 -- change: apply changes to sessions, each all or nothing
 SELECT * FROM everturn.change_v1(%s, %s, %s, %s, %s)
-
--- change_one: the same for one change, answered as a text
-SELECT o::pg_catalog.text FROM everturn.change_v1(%s, %s, %s, %s, %s) AS o
 
 -- read: entries of one state, and then what session and state they are of
 SELECT * FROM everturn.read_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
--- read_one_kind: the same without the columns that entries of one kind need not have
+-- read_one_kind: entries of one kind, without the columns that these need not have
 SELECT seq, created_at, checksum, body FROM everturn.read_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- glance: the facts of a session, and the state it is in
@@ -25,7 +25,7 @@ SELECT * FROM everturn.sessions_by_name_v1(%s, %s, %s, %s, %s, %s, %s)
 -- sessions_by_change: a page
 SELECT * FROM everturn.sessions_by_change_v1(%s, %s, %s, %s, %s, %s, %s)
 
--- began: since when to look for sessions that changed while one pages
+-- began: the time from which on to look for sessions that changed while one pages
 SELECT everturn.began_v1(%s)
 
 -- find: some of the entries like a pattern
@@ -44,7 +44,10 @@ SELECT entries, snapshots, bytes, xid::pg_catalog.text, left_over FROM everturn.
 -- is_still_seen: whether a transaction that began before an erasure goes on
 SELECT everturn.is_still_seen_v1(%s::pg_catalog.text::pg_catalog.xid)
 
--- survey: what a plan for compacting needs
+-- drop_undo: forget the undo steps of a session, and say the time
+SELECT everturn.drop_undo_v1(%s, %s, %s, %s, %s, %s)
+
+-- survey: all that a plan for compacting needs
 SELECT everturn.survey_v1(%s, %s, %s)
 
 -- compact: one step of the plan
@@ -58,12 +61,6 @@ SELECT * FROM everturn.verify_v1(%s, %s, %s)
 
 -- orphans: rows of no session
 SELECT * FROM everturn.orphans_v1()
-
--- append: the change that nearly all are
-SELECT everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-
--- append_many: the same for many sessions at once, answered in the order they were named
-SELECT outcome FROM everturn.append_many_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ORDER BY place
 
 -- outline: all of a session but its log and its changes, as JSON
 SELECT everturn.outline_v1(%s, %s, %s)::pg_catalog.text

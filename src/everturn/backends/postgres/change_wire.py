@@ -1,11 +1,11 @@
-"""Changes on the wire: requests as the JSON that `change_v1` takes, and its rows as outcomes. Pure.
+"""Changes on the wire: requests as parameters of `append_v1` or JSON of `change_v1`, and rows as outcomes. Pure.
 
-The bodies of entries travel beside the JSON, as texts: they are stored byte for byte.
+The bodies of entries travel as texts, beside the JSON: they are stored byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,18 +23,18 @@ from everturn.backend import (
     TakeSnapshot,
     Undo,
 )
-from everturn.backends.postgres.libpq_append import Texts
+from everturn.backends.postgres.arrays import ByteStrings, Texts, numbers
 from everturn.model import Snapshot
 
 LATE = "late"
-"""Status of a request that was not applied: its caller had gone, or it was issued before a fence (35-late.sql)."""
+"""Status of a request that was not applied: its caller had gone, or it was issued before a fence."""
 
 _STATUS = {status.value: status for status in Status}
 _encode = msgspec.json.Encoder().encode
 
 
 class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
-    """The type request_v1 of schema/001/3-plans.sql; what is left out is NULL there."""
+    """The type request_v1 of schema/001/04-plans.sql; a field that is left out is NULL there."""
 
     session_id: str
     kind: str
@@ -67,7 +67,7 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     seconds: float | None = None
 
 
-class Window(NamedTuple):
+class RequestWindow(NamedTuple):
     """Moments of a request: on the server's clock, when it was issued and after which it must not be applied; on ours
     (monotonic), when it was sent."""
 
@@ -76,8 +76,8 @@ class Window(NamedTuple):
     sent: float
 
 
-def encode(requests: Sequence[ChangeRequest], windows: Sequence[Window]) -> tuple[str, Texts]:
-    """The requests as JSON, and the bodies of all their entries."""
+def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[str, Texts]:
+    """Give the requests as JSON, and the bodies of all their entries."""
     bodies = [
         draft.body for request in requests if isinstance(request.effect, Append) for draft in request.effect.drafts
     ]
@@ -85,13 +85,13 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[Window]) -> tupl
 
 
 def size_of(request: ChangeRequest) -> int:
-    """How many bytes the entries of a change have."""
+    """Count the bytes of the entries of a change."""
     effect = request.effect
     return sum([len(draft.body) for draft in effect.drafts]) if type(effect) is Append else 0
 
 
 def is_plain(request: ChangeRequest) -> bool:
-    """Whether it is the change that nearly all are: see append_v1."""
+    """Whether it is the change that nearly all are: a turn of messages, without a key or an expectation."""
     effect = request.effect
     return (
         type(effect) is Append
@@ -104,51 +104,28 @@ def is_plain(request: ChangeRequest) -> bool:
     )
 
 
-def encode_plain(request: ChangeRequest) -> tuple[Any, ...]:
-    """The parameters of append_v1, behind the namespace and before the patience."""
-    drafts = request.effect.drafts  # type: ignore[union-attr]  # is_plain said that it is an Append
-    bodies, checksums = Texts([draft.body for draft in drafts]), array([draft.checksum for draft in drafts])
-    return request.session_id, request.call, request.ttl, bodies, checksums
-
-
-def are_plain(requests: Sequence[ChangeRequest]) -> bool:
-    """Whether all are such changes, each of another session: see append_many_v1."""
+def are_appends(requests: Sequence[ChangeRequest]) -> bool:
+    """Whether append_v1 takes them: all are plain, each of another session."""
     return all(map(is_plain, requests)) and len({request.session_id for request in requests}) == len(requests)
 
 
-def encode_many(requests: Sequence[ChangeRequest]) -> tuple[Any, ...]:
-    """The parameters of append_many_v1, behind the namespace and before the patience."""
-    turns = [request.effect.drafts for request in requests]  # type: ignore[union-attr]  # as above
-    drafts = [draft for turn in turns for draft in turn]
+def encode_appends(requests: Sequence[ChangeRequest]) -> tuple[Any, ...]:
+    """Give the parameters of append_v1, behind the namespace and before the patience."""
+    turns = [request.effect.drafts for request in requests]  # type: ignore[union-attr]  # are_appends said so
     return (
         Texts([request.session_id.encode() for request in requests]),
-        Texts([request.call.hex().encode() for request in requests]),
-        array(map(len, turns)),
-        array(sum([len(draft.body) for draft in turn]) for turn in turns),
+        ByteStrings([request.call for request in requests]),
+        numbers(map(len, turns)),
+        numbers(map(size_of, requests)),
         requests[0].ttl,  # the store's, for all
-        Texts([draft.body for draft in drafts]),
-        array(draft.checksum for draft in drafts),
-        array(place for place, turn in enumerate(turns, 1) for _ in turn),
+        Texts([draft.body for turn in turns for draft in turn]),
+        numbers(draft.checksum for turn in turns for draft in turn),
     )
 
 
-def array(numbers: Iterable[float]) -> str:
-    """Numbers as the text of an array: psycopg's own lists cost more than the rest of a request together."""
-    return "{" + ",".join(map(str, numbers)) + "}"
-
-
 def answer(request: ChangeRequest | ForkRequest, row: Any) -> tuple[ChangeOutcome | None, float]:
-    """What a row of outcome_v1 says of a request (None: it came too late, and was not applied), and the server's time.
-
-    The row is outcome_v1 as text, or its columns. In the text no value needs quotes but the life that is none.
-    """
-    if len(row) == 1:
-        status, life, version, first_seq, count, detail, *_, told = row[0][1:-1].split(",")
-        if status == LATE:
-            return None, float(told)
-        life = "" if life == '""' else life
-        outcome = ChangeOutcome(_STATUS[status], life, int(version), int(first_seq), int(count), None, int(detail))
-        return outcome, float(told)
+    """Read the outcome of a request (None: it came too late, and was not applied) and the server's time from a row of
+    outcome_v1."""
     status, life, version, first_seq, count, detail, snapshot_id, label, messages, created_at, told = row
     if status == LATE:
         return None, told
@@ -162,7 +139,8 @@ def answer(request: ChangeRequest | ForkRequest, row: Any) -> tuple[ChangeOutcom
     return ChangeOutcome(_STATUS[status], life, version, first_seq, count, snapshot, detail), told
 
 
-def encode_fork(request: ForkRequest, window: Window) -> str:
+def encode_fork(request: ForkRequest, window: RequestWindow) -> str:
+    """Give the JSON that fork_v1 takes."""
     wire = _Wire(request.target, "fork", _hex(request.call), 0)
     wire.ttl = request.ttl
     _expect(wire, request, window)
@@ -173,7 +151,7 @@ def _hex(digest: bytes) -> str:
     return "\\x" + digest.hex()
 
 
-def _expect(wire: _Wire, request: ChangeRequest | ForkRequest, window: Window) -> None:
+def _expect(wire: _Wire, request: ChangeRequest | ForkRequest, window: RequestWindow) -> None:
     wire.retry = request.retry
     wire.issued, wire.not_after, _ = window
     wire.expected_version = request.expected_version
@@ -183,7 +161,7 @@ def _expect(wire: _Wire, request: ChangeRequest | ForkRequest, window: Window) -
         wire.content = _hex(request.content)
 
 
-def _wire(request: ChangeRequest, window: Window) -> _Wire:
+def _wire(request: ChangeRequest, window: RequestWindow) -> _Wire:
     effect = request.effect
     wire = _Wire(request.session_id, effect.kind, _hex(request.call), 0)
     wire.ttl = request.ttl

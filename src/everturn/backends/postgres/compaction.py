@@ -1,4 +1,4 @@
-"""Plans what compact reclaims of a session, as steps that are each a short transaction. Pure: it sends nothing.
+"""Plans the compaction of a session, as steps that are each a short transaction. Pure: it sends nothing.
 
 The plan is made from one look at the session (survey_v1), without a lock: what nothing can reach then, nothing reaches
 later, because a head only moves to a snapshot, to an undo step, or on.
@@ -25,8 +25,8 @@ JUMPS = 100  # each of these is three statements
 _State = tuple[int, int, int, tuple[int, ...], int]
 
 
-class Work(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step: the type work_v1 of schema/001/8-upkeep.sql. What is left out is NULL there."""
+class CompactionStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One step: the type work_v1 of schema/001/11-compaction.sql. A field that is left out is NULL there."""
 
     unreadable: tuple[int, ...] | None = None
     firsts: tuple[int, ...] | None = None
@@ -50,13 +50,14 @@ class _Survey(msgspec.Struct, frozen=True):
     forgets: bool
 
 
-class Plan:
+class CompactionPlan:
     """The steps that are left for one life of a session."""
 
-    def __init__(self, no: int, version: int, steps: Iterator[Work]) -> None:
+    def __init__(self, no: int, seen: tuple[int, int], steps: Iterator[CompactionStep]) -> None:
+        """`seen` is the version of the session that it was made for, and the number of its roots."""
         self.no = no
         self.rounds = 1
-        self.version = version
+        self.seen = seen
         self._steps = deque(steps)
         self._entries = 0
 
@@ -64,19 +65,19 @@ class Plan:
     def is_done(self) -> bool:
         return not self._steps
 
-    def is_enough(self, later: Plan) -> bool:
+    def is_enough(self, later: CompactionPlan) -> bool:
         """Whether this plan, which is done, needs no later one: the session has not changed since it was made.
 
         Where others only append, it has, for ever: then a few looks are enough.
         """
-        return later.version == self.version or (self._entries == 0 and self.rounds >= ROUNDS)
+        return later.seen == self.seen or (self._entries == 0 and self.rounds >= ROUNDS)
 
     def next_step(self) -> str:
         """The next step, as compact_v1 takes it."""
         return msgspec.json.encode(self._steps[0]).decode()
 
     def made(self, row: Sequence[int]) -> Compaction:
-        """Take in what compact_v1 says of the step, and go on to the next one when nothing is left of it."""
+        """Take in the row of compact_v1 for the step, and go on to the next one when nothing is left of it."""
         sessions, entries, size, _, looked, last = row
         step = self._steps[0]
         self._entries += entries
@@ -85,12 +86,12 @@ class Plan:
         elif looked < STEP:
             self._steps.popleft()
         elif step.forget_beyond is not None:
-            self._steps[0] = Work(forget_to=step.forget_to, forget_beyond=last)
+            self._steps[0] = CompactionStep(forget_to=step.forget_to, forget_beyond=last)
         return Compaction(sessions, entries, size)
 
 
-def plan(session_id: str, told: str) -> Plan:
-    """The plan for what survey_v1 told. Raises CorruptEntry if the session is damaged: then nothing is reclaimed."""
+def plan(session_id: str, told: str) -> CompactionPlan:
+    """Make the plan from the answer of survey_v1. Raises CorruptEntry for a damaged session: nothing is reclaimed."""
     try:
         survey = msgspec.json.decode(told, type=_Survey)
     except msgspec.MsgspecError as exc:
@@ -102,10 +103,10 @@ def plan(session_id: str, told: str) -> Plan:
         prior = seq
     if prior != survey.last_jump:
         raise damaged_session(session_id, "its last jump is lost")
-    return Plan(survey.no, survey.version, _steps(survey))
+    return CompactionPlan(survey.no, (survey.version, len(survey.roots)), _steps(survey))
 
 
-def _steps(survey: _Survey) -> Iterator[Work]:
+def _steps(survey: _Survey) -> Iterator[CompactionStep]:
     jumps = [(seq, after) for seq, after, _ in survey.jumps or ()]
     needed = reach([State(*state) for state in survey.roots], jumps)
     remembered = survey.remembered or []
@@ -113,16 +114,16 @@ def _steps(survey: _Survey) -> Iterator[Work]:
     # Before the first entry goes: versions that show it can no longer be read.
     forget_to = survey.version - 1024
     if survey.forgets:
-        yield Work(forget_to=forget_to)
+        yield CompactionStep(forget_to=forget_to)
     gone = (version for (version, *_), is_lost in zip(remembered, lost, strict=True) if is_lost)
     for versions in _batches(gone, STEP):
-        yield Work(unreadable=versions)
+        yield CompactionStep(unreadable=versions)
     yield from _entries(survey, needed)
     on_the_way = {seq for seq, _ in needed.jumps}
     for seqs in _batches((seq for seq, _ in jumps if seq not in on_the_way), JUMPS):
-        yield Work(jumps=seqs)
+        yield CompactionStep(jumps=seqs)
     if survey.forgets:
-        yield Work(forget_to=forget_to, forget_beyond=-1)
+        yield CompactionStep(forget_to=forget_to, forget_beyond=-1)
 
 
 def _batches(items: Iterator[T], size: int) -> Iterator[tuple[T, ...]]:
@@ -130,14 +131,14 @@ def _batches(items: Iterator[T], size: int) -> Iterator[tuple[T, ...]]:
         yield some
 
 
-def _entries(survey: _Survey, needed: Reach) -> Iterator[Work]:
+def _entries(survey: _Survey, needed: Reach) -> Iterator[CompactionStep]:
     """Ranges of entries that no root shows: with their summaries, or, where a trim hid them, without."""
     unreachable = minus([(1, survey.last_seq)], needed.whole)
     yield from _ranges(minus(unreachable, needed.summaries), summaries=True)
     yield from _ranges(minus(needed.summaries, needed.whole), summaries=False)
 
 
-def _ranges(ranges: list[Range], *, summaries: bool) -> Iterator[Work]:
+def _ranges(ranges: list[Range], *, summaries: bool) -> Iterator[CompactionStep]:
     for some in _batches(iter(ranges), STEP):
         firsts, lasts = zip(*some, strict=True)
-        yield Work(firsts=firsts, lasts=lasts, summaries=summaries)
+        yield CompactionStep(firsts=firsts, lasts=lasts, summaries=summaries)

@@ -1,4 +1,4 @@
-"""What `doctor` asks of a PostgreSQL server beyond what a store asks when it opens."""
+"""Examines a PostgreSQL server for `doctor`, beyond the checks of open_checks.py. It asks; it changes nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from everturn.backends._shared.server_warnings import Examination, Finding
 from everturn.backends.postgres import open_checks
-from everturn.backends.postgres.executor import Call, Port
+from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.core.numbers import size
 
 CROWDED = 0.8  # of max_connections
@@ -36,8 +36,8 @@ _TABLES = (
 )
 
 
-class Table(msgspec.Struct, frozen=True):
-    """How many rows a table has, and how many of them are dead."""
+class TableRows(msgspec.Struct, frozen=True):
+    """The number of rows of a table, live and dead."""
 
     name: str
     live: int
@@ -45,8 +45,8 @@ class Table(msgspec.Struct, frozen=True):
     vacuumed: bool
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What the server says of itself, in the order of the question."""
+class PostgresFacts(msgspec.Struct, frozen=True):
+    """The answers of the server, in the order of the question."""
 
     version: str
     most_connections: int
@@ -59,27 +59,27 @@ class Answers(msgspec.Struct, frozen=True):
     longest: float  # seconds of the oldest transaction
 
 
-async def examine(port: Port, schema_name: str, deadline: float) -> Examination:
-    """Facts of the server and of our tables, and what is wrong with them."""
-    found = await open_checks.findings(port, deadline)
-    (row,) = await port.run(Call(_QUESTION), deadline)
-    answers = Answers(*row)
-    rows: list[Any] = list(await port.run(Call(_TABLES, (schema_name,)), deadline))
-    tables = [Table(*one) for one in rows]
+async def examine(executor: Executor, schema_name: str, deadline: float) -> Examination:
+    """Collect facts of the server and of our tables, and the findings about them."""
+    found = await open_checks.findings(executor, deadline)
+    (row,) = await executor.run(SqlCall(_QUESTION), deadline)
+    answers = PostgresFacts(*row)
+    rows: list[Any] = list(await executor.run(SqlCall(_TABLES, (schema_name,)), deadline))
+    tables = [TableRows(*one) for one in rows]
     vector = "installed" if answers.has_vector else "available" if answers.could_have_vector else "missing"
     facts = (
-        ("server", f"PostgreSQL {answers.version} at {port.name}"),
+        ("server", f"PostgreSQL {answers.version} at {executor.name}"),
         ("durability", f"fsync={answers.fsync}, synchronous_commit={answers.synchronous_commit}"),
         ("connections", f"{answers.connections} of {answers.most_connections}"),
         ("database", size(answers.bytes)),
         ("dead rows", ", ".join(f"{one.name} {one.dead:,}" for one in tables if one.dead) or "none"),
         ("pgvector", f"{vector}; search_summaries does not need it: it is exact, in the process"),
     )
-    return Examination(facts, (*found, *(Finding(port.name, *wrong) for wrong in wrong_with(answers, tables))))
+    return Examination(facts, (*found, *(Finding(executor.name, *wrong) for wrong in wrong_with(answers, tables))))
 
 
-def wrong_with(server: Answers, tables: list[Table]) -> Iterator[tuple[str, str, str]]:
-    """Pure. What is wrong, what may happen, and the fix."""
+def wrong_with(server: PostgresFacts, tables: list[TableRows]) -> Iterator[tuple[str, str, str]]:
+    """Judge the facts. Yields each problem with its risk and its fix. Pure."""
     if server.connections > CROWDED * server.most_connections:
         yield (
             f"{server.connections} of {server.most_connections} connections are taken",

@@ -43,6 +43,8 @@ _TRANSIENT = frozenset(
     {
         "40001",  # serialization failure
         "40P01",  # deadlock
+        "26000",  # what was prepared is not there, or (42P05) is another's: executor.py sends it as text from then on
+        "42P05",
         "53300",  # too many connections
         "57P03",  # the server is starting up
         "08P01",  # PgBouncer: no server connection to be had
@@ -110,7 +112,7 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
 
 
 def from_driver(exc: BaseException, name: str, *, sent: bool) -> MemoryStoreBackendError:
-    """What a driver's error means. `sent`: a request that changes something was on its way."""
+    """Translate a driver's error. `sent`: a request that changes something was on its way."""
     state = getattr(exc, "sqlstate", None)
     if state == LATE:
         return Late(name, float(getattr(exc, "diag").message_detail))  # noqa: B009 - only psycopg's errors have a state

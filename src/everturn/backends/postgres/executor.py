@@ -1,7 +1,7 @@
 """Sends one statement and brings its rows back: blocking or awaited, over a pool of ours or a client we were given.
 
-The backend is written once against `Port`; which statement means what is its business. Each statement is a transaction
-of its own (autocommit), so any connection will do, also behind a PgBouncer that pools transactions.
+The backend is written once against `Executor`; which statement means what is its business. Each statement is a
+transaction of its own (autocommit), so any connection will do, also behind a PgBouncer that pools transactions.
 """
 
 from __future__ import annotations
@@ -15,40 +15,44 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 from psycopg import pq
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName
 
-from everturn.backends.postgres import errors
-from everturn.backends.postgres.connections import (
+from everturn.backends.postgres import arrays, errors
+from everturn.backends.postgres.timed_connections import (
     TimedAsyncConnection,
     TimedConnection,
     async_cursor_on,
     cursor_on,
-    prepare,
 )
 from everturn.errors import InvalidInput
 
 Rows: TypeAlias = list[Any]  # tuples; a statement and its reader know the columns
 
+# A prepared statement that the server does not know, or knows as another: a pooler is in between after all. Nothing was
+# carried out; the store sends it again, and this connection prepares nothing any more.
+_NOT_PREPARED = (InvalidSqlStatementName, DuplicatePreparedStatement)
 
-class Call(msgspec.Struct, frozen=True, gc=False):
+
+class SqlCall(msgspec.Struct, frozen=True, gc=False):
     """A statement with its parameters. `writes`: it may change something, so an unanswered one leaves a doubt.
 
-    `one_text`: it answers with one text, and is sent so often that its way is made short.
+    `prepares`: it is sent so often that it is prepared, once a connection of ours.
     """
 
     statement: str
     parameters: tuple[Any, ...] = ()
     writes: bool = False
-    one_text: bool = False
+    prepares: bool = False
 
 
-class Port(Protocol):
-    """Where calls go. Raises MemoryStoreBackendError, saying whether the call may have been carried out."""
+class Executor(Protocol):
+    """Runs calls. Raises MemoryStoreBackendError, saying whether the call may have been carried out."""
 
     name: str
 
-    async def run(self, call: Call, deadline: float) -> Rows: ...
+    async def run(self, call: SqlCall, deadline: float) -> Rows: ...
 
-    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+    async def run_script(self, scripts: list[SqlCall], deadline: float) -> Rows:
         """Run these as one transaction; the rows are those of the last. For migrations."""
         ...
 
@@ -58,8 +62,8 @@ class Port(Protocol):
 # --- blocking --------------------------------------------------------------------------------------------------------
 
 
-class Lender(Protocol):
-    """Who has blocking connections: connections.Pool, or Given."""
+class ConnectionSource(Protocol):
+    """Lends blocking connections: connections.TimedPool, or GivenClient."""
 
     def take(self, deadline: float) -> Any: ...
 
@@ -68,30 +72,31 @@ class Lender(Protocol):
     def close(self) -> None: ...
 
 
-class BlockingPort:
+class BlockingExecutor:
     """Runs calls in the calling thread; its coroutines never suspend. Safe to share between threads."""
 
-    def __init__(self, lender: Lender, name: str) -> None:
-        self._lender = lender
+    def __init__(self, source: ConnectionSource, name: str) -> None:
+        self._source = source
         self.name = name
 
-    async def run(self, call: Call, deadline: float) -> Rows:
+    async def run(self, call: SqlCall, deadline: float) -> Rows:
         with errors.translated(self.name) as fault:
-            connection = self._lender.take(deadline)
+            connection = self._source.take(deadline)
             try:
-                if call.one_text and type(connection) is TimedConnection:
-                    fault.sent = call.writes
-                    return connection.direct.ask(call.statement, call.parameters, deadline)
                 cursor = cursor_on(connection)
                 fault.sent = call.writes
-                cursor.execute(call.statement, call.parameters, prepare=False)
+                is_ours = type(connection) is TimedConnection
+                cursor.execute(call.statement, call.parameters, prepare=call.prepares and is_ours)
                 return cursor.fetchall()
+            except _NOT_PREPARED:
+                connection.prepare_threshold = None
+                raise
             finally:
-                self._lender.give_back(connection)
+                self._source.give_back(connection)
 
-    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+    async def run_script(self, scripts: list[SqlCall], deadline: float) -> Rows:
         with errors.translated(self.name) as fault:
-            connection = self._lender.take(deadline)
+            connection = self._source.take(deadline)
             try:
                 fault.sent = True
                 with connection.transaction():
@@ -100,10 +105,10 @@ class BlockingPort:
                         cursor.execute(script.statement, script.parameters or None, prepare=False)
                     return cursor.fetchall() if cursor.description else []
             finally:
-                self._lender.give_back(connection)
+                self._source.give_back(connection)
 
     async def close(self) -> None:
-        self._lender.close()
+        self._source.close()
 
 
 class _Client:
@@ -124,13 +129,13 @@ class _Client:
         """The connection, once it has learnt what we send."""
         checked_connection(connection)
         if connection not in self._known:
-            prepare(connection)
+            arrays.register(connection)
             self._known.add(connection)
         return connection
 
     @contextmanager
     def _in_time(self, deadline: float) -> Iterator[float]:
-        """How long a pool may be waited for."""
+        """Give the seconds that a pool may be waited for. Raises MemoryStoreBackendError when they are over."""
         from psycopg_pool import PoolTimeout
 
         try:
@@ -139,8 +144,8 @@ class _Client:
             raise errors.exhausted(self._name) from exc
 
 
-class Given(_Client):
-    """Lends what blocking client we were given."""
+class GivenClient(_Client):
+    """Lends the connections of a blocking client that we were given."""
 
     def take(self, deadline: float) -> Any:
         self._check_open()
@@ -178,8 +183,8 @@ def checked_connection(connection: Any) -> None:
 # --- awaited ---------------------------------------------------------------------------------------------------------
 
 
-class AsyncLender(Protocol):
-    """Who has connections of an event loop: connections.AsyncPool, or AsyncGiven."""
+class AsyncConnectionSource(Protocol):
+    """Lends connections of an event loop: connections.AsyncTimedPool, or AsyncGivenClient."""
 
     async def take(self, deadline: float) -> Any: ...
 
@@ -188,39 +193,43 @@ class AsyncLender(Protocol):
     async def close(self) -> None: ...
 
 
-class AsyncPort:
+class AsyncExecutor:
     """Runs calls in the event loop it was made in."""
 
-    def __init__(self, lender: AsyncLender, name: str) -> None:
-        self._lender = lender
+    def __init__(self, source: AsyncConnectionSource, name: str) -> None:
+        self._source = source
         self.name = name
 
-    async def run(self, call: Call, deadline: float) -> Rows:
+    async def run(self, call: SqlCall, deadline: float) -> Rows:
         if call.writes:
             rows: Rows = await until_done(asyncio.create_task(self.send(lambda: call, deadline)))
             return rows
         return await self.send(lambda: call, deadline)
 
-    async def send(self, choose: Callable[[], Call | None], deadline: float) -> Rows:
+    async def send(self, choose: Callable[[], SqlCall | None], deadline: float) -> Rows:
         """Send the call that is chosen once a connection is in hand, if any. Cancelled, it is just dropped."""
         with errors.translated(self.name) as fault:
-            connection = await self._lender.take(deadline)
+            connection = await self._source.take(deadline)
             try:
                 call = choose()
                 if call is None:
                     return []
                 cursor = async_cursor_on(connection)
                 fault.sent = call.writes
-                if type(connection) is TimedAsyncConnection:
+                is_ours = type(connection) is TimedAsyncConnection
+                if is_ours:
                     connection.is_kept = call.writes
-                await cursor.execute(call.statement, call.parameters, prepare=False)
+                await cursor.execute(call.statement, call.parameters, prepare=call.prepares and is_ours)
                 return await cursor.fetchall()
+            except _NOT_PREPARED:
+                connection.prepare_threshold = None
+                raise
             finally:
-                await self._lender.give_back(connection)
+                await self._source.give_back(connection)
 
-    async def run_script(self, scripts: list[Call], deadline: float) -> Rows:
+    async def run_script(self, scripts: list[SqlCall], deadline: float) -> Rows:
         with errors.translated(self.name) as fault:
-            connection = await self._lender.take(deadline)
+            connection = await self._source.take(deadline)
             try:
                 fault.sent = True
                 async with connection.transaction():
@@ -229,15 +238,15 @@ class AsyncPort:
                         await cursor.execute(script.statement, script.parameters or None, prepare=False)
                     return await cursor.fetchall() if cursor.description else []
             finally:
-                await self._lender.give_back(connection)
+                await self._source.give_back(connection)
 
     async def close(self) -> None:
-        await self._lender.close()
+        await self._source.close()
 
 
 async def until_done(task: asyncio.Task[Any]) -> Any:
-    """The task's result. If the caller is cancelled meanwhile, that is raised once the task has ended: it was sent, and
-    what became of it must be settled by then. The task has a deadline of its own."""
+    """Wait for the task's result. If the caller is cancelled meanwhile, that is raised once the task has ended: its
+    statement was sent, and the outcome must be settled by then. The task has a deadline of its own."""
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -255,8 +264,8 @@ async def until_done(task: asyncio.Task[Any]) -> Any:
     return task.result()
 
 
-class AsyncGiven(_Client):
-    """Lends what client of an event loop we were given."""
+class AsyncGivenClient(_Client):
+    """Lends the connections of an event loop's client that we were given."""
 
     async def take(self, deadline: float) -> Any:
         self._check_open()

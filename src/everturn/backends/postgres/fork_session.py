@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from everturn.backend import ForkRequest
-from everturn.backends.postgres.change_wire import Window, encode_fork
+from everturn.backends.postgres.change_wire import RequestWindow, encode_fork
 from everturn.core.codec import missing
 from everturn.errors import MemoryStoreBackendError
 from everturn.transfer.protocol import STAGED_FOR
@@ -18,7 +18,7 @@ STEP = 1000  # entries copied in one transaction: writers to the session wait no
 SHARE = 2.0  # of the longest step so far: as much time must be left for the next one
 
 
-class Copy:
+class ForkProgress:
     """A fork under way, as one caller sees it. `began` and `deadline` are monotonic."""
 
     def __init__(self, request: ForkRequest, began: float, deadline: float) -> None:
@@ -30,8 +30,8 @@ class Copy:
         self._most = 0  # entries that were to be copied after the first step
         self._longest = 0.0
 
-    def parameters(self, window: Window) -> tuple[Any, ...]:
-        """Of fork_v1, behind the namespace and before the patience."""
+    def parameters(self, window: RequestWindow) -> tuple[Any, ...]:
+        """Give the parameters of fork_v1, behind the namespace and before the patience."""
         request = self._request
         at = (request.at, None) if isinstance(request.at, str) else (None, request.at)
         return request.source, *at, encode_fork(request, window), self._no, STEP, STAGED_FOR

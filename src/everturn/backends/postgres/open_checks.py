@@ -1,4 +1,4 @@
-"""Looks for what breaks the promises of a store on a PostgreSQL server. It asks and judges; it changes nothing."""
+"""Looks for settings of a PostgreSQL server that break the promises of a store. It changes nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from everturn.backends._shared.server_warnings import Finding
-from everturn.backends.postgres.executor import Call, Port
+from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.errors import Unsupported
 
 OLDEST = 140000
@@ -34,8 +34,8 @@ _QUESTIONS = (
 )
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What the server says of itself, in the order of the question."""
+class PostgresSettings(msgspec.Struct, frozen=True):
+    """The answers of the server, in the order of the question."""
 
     fsync: str = "on"
     synchronous_commit: str = "on"
@@ -47,21 +47,21 @@ class Answers(msgspec.Struct, frozen=True):
     lacks_synchronous: bool = False  # commits wait for a standby that is not there
 
 
-async def findings(port: Port, deadline: float) -> list[Finding]:
-    """What is wrong with the server. Raises Unsupported if it cannot serve at all."""
-    ((number, version, encoding, *answers),) = await port.run(Call(_QUESTIONS, (STALE,)), deadline)
+async def findings(executor: Executor, deadline: float) -> list[Finding]:
+    """Find settings that break promises. Raises Unsupported if the server cannot serve at all."""
+    ((number, version, encoding, *answers),) = await executor.run(SqlCall(_QUESTIONS, (STALE,)), deadline)
     if number < OLDEST:
-        raise Unsupported(f"{port.name} is PostgreSQL {version}; everturn needs 14 or later")
+        raise Unsupported(f"{executor.name} is PostgreSQL {version}; everturn needs 14 or later")
     if encoding != "UTF8":
         raise Unsupported(
-            f"{port.name}: the database's encoding is {encoding}, which cannot hold every text; "
+            f"{executor.name}: the database's encoding is {encoding}, which cannot hold every text; "
             "create one with ENCODING 'UTF8'"
         )
-    return [Finding(port.name, *found) for found in wrong_with(Answers(*answers))]
+    return [Finding(executor.name, *found) for found in wrong_with(PostgresSettings(*answers))]
 
 
-def wrong_with(server: Answers) -> Iterator[tuple[str, str, str]]:
-    """Pure. What is wrong, what may happen, and the fix."""
+def wrong_with(server: PostgresSettings) -> Iterator[tuple[str, str, str]]:
+    """Judge the settings. Yields each problem with its risk and its fix. Pure."""
     if server.fsync == "off":
         yield (
             "fsync=off",

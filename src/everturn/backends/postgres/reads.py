@@ -1,4 +1,4 @@
-"""What the rows of a read mean: entries for whoever asked, and behind them what session and state they are of. Pure."""
+"""The rows of a read: entries for the caller, and behind them the session and state that they are of. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _decode_glance = msgspec.json.Decoder(tuple[_Facts, tuple[int, int, int, tuple[i
 
 
 def parameters(query: Query) -> tuple[Any, ...]:
-    """Of read_v1, behind the namespace and before the time."""
+    """Give the parameters of read_v1, behind the namespace and before the time."""
     at = query.at
     snapshot, version = (at, None) if isinstance(at, str) else (None, at)
     return (
@@ -47,7 +47,7 @@ def parameters(query: Query) -> tuple[Any, ...]:
 
 
 def reading(rows: Rows, take: Take, session_id: str) -> Reading:
-    """Hand the entries to `take`, a batch at a time, and say what they are of."""
+    """Hand the entries to `take`, a batch at a time, and return their session and state. Raises CorruptEntry."""
     try:
         about = _decode(rows.pop()[3])
     except msgspec.MsgspecError as exc:
@@ -72,7 +72,7 @@ def reading(rows: Rows, take: Take, session_id: str) -> Reading:
 
 
 def glance(rows: Rows, session_id: str) -> Reading:
-    """What session there is, and its state."""
+    """Read the row of glance_v1: the facts of a session, and its state."""
     ((told,),) = rows
     if not told:
         return Reading(Status.NO_SESSION)
@@ -84,7 +84,7 @@ def glance(rows: Rows, session_id: str) -> Reading:
 
 
 def changes(rows: Rows) -> list[Change]:
-    """The change log."""
+    """Read the rows of changes_v1."""
     return [
         Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
         for version, kind, first, count, created_at, snapshot_id, label in rows

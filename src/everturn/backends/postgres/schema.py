@@ -9,31 +9,31 @@ from __future__ import annotations
 import msgspec
 
 from everturn.backends.postgres import statements
-from everturn.backends.postgres.executor import Call, Port
+from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
 
 CURRENT = 1
 _LOCK = 0x65767274  # "evrt"
 
 
-async def migrate(port: Port, schema: str, deadline: float, current: int = CURRENT) -> None:
+async def migrate(executor: Executor, schema: str, deadline: float, current: int = CURRENT) -> None:
     """Apply what is missing. Ten workers may do this at once: the lock makes them one after the other.
 
     Raises SchemaTooNew for a schema of a newer everturn and InvalidInput for another program's; both stay as they are.
     """
-    found = await _found(port, schema, deadline)
+    found = await _found(executor, schema, deadline)
     while found.version < current:
         try:
-            await port.run_script(_scripts(schema, found, current), deadline)
+            await executor.run_script(_scripts(schema, found, current), deadline)
         except MemoryStoreBackendError:
-            before, found = found, await _found(port, schema, deadline)
+            before, found = found, await _found(executor, schema, deadline)
             if found == before:
                 raise
         else:
             return  # else another worker was faster
     if found.version > current:
         raise SchemaTooNew(
-            f"schema {schema!r} of {port.name} has version {found.version}, this everturn knows up to {current}; "
+            f"schema {schema!r} of {executor.name} has version {found.version}, this everturn knows up to {current}; "
             "it was left untouched. Upgrade everturn to open it",
             found=found.version,
             supported=current,
@@ -41,25 +41,25 @@ async def migrate(port: Port, schema: str, deadline: float, current: int = CURRE
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """What there is of a schema."""
+    """The state of a schema: whether it exists, and its version."""
 
     exists: bool
     version: int  # 0: nothing of ours
 
 
-async def _found(port: Port, schema: str, deadline: float) -> _Found:
+async def _found(executor: Executor, schema: str, deadline: float) -> _Found:
     calls = statements.load("schema.sql", schema)
-    look = Call(calls["look"], (schema, schema))
-    ((exists, is_ours),) = await port.run(look, deadline)
+    look = SqlCall(calls["look"], (schema, schema))
+    ((exists, is_ours),) = await executor.run(look, deadline)
     if not is_ours:
-        ((has_tables,),) = await port.run(Call(calls["any_table"], (schema,)), deadline)
+        ((has_tables,),) = await executor.run(SqlCall(calls["any_table"], (schema,)), deadline)
         if not has_tables:
             return _Found(exists, 0)
         # Another worker may have made them between the two looks. With the first of ours the record is there, too.
-        ((exists, is_ours),) = await port.run(look, deadline)
+        ((exists, is_ours),) = await executor.run(look, deadline)
     if not is_ours:
         raise InvalidInput(f"{schema!r} has tables that are not everturn's; choose another schema", path="schema")
-    ((version,),) = await port.run(Call(calls["version"]), deadline)
+    ((version,),) = await executor.run(SqlCall(calls["version"]), deadline)
     if version is None:
         raise InvalidInput(
             f"{schema!r} has an empty table schema_versions, so that nobody can tell which version its tables are of; "
@@ -69,17 +69,17 @@ async def _found(port: Port, schema: str, deadline: float) -> _Found:
     return _Found(exists, version)
 
 
-def _scripts(schema: str, found: _Found, current: int) -> list[Call]:
+def _scripts(schema: str, found: _Found, current: int) -> list[SqlCall]:
     from importlib.metadata import version as package_version  # 30 ms, for what a schema needs once
 
     calls = statements.load("schema.sql", schema)
-    scripts = [Call(calls["search_path"]), Call(calls["lock"], (_LOCK, schema))]
+    scripts = [SqlCall(calls["search_path"]), SqlCall(calls["lock"], (_LOCK, schema))]
     if not found.exists:
-        scripts.append(Call(calls["create_schema"]))
+        scripts.append(SqlCall(calls["create_schema"]))
     if found.version == 0:
-        scripts.append(Call(calls["create_record"]))
+        scripts.append(SqlCall(calls["create_record"]))
     for number in range(found.version + 1, current + 1):
         # First its record: if another worker was faster, this fails, and all of it with it.
-        scripts.append(Call(calls["insert_record"], (number, package_version("everturn"))))
-        scripts += (Call(script) for script in statements.migration(number, schema))
+        scripts.append(SqlCall(calls["insert_record"], (number, package_version("everturn"))))
+        scripts += (SqlCall(script) for script in statements.migration(number, schema))
     return scripts

@@ -1,4 +1,4 @@
-"""Sessions in and out of the database as dossiers: what the functions for it are given, and what they say. Pure.
+"""Sessions in and out of the database, for copies: parameters of functions, and the meaning of their rows. Pure.
 
 The JSON of the exported form travels as it is; the bodies of entries travel beside it, as texts.
 """
@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from everturn.backend import ChangeOutcome, Status
-from everturn.backends.postgres.change_wire import array
+from everturn.backends.postgres.arrays import Texts, numbers
 from everturn.backends.postgres.executor import Rows
-from everturn.backends.postgres.libpq_append import Texts
 from everturn.transfer.protocol import STAGED_FOR, Arrival, PortionRequest, Staging
 from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion
 
@@ -22,13 +21,13 @@ _changes = msgspec.json.Decoder(tuple[ChangePart, ...]).decode
 
 
 def outline_in(rows: Rows) -> Outline | None:
-    """What outline_v1 says."""
+    """Read the row of outline_v1. None: there is no session."""
     ((text,),) = rows
     return None if text is None else _outline(text)
 
 
 def portion_parameters(request: PortionRequest) -> tuple[Any, ...]:
-    """Of portion_v1, behind the namespace and before the time."""
+    """Give the parameters of portion_v1, behind the namespace and before the time."""
     return (
         *(request.session_id, request.life, request.after_seq, request.last_seq),
         *(request.after_version, request.last_version, request.entries, request.changes, request.bytes),
@@ -36,7 +35,7 @@ def portion_parameters(request: PortionRequest) -> tuple[Any, ...]:
 
 
 def portion_in(rows: Rows, request: PortionRequest) -> Portion | None:
-    """What portion_v1 says."""
+    """Read the rows of portion_v1. None: the life is over."""
     if not rows:
         return None
     changes = rows.pop()[3]
@@ -48,13 +47,13 @@ def portion_in(rows: Rows, request: PortionRequest) -> Portion | None:
 
 
 def stage_parameters(request: Staging) -> tuple[Any, ...]:
-    """Of stage_v1, likewise."""
+    """Give the parameters of stage_v1, behind the namespace and before the window."""
     no = None if request.handle is None else int(request.handle)
     return (request.session_id, request.version, no, STAGED_FOR, *_rows(request.portion))
 
 
 def restore_parameters(arrival: Arrival) -> tuple[Any, ...]:
-    """Of restore_v1, behind the namespace and before the patience."""
+    """Give the parameters of restore_v1, behind the namespace and before the patience."""
     onto = None if arrival.onto is None else _encode(arrival.onto).decode()
     no = None if arrival.handle is None else int(arrival.handle)
     return (_encode(arrival.outline).decode(), arrival.expires_in, onto, no, *_rows(arrival.portion))
@@ -63,10 +62,10 @@ def restore_parameters(arrival: Arrival) -> tuple[Any, ...]:
 def _rows(portion: Portion) -> tuple[Any, ...]:
     entries = portion.entries
     return (
-        array(entry.seq for entry in entries),
-        array(entry.turn for entry in entries),
-        array(entry.created_at for entry in entries),
-        array(entry.checksum for entry in entries),
+        numbers(entry.seq for entry in entries),
+        numbers(entry.turn for entry in entries),
+        numbers(entry.created_at for entry in entries),
+        numbers(entry.checksum for entry in entries),
         Texts([entry.kind.encode() for entry in entries]),
         Texts([bytes(entry.body) for entry in entries]),
         _encode(portion.changes).decode(),
@@ -74,6 +73,6 @@ def _rows(portion: Portion) -> tuple[Any, ...]:
 
 
 def restored(rows: Rows) -> ChangeOutcome:
-    """What restore_v1 says."""
+    """Read the row of restore_v1."""
     ((status, life, version, *_),) = rows
     return ChangeOutcome(Status(status), life, version)

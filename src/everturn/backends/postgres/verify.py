@@ -1,24 +1,24 @@
-"""Sorts out the rows of verify_v1: everything stored of a session. What is wrong with it is said in soundness.py."""
+"""Sorts the rows of verify_v1, which are everything stored of a session, for _shared/verification.py to judge."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from everturn.backends._shared.verification import Stored, examine
+from everturn.backends._shared.verification import StoredSession, examine
 from everturn.backends.postgres.executor import Rows
 from everturn.core.paths import State
 from everturn.model import Problem
 
 
 def problems_in(session_id: str, rows: Rows) -> tuple[int, list[Problem]]:
-    """How many entries there are, and what is wrong. No rows: there is no such session."""
+    """Count the entries, and name the problems. No rows: there is no such session."""
     parts: dict[str, list[Any]] = {"session": [], "entry": [], "jump": [], "root": [], "version": [], "wrong": []}
     for part, *columns in rows:
         parts[part].append(columns)
     if not parts["session"]:
         return 0, []
     ((version, last_seq, *_),) = parts["session"]
-    stored = Stored(
+    stored = StoredSession(
         session_id,
         version,
         last_seq,

@@ -1,15 +1,20 @@
 """Redis and Valkey: the backend of the schemes `redis`, `rediss`, `redis+cluster` and `redis+sentinel`.
 
-    __init__.py       URLs, options, clients that are given to us
-    backend.py        the protocol's operations, written once for blocking and awaited stores
-    changes.py        a change as a call of a script; fork_session.py and maintenance.py the larger ones
-    session_state.py  a session's facts and state; reads.py its entries; listing.py and verify.py across sessions
-    transfer.py       sessions in and out, for copies; staged_rows.py where they are not yet seen
-    stored_form.py    the stored form as values; keys.py the names of keys
-    client.py         the right node, scripts, replicas; topology.py which nodes there are; url.py where
+    __init__.py       opens a backend: by URL and options, or over a client that is given to us
+    backend.py        RedisBackend: every operation, written once for blocking and asynchronous stores
+    changes.py        a change to the arguments of its script, and the script's answer to an outcome
+    scripts.py        which script carries out a change; loads lua/
+    lua/              the scripts: every change is one of them
+    session_state.py  facts, state and path of a session; reads.py its entries
+    listing.py        pages of sessions, and text search; verify.py checks all that is stored
+    fork_session.py   forks; staged_rows.py writes the rows of a copy before it is visible
+    transfer.py       sessions in and out, for copies and exports
+    maintenance.py    compact and erase
+    stored_form.py    stored texts to values and back; keys.py names of keys
+    client.py         sends to the right node; topology.py knows the nodes; url.py reads URLs
     transport/        connections, commands and replies
-    errors.py         Redis's errors as ours; open_checks.py settings that lose turns; doctor.py more of them
-    scripts.py        loads lua/, the scripts: every change is one of them
+    errors.py         errors of Redis as ours
+    open_checks.py    settings that may lose turns; doctor.py asks for more
 
 redis-py is imported when a store is opened.
 """
@@ -27,7 +32,7 @@ from everturn.errors import InvalidInput
 if TYPE_CHECKING:
     from everturn.backends.redis.backend import RedisBackend
     from everturn.backends.redis.topology import Topology
-    from everturn.backends.redis.transport.blocking_pool import Lines
+    from everturn.backends.redis.transport.blocking_pool import Transport
     from everturn.backends.redis.url import Address, Node
 
 DRIVERS = ("redis", "valkey", "fakeredis")
@@ -66,7 +71,7 @@ CONNECTIONS = 50
 
 
 def load_driver() -> None:
-    """Import redis-py, and what of ours needs it."""
+    """Import redis-py, and our modules that need it."""
     import redis.connection  # noqa: F401 - imported is all it takes
 
     from everturn.backends.redis import backend, topology  # noqa: F401
@@ -82,61 +87,62 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:
     from everturn.backends.redis.url import parse
 
     backend = _backend(parse(url), options, blocking=True)
-    drive(_meet(backend, options, deadline))
+    drive(_check_or_close(backend, options, deadline))
     return backend
 
 
 async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> RedisBackend:
-    """The same for an event loop."""
+    """Connect as `open` does, for an event loop."""
     from everturn.backends.redis.url import parse
 
     backend = _backend(parse(url), options, blocking=False)
-    await _meet(backend, options, deadline)
+    await _check_or_close(backend, options, deadline)
     return backend
 
 
 def _backend(address: Address, options: Mapping[str, Any], *, blocking: bool) -> RedisBackend:
     from everturn.backends.redis.backend import RedisBackend
     from everturn.backends.redis.client import Sender
-    from everturn.backends.redis.topology import Cluster, Single, Watched
+    from everturn.backends.redis.topology import ClusterTopology, SentinelTopology, SingleServer
 
-    carrying = _lines(address, options, blocking=blocking)
-    asking: tuple[Lines, ...] = ()
+    transport = _transport(address, options, blocking=blocking)
+    to_sentinels: tuple[Transport, ...] = ()
     topology: Topology
     if address.kind == "cluster":
-        topology = Cluster(address.nodes, carrying)
+        topology = ClusterTopology(address.nodes, transport)
     elif address.kind == "sentinel":
-        asking = (_lines(address, options, blocking=blocking, sentinel=True),)
-        topology = Watched(address.nodes, address.service, asking[0])
+        to_sentinels = (_transport(address, options, blocking=blocking, sentinel=True),)
+        topology = SentinelTopology(address.nodes, address.service, to_sentinels[0])
     else:
-        topology = Single(address.nodes[0])
-    sender = Sender(carrying, topology, options.get("wait_replicas", 0))
-    return RedisBackend(sender, options.get("namespace", ""), asking)
+        topology = SingleServer(address.nodes[0])
+    sender = Sender(transport, topology, options.get("wait_replicas", 0))
+    return RedisBackend(sender, options.get("namespace", ""), to_sentinels)
 
 
-def _lines(address: Address, options: Mapping[str, Any], *, blocking: bool, sentinel: bool = False) -> Lines:
-    """Connections of our own, to the servers or to the sentinels."""
-    from everturn.backends.redis.transport.async_pool import LoopLines, LoopPool
-    from everturn.backends.redis.transport.blocking_pool import BlockingLines, Pool
+def _transport(address: Address, options: Mapping[str, Any], *, blocking: bool, sentinel: bool = False) -> Transport:
+    """Make a transport with connections of our own, to the servers or to the sentinels."""
+    from everturn.backends.redis.transport.async_pool import AsyncPool, AsyncTransport
+    from everturn.backends.redis.transport.blocking_pool import BlockingPool, BlockingTransport
     from everturn.backends.redis.url import async_maker, blocking_maker, driver_options, is_secure
 
     secure, size = is_secure(address, options), options.get("max_connections", CONNECTIONS)
     make = (blocking_maker if blocking else async_maker)(secure, driver_options(address, options, sentinel=sentinel))
     if blocking:
-        return BlockingLines(lambda node: Pool(node, make, size))
-    return LoopLines(lambda node: LoopPool(node, make, size))
+        return BlockingTransport(lambda node: BlockingPool(node, make, size))
+    return AsyncTransport(lambda node: AsyncPool(node, make, size))
 
 
-async def _meet(backend: RedisBackend, options: Mapping[str, Any], deadline: float) -> None:
-    """Make sure that the servers answer, and say what is wrong with them."""
+async def _check_or_close(backend: RedisBackend, options: Mapping[str, Any], deadline: float) -> None:
+    """Check the servers. Closes the backend if they do not answer."""
     try:
-        await _greet(backend, options, deadline)
+        await _check_servers(backend, options, deadline)
     except BaseException:
         await backend.close()
         raise
 
 
-async def _greet(backend: RedisBackend, options: Mapping[str, Any], deadline: float) -> None:
+async def _check_servers(backend: RedisBackend, options: Mapping[str, Any], deadline: float) -> None:
+    """Ask the servers for their settings, and warn of those that may lose turns. Raises if no server answers."""
     found = await backend.findings(deadline)
     if options.get("warnings", True):
         say(found)
@@ -146,7 +152,7 @@ async def _greet(backend: RedisBackend, options: Mapping[str, Any], deadline: fl
 
 
 def adopts(client: object) -> Literal["blocking", "async"] | None:
-    """Whether this is a client of redis-py, valkey-py or fakeredis, and of which kind. Imports none of them."""
+    """Say whether this is a client of redis-py, valkey-py or fakeredis, and of which kind. Imports none of them."""
     modules = [kind.__module__ for kind in type(client).__mro__]
     if not any(module.partition(".")[0] in DRIVERS for module in modules):
         return None
@@ -154,13 +160,13 @@ def adopts(client: object) -> Literal["blocking", "async"] | None:
 
 
 def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> RedisBackend:
-    """A backend over a client, whose connections it borrows and which stays open when the store is closed.
+    """Make a backend that uses the connections of a client. The client stays open when the store is closed.
 
-    A cluster's client lends its address and credentials only: the store then has connections of its own. The servers
-    of an asynchronous client are asked nothing before the first call of the store.
+    Of a cluster's client, only address and credentials are used: the store then has connections of its own. The servers
+    of an asynchronous client are checked at the first call of the store.
     """
     from everturn.backend import drive
-    from everturn.backends.redis.topology import Unmet
+    from everturn.backends.redis.topology import CheckedFirst
 
     blocking = adopts(client) == "blocking"
     if hasattr(client, "connection_pool"):
@@ -168,26 +174,31 @@ def adopt(client: Any, options: Mapping[str, Any], deadline: float) -> RedisBack
     else:
         backend = _backend(*_cluster_of(client, options), blocking=blocking)
     if blocking:
-        drive(_meet(backend, options, deadline))
+        drive(_check_or_close(backend, options, deadline))
     else:
         sender = backend.sender
-        sender.topology = Unmet(sender.topology, lambda deadline: _greet(backend, options, deadline))
+        sender.topology = CheckedFirst(sender.topology, lambda deadline: _check_servers(backend, options, deadline))
     return backend
 
 
 def _over(pool: Any, options: Mapping[str, Any], *, blocking: bool) -> RedisBackend:
     from everturn.backends.redis.backend import RedisBackend
     from everturn.backends.redis.client import Sender
-    from everturn.backends.redis.topology import Single
-    from everturn.backends.redis.transport.async_pool import LoopBorrowed, LoopLines
-    from everturn.backends.redis.transport.blocking_pool import BlockingLines, Borrowed
+    from everturn.backends.redis.topology import SingleServer
+    from everturn.backends.redis.transport.async_pool import AsyncClientPool, AsyncTransport
+    from everturn.backends.redis.transport.blocking_pool import BlockingTransport, ClientPool
 
-    lines: Lines = BlockingLines(lambda _: Borrowed(pool)) if blocking else LoopLines(lambda _: LoopBorrowed(pool))
-    return RedisBackend(Sender(lines, Single(("", 0)), options.get("wait_replicas", 0)), options.get("namespace", ""))
+    transport: Transport
+    if blocking:
+        transport = BlockingTransport(lambda _: ClientPool(pool))
+    else:
+        transport = AsyncTransport(lambda _: AsyncClientPool(pool))
+    sender = Sender(transport, SingleServer(("", 0)), options.get("wait_replicas", 0))
+    return RedisBackend(sender, options.get("namespace", ""))
 
 
 def _cluster_of(client: Any, options: Mapping[str, Any]) -> tuple[Address, dict[str, Any]]:
-    """Where a cluster's client would connect, and how."""
+    """Return the address and the options that a cluster's client connects with."""
     from everturn.backends.redis.url import Address
 
     manager = client.nodes_manager

@@ -1,4 +1,4 @@
-"""What `doctor` asks of Redis servers beyond what a store asks when it opens."""
+"""doctor: questions to Redis servers beyond those of a store that opens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEADROOM = 0.2  # of maxmemory, that should be free
 
 
 async def examine(sender: Sender, deadline: float) -> Examination:
-    """Facts of every master, and what is wrong with them."""
+    """Return facts of every master, and findings."""
     facts: list[tuple[str, str]] = []
     found = list(await open_checks.findings(sender, deadline))
     more: list[Finding] = []
@@ -28,7 +28,7 @@ async def examine(sender: Sender, deadline: float) -> Examination:
 
 
 def facts_of(about: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Pure. What INFO tells that one asks first."""
+    """Yield the facts of INFO that one asks for first. Pure."""
     server = "Valkey" if "valkey_version" in about else "Redis"
     yield "server", f"{server} {about.get('valkey_version') or about.get('redis_version', 'unknown')}"
     most = int(about.get("maxmemory", 0))
@@ -41,7 +41,7 @@ def facts_of(about: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def wrong_with(about: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Pure. What is wrong, what may happen, and the fix."""
+    """Yield findings: the fault, the risk, and the fix. Pure."""
     version = about.get("redis_version", "")
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
     if numbers and numbers < OLDEST:

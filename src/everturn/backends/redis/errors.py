@@ -1,4 +1,4 @@
-"""Redis's errors as ours, in one place: what became of the request, and whether to send it again.
+"""Errors of Redis and redis-py as ours, in one place: whether the request was written, and whether to retry.
 
 Errors are told apart by name and code, not by class: redis-py and valkey-py have the same names for different classes.
 """
@@ -59,32 +59,32 @@ _TLS = {
     "record_layer_failure": "it does not speak TLS there; use its TLS port, or redis:// without TLS",
     "record layer failure": "it does not speak TLS there; use its TLS port, or redis:// without TLS",
 }
-"""What a handshake that failed is told apart by: words of OpenSSL, in whatever error they arrive. None of it passes."""
+"""Words of OpenSSL in the error of a failed handshake, and the advice for each. A retry helps against none of them."""
 
 
-class Damaged(MemoryStoreBackendError):
-    """A part of a session is not what was written to it. Whoever knows the session makes it a CorruptEntry."""
+class DamagedPart(MemoryStoreBackendError):
+    """A part of a session is not as it was written. The caller, who knows the session, makes it a CorruptEntry."""
 
     def __init__(self, part: str, text: str = "") -> None:
         super().__init__(text or f"the part {part!r} of a session is damaged", outcome="unknown")
         self.part = part
 
 
-_DAMAGED = re.compile(r"DAMAGED (\w+)\.")  # as lua/state.lua says it
+_DAMAGED = re.compile(r"DAMAGED (\w+)\.")  # as lua/_state.lua says it
 _ANSWERS = {"ResponseError", "BusyLoadingError", "AuthenticationError"}  # the latter two are no ResponseErrors
 _QUOTED = re.compile(r",? with args beginning with:?")
 _WITHIN_SCRIPT = re.compile(r": -([A-Z]+) ")
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """An error that the server answered with: a reply like any other until someone needs the value."""
+    """An error that the server answered with. It is a reply like any other until its value is needed."""
 
     code: str
     text: str
 
 
 class OutOfStep(ConnectionError):
-    """More came than was asked for: from now on, no reply can be told to belong to its command."""
+    """More replies came than commands were sent: from now on, no reply can be matched to its command."""
 
     def __init__(self) -> None:
         super().__init__("the server sent more than it was asked for")
@@ -94,10 +94,10 @@ _DRIVERS = {"RedisError", "ValkeyError", "HiredisError"}
 
 
 def interruption(exc: BaseException) -> BaseException | None:
-    """The exception that is none of the network's, and must reach the caller as it is; None if there is none.
+    """Return the exception that is no fault of the network and must reach the caller as it is; None if there is none.
 
-    A signal's handler raises wherever it finds the thread. Celery's SoftTimeLimitExceeded is told apart by its type, a
-    handler's own TimeoutError by its traceback; and the driver may have wrapped either.
+    The handler of a signal may raise anywhere in the thread. Celery's SoftTimeLimitExceeded is recognised by its type,
+    a handler's own TimeoutError by its traceback. redis-py may have wrapped either.
     """
     known = isinstance(exc, OSError | EOFError) or any(kind.__name__ in _DRIVERS for kind in type(exc).__mro__)
     if not known:
@@ -109,7 +109,7 @@ Fault: TypeAlias = Callable[[str, BaseException], MemoryStoreBackendError]
 
 
 def raise_as(exc: BaseException, fault: Fault, where: str) -> NoReturn:
-    """Raise what the caller is to hear: a fault of the network as ours, and any other exception as it is."""
+    """Raise a fault of the network as our error, and any other exception as it is."""
     interrupting = interruption(exc)
     if interrupting is None:
         raise fault(where, exc) from exc
@@ -117,7 +117,7 @@ def raise_as(exc: BaseException, fault: Fault, where: str) -> NoReturn:
 
 
 def is_refusal(exc: Exception) -> bool:
-    """Whether the driver's error is an answer of the server (and nothing was done)."""
+    """Say whether redis-py's error is an answer of the server."""
     return any(kind.__name__ in _ANSWERS for kind in type(exc).__mro__)
 
 
@@ -128,37 +128,38 @@ def refusal(exc: Exception) -> Refusal:
 
 
 def refusal_in(text: str) -> Refusal:
-    """What the server said, by the code it begins with. Before Redis 7, that of a command in a script stands within."""
+    """Read an error of the server by the code it begins with. Before Redis 7, the code of an error in a script stands
+    within the text."""
     within = _WITHIN_SCRIPT.search(text) if "user_script" in text else None
     text = _unquoted(text)
     return Refusal(within[1] if within else text.partition(" ")[0], text)
 
 
 def damaged_part(answer: Refusal) -> str | None:
-    """The part of a session that a script found damaged; None if it was refused for something else."""
+    """Return the part of a session that a script found damaged; None if it is another error."""
     named = _DAMAGED.search(answer.text)
     return named[1] if named else "type" if "WRONGTYPE" in answer.text else None
 
 
 def _unquoted(text: str) -> str:
-    """The text without a command's arguments, which a server may quote: keys, and what was to be stored."""
+    """Return the text without a command's arguments, which a server may quote: they hold keys and messages."""
     return masked(_QUOTED.split(text, maxsplit=1)[0])
 
 
 def refused(answer: Refusal, where: str) -> MemoryStoreBackendError:
-    """The error for a request that the server refused to run."""
+    """Make the error for a request that the server refused to run."""
     part = damaged_part(answer)
     if part is not None:
-        return Damaged(part, f"{where}: {answer.text}")
+        return DamagedPart(part, f"{where}: {answer.text}")
     advice = _ADVICE.get(answer.code)
     text = f"{where}: {answer.code}: {advice} ({answer.text})" if advice else f"{where}: {answer.text}"
-    # The codes we know are given before a script writes anything; of others nothing is known.
+    # The codes we know are given before a script writes anything. For others the outcome is not known.
     outcome: Outcome = "not_written" if advice else "unknown"
     return MemoryStoreBackendError(text, outcome=outcome, transient=answer.code in _PASSING)
 
 
 def unsent(where: str, exc: BaseException) -> MemoryStoreBackendError:
-    """The error for a request that never left: no connection could be had."""
+    """Make the error for a request that was not sent: there was no connection."""
     if isinstance(exc, Exception) and is_refusal(exc):
         return refused(refusal(exc), where)
     said = _said(exc)
@@ -173,12 +174,12 @@ _DOUBT = "whether it was carried out is not known. Retry with the same key"
 
 
 def unanswered(where: str, exc: BaseException) -> MemoryStoreBackendError:
-    """The error for a request that was sent and not answered."""
+    """Make the error for a request that was sent and not answered."""
     return MemoryStoreBackendError(f"{where}: no answer: {_said(exc)}; {_DOUBT}", outcome="unknown", transient=True)
 
 
-def kept_back(exc: MemoryStoreBackendError) -> MemoryStoreBackendError:
-    """The error for a request that was not sent, because a question that comes before it failed."""
+def held_back(exc: MemoryStoreBackendError) -> MemoryStoreBackendError:
+    """Make the error for a request that was not sent because a command before it failed."""
     text = str(exc.args[0]).replace(_DOUBT, "the request was not sent")
     return MemoryStoreBackendError(text, outcome="not_written", transient=exc.transient)
 
@@ -193,7 +194,7 @@ def closed() -> MemoryStoreBackendError:
 
 
 def late(where: str) -> MemoryStoreBackendError:
-    """The error for a request that the server did not carry out: its time was over, or it was overtaken by an edit."""
+    """Make the error for a request that the server did not carry out: its time was over, or an edit overtook it."""
     text = (
         f"{where}: the request came too late and was not carried out: after its time-out, or behind a rollback, an "
         "undo, a replace or an erasure that it was sent before. Call again"

@@ -1,4 +1,4 @@
-"""Copies a state of one session into a new one: staged where nobody looks, bit by bit, then made visible at once."""
+"""Forks: copies a state of one session into a new one, staged in bounded steps, then made visible by one script."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import msgspec
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
 from everturn.backends.redis import scripts
-from everturn.backends.redis.changes import head_of, outcome_of
+from everturn.backends.redis.changes import common_args, outcome_of
 from everturn.backends.redis.client import Sender
-from everturn.backends.redis.keys import PARTS, Keys, Names
-from everturn.backends.redis.reads import PAGE, Log, shown_in
-from everturn.backends.redis.session_state import Seen, Window, look, walk
-from everturn.backends.redis.staged_rows import Rows, put
+from everturn.backends.redis.keys import PARTS, KeyNames, Keys
+from everturn.backends.redis.reads import PAGE, FetchedEntries, shown_in
+from everturn.backends.redis.session_state import PathWindow, SessionView, read_view, walk
+from everturn.backends.redis.staged_rows import StagedRows, put
 from everturn.backends.redis.stored_form import state_text
 from everturn.core.codec import missing
 from everturn.core.paths import Jump, Range, clip, merge
@@ -26,35 +26,35 @@ from everturn.errors import MemoryStoreBackendError
 STEP = 4 * PAGE  # entries that are fetched, and then staged, at a time
 
 
-async def fork(sender: Sender, names: Names, request: ForkRequest, now: str, deadline: float) -> ChangeOutcome:
-    """Make the target visible in one step. See Backend.fork. Raises MemoryStoreBackendError, "not_written", as soon as
-    it shows that the time will not do."""
+async def fork(sender: Sender, names: KeyNames, request: ForkRequest, now: str, deadline: float) -> ChangeOutcome:
+    """Carry out Backend.fork. Raises MemoryStoreBackendError, "not_written", as soon as it is clear that there is too
+    little time: nothing is left of the copy then."""
     keys = names.keys(request.target) + names.staged(request.target, request.call)
     birth = ChangeRequest(
         request.target, Fork(), request.call, request.ttl, request.key, request.content, retry=request.retry
     )
-    head = head_of(birth, waits=bool(sender.replicas))
-    known = await _ask(sender, keys, [*head, ""], request, now, deadline)
+    common = common_args(birth, waits=bool(sender.replicas))
+    known = await _ask(sender, keys, [*common, ""], request, now, deadline)
     if known.status is not Status.UNCHANGED:
         return known
-    source, window = names.keys(request.source), Window(low=0)
-    lost: Seen | None = None
+    source, window = names.keys(request.source), PathWindow(low=0)
+    lost: SessionView | None = None
     while True:
-        seen, _ = await look(
+        seen, _ = await read_view(
             sender, source, request.source, now, deadline, at=request.at, others="b", window=window, ranges=True
         )
         refusal = _refusal(request, seen)
         if refusal is not None:
             return refusal
         seen = await walk(sender, source, seen, window, deadline)
-        copy = _Copy(sender, source[1], keys[len(PARTS) :], birth.life, seen, deadline)
+        copy = _StagedCopy(sender, source[1], keys[len(PARTS) :], birth.life, seen, deadline)
         first_missing = await copy.stage(request)
         if first_missing:
-            if seen == lost:  # it was not reclaimed meanwhile: it is gone
+            if seen == lost:  # the session is as before, so nothing was reclaimed meanwhile: the entry is lost
                 raise missing(request.source, first_missing)
             lost = seen
             continue
-        outcome = await _ask(sender, keys, [*head, *copy.facts(request.source)], request, now, deadline)
+        outcome = await _ask(sender, keys, [*common, *copy.facts(request.source)], request, now, deadline)
         if outcome.status is not Status.MOVED:  # else the staged copy was gone
             return outcome
 
@@ -66,7 +66,7 @@ async def _ask(
     return outcome_of(reply, request.target, Fork())
 
 
-def _refusal(request: ForkRequest, seen: Seen) -> ChangeOutcome | None:
+def _refusal(request: ForkRequest, seen: SessionView) -> ChangeOutcome | None:
     session = seen.session
     version, life = (session.info.version, session.info.life) if session else (0, "")
     if request.expected_version not in (None, version) or request.expected_life not in (None, life):
@@ -76,10 +76,12 @@ def _refusal(request: ForkRequest, seen: Seen) -> ChangeOutcome | None:
     return None
 
 
-class _Copy:
-    """A copy under way of what was seen of a session, under keys that nobody looks at."""
+class _StagedCopy:
+    """A copy of a session's view, under staged keys, which no read looks at."""
 
-    def __init__(self, sender: Sender, log_key: bytes, staged: Keys, life: str, seen: Seen, deadline: float) -> None:
+    def __init__(
+        self, sender: Sender, log_key: bytes, staged: Keys, life: str, seen: SessionView, deadline: float
+    ) -> None:
         self._sender = sender
         self._log_key = log_key
         self._staged = staged
@@ -90,14 +92,14 @@ class _Copy:
         self._entries = self._others = 0
 
     def facts(self, origin: str) -> list[Any]:
-        """What fork.lua wants to know of it."""
+        """Return the arguments of fork.lua."""
         state, session = self._seen.state, self._seen.session
         dimension = "" if session is None or session.dimension is None else session.dimension
         staged = self._entries, self._others, len(self._jumps)
         return [state_text(state), state.head, dimension, origin, *staged]
 
     async def stage(self, request: ForkRequest) -> int:
-        """Write it. Returns the first seq that should be there and is not; 0 if all are."""
+        """Write the copy. Returns the first seq that should be there and is not; 0 if all are."""
         seen, session = self._seen, self._seen.session
         visible = clip(seen.ranges, seen.state.floor + 1, seen.state.head)
         shown = shown_in(msgspec.structs.replace(seen, ranges=tuple(visible)), Query(request.source), 1)
@@ -106,22 +108,22 @@ class _Copy:
         began = time.monotonic()
         for start in range(0, len(seqs), STEP):
             some = seqs[start : start + STEP]
-            log = Log(self._sender, self._log_key, self._deadline, session.info.life if session else "")
+            log = FetchedEntries(self._sender, self._log_key, self._deadline, session.info.life if session else "")
             await log.fetch(merge([(seq, seq) for seq in some]))
             for seq in some:
                 if seq not in log.values:
                     await self._forget()
                     return seq
             rows = [(seq, log.kind_of(seq), log.values[seq]) for seq in some]
-            await put(self._sender, self._staged, self._life, Rows(rows), self._deadline)
+            await put(self._sender, self._staged, self._life, StagedRows(rows), self._deadline)
             self._entries += len(some)
             self._others += sum(seq in log.other_kinds for seq in some)
             await self._expect(request, began, len(seqs))
-        await put(self._sender, self._staged, self._life, Rows(jumps=self._jumps), self._deadline)
+        await put(self._sender, self._staged, self._life, StagedRows(jumps=self._jumps), self._deadline)
         return 0
 
     async def _expect(self, request: ForkRequest, began: float, total: int) -> None:
-        """Raise if the rest will take longer than there is time, going by how long it took so far."""
+        """Raise MemoryStoreBackendError if the rest will take longer than the time left, going by the steps so far."""
         now = time.monotonic()
         needed = (now - began) * total / self._entries
         if now + needed * (1 - self._entries / total) <= self._deadline:
@@ -139,7 +141,7 @@ class _Copy:
 
 
 def jumps_between(ranges: Sequence[Range]) -> list[Jump]:
-    """The jumps, oldest first, that a path of these ranges takes."""
+    """Return the jumps of a path of these ranges, oldest first."""
     jumps: list[Jump] = []
     before = 0
     for first, last in ranges:

@@ -1,8 +1,8 @@
-"""Keeping house: reclaiming what nothing can reach, and erasing. Each step is one script of bounded length.
+"""Maintenance: compact and erase. Each step is one script of bounded length.
 
-Which entries and jumps may go is decided here, from the states a session can return to. Out of reach is out of reach
-for good: a head only ever moves to a snapshot, to an undo step, or on; so the deciding need not be part of the script,
-and one plan is good for many scripts.
+The plan of a compaction is made here: which entries and jumps no head, snapshot or undo step can reach. Out of reach is
+out of reach for good, since a head only ever moves to a snapshot, to an undo step, or forward. So the plan need not be
+made inside a script, and one plan serves many scripts.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from everturn.backend import Erasure, Status
 from everturn.backends.redis import scripts
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.keys import Keys
-from everturn.backends.redis.open_checks import Answers, answers_of
+from everturn.backends.redis.open_checks import ServerAnswers, answers_of
 from everturn.backends.redis.reads import changes
-from everturn.backends.redis.session_state import look_at_all, roots
+from everturn.backends.redis.session_state import read_all_parts, roots
 from everturn.backends.redis.stored_form import (
-    Session,
     StoredChange,
+    StoredSession,
     kind_in,
     message_row,
     ranges_of,
     ranges_text,
     seq_of,
 )
-from everturn.backends.redis.transport.resp import Call, Command
+from everturn.backends.redis.transport.resp import Command, ScriptCall
 from everturn.core.paths import Jump, Range, Reach, clip, contains, merge, minus, out_of, reach
 from everturn.errors import MemoryStoreBackendError
 from everturn.model import Compaction, ErasureReceipt
@@ -35,26 +35,26 @@ from everturn.model import Compaction, ErasureReceipt
 STEP = 250  # entries or jumps deleted by one script: a millisecond or so
 GAPS = 200  # ranges of the log looked through in one round trip
 SHARE = 0.5  # of the time there is, for the scripts of one plan
-PATIENCE = 0.5  # seconds that erase waits for replicas
+REPLICA_WAIT = 0.5  # seconds that erase waits for replicas
 NOTHING = Compaction(0, 0, 0)
 
 
 async def compact(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> Compaction:
-    """Delete entries and jumps that no root needs, in many scripts, while there is time. (Old changes go as new ones
-    come.)"""
+    """Delete entries and jumps that nothing can reach, in many scripts, while there is time. Old changes are not its
+    business: a change that is made forgets them."""
     began = time.monotonic()
-    whole, _ = await look_at_all(sender, keys, session_id, now, deadline)
+    whole, _ = await read_all_parts(sender, keys, session_id, now, deadline)
     seen, session = whole.seen, whole.seen.session
     if seen.status is not Status.FOUND or session is None:
         return NOTHING
     remembered = await changes(sender, keys, session.info.life, deadline)
     needed = reach((state for state, _ in roots(seen)), whole.jumps)
-    plan = _Plan(session, needed, whole.jumps, remembered)
+    plan = _CompactionPlan(session, needed, whole.jumps, remembered)
     count = size = steps = 0
     async for doomed in _out_of_reach(sender, keys, session, needed, deadline):
         freed = await plan.reclaim(sender, keys, doomed, deadline)
         count, size, steps = count + freed[0], size + freed[1], steps + 1
-        # Nothing reclaimed: someone else did, or the session went. Look again.
+        # Nothing was reclaimed: another process did it, or the session is gone. The caller calls again.
         if not freed[0] or time.monotonic() > began + (deadline - began) * SHARE:
             return Compaction(1, count, size)
     while plan.jumps:
@@ -63,15 +63,20 @@ async def compact(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
     return Compaction(1 if steps else 0, count, size)
 
 
-class _Plan:
-    """The jumps that nothing needs, and the versions that can no longer be read once anything has gone."""
+async def drop_undo(sender: Sender, keys: Keys, now: str, deadline: float) -> None:
+    """Forget every undo step of the session, in one step. The version stays. An absent session stays absent."""
+    await sender.change(scripts.DROP_UNDO, keys, [], now, deadline)
+
+
+class _CompactionPlan:
+    """Jumps that nothing needs, and versions that cannot be read any more once an entry is reclaimed."""
 
     def __init__(
-        self, session: Session, needed: Reach, jumps: Sequence[Jump], remembered: Sequence[StoredChange]
+        self, session: StoredSession, needed: Reach, jumps: Sequence[Jump], remembered: Sequence[StoredChange]
     ) -> None:
         forgotten = _forgotten(session, needed, jumps, remembered)
         readable = [stored.state for stored in remembered if not contains(forgotten, stored.change.version)]
-        # A version that can still be read needs its jumps, though it may be on a branch of which it shows nothing.
+        # A version that can be read needs the jumps on its path, also those to entries that it does not show.
         ways = {seq for seq, _ in [*needed.jumps, *reach(readable, jumps).jumps]}
         self.jumps = [seq for seq, _ in jumps if seq not in ways]
         self._life = session.info.life
@@ -81,7 +86,7 @@ class _Plan:
     async def reclaim(
         self, sender: Sender, keys: Keys, doomed: Sequence[tuple[int, int]], deadline: float
     ) -> tuple[int, int]:
-        """One script: these entries, and some of the jumps. How many entries went, and their bytes."""
+        """Run one script: delete these entries, and some of the jumps. Returns how many entries, and bytes."""
         jumps = self.jumps[: STEP - len(doomed)]
         args: list[Any] = [self._life, self._before, self._after, len(jumps), *jumps]
         count, size = await sender.run(
@@ -93,9 +98,9 @@ class _Plan:
 
 
 async def _out_of_reach(
-    sender: Sender, keys: Keys, session: Session, needed: Reach, deadline: float
+    sender: Sender, keys: Keys, session: StoredSession, needed: Reach, deadline: float
 ) -> AsyncIterator[list[tuple[int, int]]]:
-    """Seq and size of entries that may go, up to STEP of them at a time."""
+    """Yield seq and size of entries that may go, up to STEP of them at a time."""
     everything = [(1, session.info.last_seq)] if session.info.last_seq else []
     found: list[tuple[int, int]] = []
     async for name, (field, value, *_) in _between(sender, keys[1], minus(everything, needed.whole), deadline):
@@ -110,7 +115,7 @@ async def _out_of_reach(
 
 
 async def _between(sender: Sender, log: bytes, gaps: Sequence[Range], deadline: float) -> AsyncIterator[Any]:
-    """The entries in these ranges of the log: of many small ones at a time, of a large one bit by bit."""
+    """Yield the entries in these ranges of the log: many small ranges in one round trip, a large one in several."""
     small: list[Command] = []
     for first, last in gaps:
         if last - first < STEP:
@@ -132,9 +137,9 @@ async def _between(sender: Sender, log: bytes, gaps: Sequence[Range], deadline: 
 
 
 def _forgotten(
-    session: Session, needed: Reach, jumps: Sequence[Jump], remembered: Sequence[StoredChange]
+    session: StoredSession, needed: Reach, jumps: Sequence[Jump], remembered: Sequence[StoredChange]
 ) -> list[Range]:
-    """The versions that show what is about to go or has gone, and can no longer be read."""
+    """Return the versions that show entries which go or are gone: they cannot be read any more."""
     seen = [stored for stored in remembered if stored.change.version <= session.info.version]
     if not seen:
         return []
@@ -145,14 +150,14 @@ def _forgotten(
 
 
 async def erase(sender: Sender, keys: Keys, session_id: str, life: str | None, now: str, deadline: float) -> Erasure:
-    """Delete every part of the session, in one step; the server frees the memory behind the scenes. Complete when every
-    replica that follows has done so, too: that is waited for, on the connection that erased."""
-    server = await keeper_of(sender, keys[0], deadline)
+    """Delete every part of the session, in one step; the server frees the memory in the background. The erasure is
+    complete when every connected replica has done it, too: WAIT, on the same connection, says so."""
+    server = await server_of(sender, keys[0], deadline)
     count = len(server.replicas)
     named = ["w" if count else "", "-" if life is None else life]
-    commands: list[Command] = [Call(scripts.ERASE, keys, named, clock=now)]
+    commands: list[Command] = [ScriptCall(scripts.ERASE, keys, named, clock=now)]
     if count:
-        commands.append(("WAIT", count, max(1, int(min(PATIENCE, (deadline - time.monotonic()) / 4) * 1000))))
+        commands.append(("WAIT", count, max(1, int(min(REPLICA_WAIT, (deadline - time.monotonic()) / 4) * 1000))))
     removed, *reached = await sender.send(keys[0], commands, deadline, change=True)
     word, entries, snapshots, size = removed.split(b" ")
     complete = not count or reached[0] >= count
@@ -163,21 +168,21 @@ async def erase(sender: Sender, keys: Keys, session_id: str, life: str | None, n
     )
 
 
-SILENT = "whatever the server keeps on disk and on replicas: it does not tell (INFO)"
+UNKNOWN_FILES = "whatever the server keeps on disk and on replicas: it does not tell (INFO)"
 
 
-async def keeper_of(sender: Sender, key: bytes, deadline: float) -> Answers:
-    """What the server that has the key says of itself; nothing, if it cannot be asked: to erase, it need not be."""
+async def server_of(sender: Sender, key: bytes, deadline: float) -> ServerAnswers:
+    """Ask the server that has the key about itself. Empty if it does not answer: an erasure needs no answer."""
     try:
         return await answers_of(sender, await sender.topology.node_for(key, deadline), deadline)
     except MemoryStoreBackendError:
-        return Answers({})
+        return ServerAnswers({})
 
 
-def files_of(server: Answers) -> Iterator[str]:
-    """Pure. The files in which the server keeps what was written to it, and what makes it write them anew."""
+def files_of(server: ServerAnswers) -> Iterator[str]:
+    """Name the files that still hold erased data, and what makes the server write them anew. Pure."""
     if not server.about:
-        yield SILENT
+        yield UNKNOWN_FILES
         return
     if server.about.get("aof_enabled") == "1":
         yield "the server's append-only file, until it is rewritten (BGREWRITEAOF)"

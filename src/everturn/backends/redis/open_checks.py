@@ -1,4 +1,4 @@
-"""Looks for what breaks the promises of a store on Redis servers. It asks and judges; it changes nothing."""
+"""Checks of a store that opens: settings of Redis servers that may lose turns. Changes nothing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SETTINGS = ("save", "appendfsync", "min-replicas-to-write")
 QUESTIONS: Sequence[Command] = (("INFO",), *(("CONFIG", "GET", name) for name in SETTINGS))
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What a server says of itself: INFO, and settings, None where they may not be read."""
+class ServerAnswers(msgspec.Struct, frozen=True):
+    """The answers of a server: INFO, and settings; None where we may not read them."""
 
     about: Mapping[str, str]
     save: str | None = None
@@ -37,7 +37,7 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 async def findings(sender: Sender, deadline: float) -> list[Finding]:
-    """What is wrong with the masters. Raises MemoryStoreBackendError if none can be asked: one that is down while its
+    """Return findings on all masters. Raises MemoryStoreBackendError if no master answers. One that is down while its
     replica takes over is no reason not to open."""
     found: list[Finding] = []
     silent: MemoryStoreBackendError | None = None
@@ -57,19 +57,19 @@ async def findings(sender: Sender, deadline: float) -> list[Finding]:
 
 
 def _share(deadline: float, count: int) -> float:
-    """Until when one of several may be waited for: one that hangs must not take the time of all."""
+    """Return the deadline for one of several masters: one that hangs must not take all the time."""
     now = time.monotonic()
     return deadline if count == 1 else now + (deadline - now) / 2
 
 
-async def answers_of(sender: Sender, node: Node, deadline: float) -> Answers:
-    """What one server says of itself."""
-    about, *settings = await sender.lines.exchange(node, QUESTIONS, deadline)
-    return Answers({} if isinstance(about, Refusal) else _lines(about), *map(_value, settings))
+async def answers_of(sender: Sender, node: Node, deadline: float) -> ServerAnswers:
+    """Ask one server for INFO and settings."""
+    about, *settings = await sender.transport.exchange(node, QUESTIONS, deadline)
+    return ServerAnswers({} if isinstance(about, Refusal) else _lines(about), *map(_value, settings))
 
 
 async def about(sender: Sender, node: Node, deadline: float) -> Mapping[str, str]:
-    """INFO of one server; empty if it may not be read."""
+    """Return INFO of one server; empty if we may not read it."""
     return (await answers_of(sender, node, deadline)).about
 
 
@@ -79,13 +79,13 @@ def _lines(about: bytes) -> dict[str, str]:
 
 
 def _value(reply: Any) -> str | None:
-    if isinstance(reply, dict):  # a client that is given to us may speak RESP 3
+    if isinstance(reply, dict):  # a client that was given to us may use RESP 3
         reply = [part for pair in reply.items() for part in pair]
     return reply[1].decode(errors="replace") if isinstance(reply, list) and len(reply) == 2 else None
 
 
-def wrong_with(server: Answers, wait_replicas: int = 0) -> Iterator[tuple[str, str, str]]:
-    """Pure. What is wrong, what may happen, and the fix. A server that does not tell is not accused."""
+def wrong_with(server: ServerAnswers, wait_replicas: int = 0) -> Iterator[tuple[str, str, str]]:
+    """Yield findings: the fault, the risk, and the fix. A setting that is not known is no finding. Pure."""
     about = server.about
     policy = about.get("maxmemory_policy", "noeviction")
     if policy != "noeviction" and about.get("maxmemory", "0") != "0":
@@ -111,7 +111,7 @@ def wrong_with(server: Answers, wait_replicas: int = 0) -> Iterator[tuple[str, s
         yield from _replicated(server, wait_replicas)
 
 
-def _on_disk(server: Answers) -> Iterator[tuple[str, str, str]]:
+def _on_disk(server: ServerAnswers) -> Iterator[tuple[str, str, str]]:
     about = server.about
     if about.get("aof_enabled") == "0" and server.save == "":
         yield (
@@ -139,7 +139,7 @@ def _on_disk(server: Answers) -> Iterator[tuple[str, str, str]]:
         )
 
 
-def _replicated(server: Answers, wait_replicas: int) -> Iterator[tuple[str, str, str]]:
+def _replicated(server: ServerAnswers, wait_replicas: int) -> Iterator[tuple[str, str, str]]:
     replicas = server.replicas
     stale = [one for one in replicas if one.get("state") != "online" or int(one.get("lag", 0)) > STALE]
     if stale:

@@ -1,7 +1,7 @@
-"""Reads of one session: its facts, its state and where its entries stand by one script, its entries by plain XRANGE.
+"""Reads of one session: its facts, state and ranges by one script (session_state.py), its entries by plain XRANGE.
 
-Entries never change, so those of a state can be fetched after it, page by page. What is missing then was reclaimed
-since, or is lost: a second look tells which.
+Entries never change, so they can be fetched after the state that names them, page by page. One that is missing then
+was reclaimed since, or is lost: reading the session a second time tells which.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import msgspec
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.keys import Keys
-from everturn.backends.redis.session_state import NEVER, Seen, Window, look, walk
+from everturn.backends.redis.session_state import NEVER, PathWindow, SessionView, read_view, walk
 from everturn.backends.redis.stored_form import StoredChange, change_of, entry_row, message_columns, seq_of, seqs_of
 from everturn.backends.redis.transport.resp import Command
 from everturn.core.codec import EntryRow, checksum
 from everturn.core.paths import Range, clip, minus
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL, Change
 
-BATCH = 128  # rows decoded at a time: what fits the processor's cache
+BATCH = 128  # rows decoded at a time: they fit into the processor's cache
 PAGE = 1000  # entries in one reply
 PAGES = 8  # replies in one round trip
-NEAR = 4  # entries between two ranges that are read along: a command of its own takes the server longer
+NEAR = 4  # entries between two ranges that are read along: a second command takes the server longer
 MORE_THAN_LIMIT = 16  # a few other entries may stand among the messages asked for
 _CLASSES = {SUMMARY: "s", TOOL_CALL: "t"}
 
 
-class Log:
-    """The entries of one life of a session that have been fetched so far, by seq: their values, and the kinds of those
-    that are no messages. What is of another life is as good as missing."""
+class FetchedEntries:
+    """The entries of one life of a session that were fetched so far, by seq: their values, and the kinds of those that
+    are no messages. Entries of another life count as missing."""
 
     def __init__(self, sender: Sender, key: bytes, deadline: float, life: str = "") -> None:
         self._sender = sender
@@ -47,7 +47,7 @@ class Log:
         return self.other_kinds.get(seq, b"message")
 
     def newest(self, count: int, before: int | None) -> Command:
-        """The command that fetches the newest entries; its reply is for `put_newest`."""
+        """Return the command that fetches the newest entries; `put_newest` takes its reply."""
         return ("XREVRANGE", self._key, "+" if before is None else min(before, NEVER) - 1, "-", "COUNT", count)
 
     def put_newest(self, rows: Sequence[Any], count: int, before: int | None) -> None:
@@ -74,7 +74,7 @@ class Log:
                     self.other_kinds[seq] = kind[: -len(owner)]
 
     async def fetch(self, ranges: Iterable[Range]) -> None:
-        """Have all entries of the ranges that there are, in as many round trips as keep each to a few thousand."""
+        """Fetch all entries of the ranges that are not here yet: a few thousand in a round trip."""
         wanted = minus(ranges, self._covered)
         commands: list[Command] = []
         size = 0
@@ -96,7 +96,7 @@ class Log:
 
 
 def _joined(ranges: Iterable[Range]) -> list[Range]:
-    """Ranges in order, those together between which there is little."""
+    """Join ranges that are close to each other."""
     joined: list[Range] = []
     for first, last in ranges:
         if joined and first - joined[-1][1] <= NEAR + 1:
@@ -106,19 +106,19 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
     return joined
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
-    """What a read found: the entries are in `log`, `seqs` says which of them, in order. Of those from `first_missing`
-    on, some are not there."""
+class FoundEntries(msgspec.Struct, frozen=True, gc=False):
+    """The result of a read: `seqs` are the entries asked for, in order; `log` holds them. If `first_missing` is not 0,
+    an entry with that seq should be there and is not. `cut`: a limit left out older messages."""
 
-    seen: Seen
-    log: Log
+    seen: SessionView
+    log: FetchedEntries
     seqs: list[int]
     first_missing: int = 0
     cut: bool = False
 
 
-async def collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: float) -> Found:
-    """Fetch what the query asks for. Looks again if something is missing that a later state may explain."""
+async def collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: float) -> FoundEntries:
+    """Fetch the entries of a query. If one is missing, read again: a later state may explain it."""
     found = await _collect(sender, keys, query, now, deadline)
     while found.first_missing:
         again = await _collect(sender, keys, query, now, deadline)
@@ -128,14 +128,14 @@ async def collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: 
     return found
 
 
-async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: float) -> Found:
-    log = Log(sender, keys[1], deadline)
+async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: float) -> FoundEntries:
+    log = FetchedEntries(sender, keys[1], deadline)
     listed = query.kind in (None, MESSAGE)
     plain = listed and query.limit != 0 and query.at is None
     count = PAGE if query.limit is None else min(query.limit + MORE_THAN_LIMIT, PAGE)
     window = _window_of(query)
     ranges = query.limit != 0 and (listed or query.limit is not None)
-    seen, rest = await look(
+    seen, rest = await read_view(
         sender,
         keys,
         query.session_id,
@@ -149,7 +149,7 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
         more=[log.newest(count, query.before)] if plain and query.before != 0 else [],
     )
     if seen.status is not Status.FOUND or seen.session is None or query.limit == 0:
-        return Found(seen, log, [])
+        return FoundEntries(seen, log, [])
     log.life = seen.session.info.life
     if rest:
         log.put_newest(rest[0], count, query.before)
@@ -165,21 +165,21 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
     await log.fetch(shown)
     seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
     whole = listed and query.after == 0 and query.before is None and query.limit is None
-    return Found(seen, log, seqs, _first_wrong(log, seqs, query.kind, state.messages if whole else None), cut)
+    return FoundEntries(seen, log, seqs, _first_wrong(log, seqs, query.kind, state.messages if whole else None), cut)
 
 
-def _window_of(query: Query) -> Window:
+def _window_of(query: Query) -> PathWindow:
     last = None if query.before is None else max(query.before - 1, 0)
-    return Window(last, query.after + 1, None if query.limit is None else query.limit + 1)
+    return PathWindow(last, query.after + 1, None if query.limit is None else query.limit + 1)
 
 
 def _others_for(kind: str | None) -> str:
-    """Which entries that are no messages to ask look.lua for: of all kinds, those above the floor are in the ranges."""
+    """Name the others to ask session_state.lua for. For all kinds that is summaries: the rest is in the ranges."""
     return "b" if kind is None else "" if kind == MESSAGE else _CLASSES.get(kind, "r")
 
 
-def _first_wrong(log: Log, seqs: Sequence[int], kind: str | None, messages: int | None) -> int:
-    """The first seq that is not there, or not as what it was written; 0 if all is well."""
+def _first_wrong(log: FetchedEntries, seqs: Sequence[int], kind: str | None, messages: int | None) -> int:
+    """Return the first seq that is missing or of another kind than it was written; 0 if all is well."""
     missing = next(filterfalse(log.values.__contains__, seqs), 0)
     if missing:
         return missing
@@ -197,15 +197,15 @@ def _is_sound(seq: int, kind: bytes, value: bytes) -> bool:
     return checksum(row[4], row[3]) == row[2]
 
 
-def _must_be_there(seen: Seen, query: Query, low: int) -> list[Range]:
-    """The seqs from `low` on that are visible whatever their kind: kept ones, and all above the floor."""
+def _must_be_there(seen: SessionView, query: Query, low: int) -> list[Range]:
+    """Return the ranges from `low` on that are visible whatever their kind: kept messages, and all above the floor."""
     above = clip(seen.ranges, low, NEVER)
     before = NEVER if query.before is None else query.before
     return [(seq, seq) for seq in seen.state.kept if low <= seq < before] + above
 
 
-async def _window_start(log: Log, shown: Sequence[Range], limit: int) -> int | None:
-    """The seq of the `limit`-th latest message; None if there are no more than that."""
+async def _window_start(log: FetchedEntries, shown: Sequence[Range], limit: int) -> int | None:
+    """Return the seq of the `limit`-th latest message; None if there are no more than that."""
     start = None
     count = 0
     step = min(limit + MORE_THAN_LIMIT, PAGE)  # so many of the newest are there already
@@ -224,8 +224,8 @@ async def _window_start(log: Log, shown: Sequence[Range], limit: int) -> int | N
     return None
 
 
-def shown_in(seen: Seen, query: Query, low: int) -> list[Range]:
-    """Which entries to hand over, from `low` on, in order."""
+def shown_in(seen: SessionView, query: Query, low: int) -> list[Range]:
+    """Return the ranges to hand over, from `low` on, in order."""
     others = [(seq, seq) for seq in seen.others if seq >= low]
     if query.kind not in (None, MESSAGE):
         return others
@@ -234,7 +234,7 @@ def shown_in(seen: Seen, query: Query, low: int) -> list[Range]:
 
 
 async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, deadline: float) -> Reading:
-    """Hand the entries that the query names to `take`, in order, and say what session and state they are of."""
+    """Hand the entries of a query to `take`, in order. Returns the session and the state that they belong to."""
     found = await collect(sender, keys, query, now, deadline)
     seen = found.seen
     if seen.session is None:
@@ -245,8 +245,8 @@ async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, d
     return Reading(seen.status, seen.session.info, seen.state, snapshots, found.first_missing, found.cut)
 
 
-def _batches(found: Found, kind: str | None) -> Iterator[Any]:
-    """The entries found, of this kind or of all, a few at a time."""
+def _batches(found: FoundEntries, kind: str | None) -> Iterator[Any]:
+    """Yield the entries found, of this kind or of all, a few at a time."""
     log, seqs = found.log, present(found)
     if kind is not None and (log.other_kinds or kind != MESSAGE):
         wanted = kind.encode()
@@ -260,30 +260,30 @@ def _batches(found: Found, kind: str | None) -> Iterator[Any]:
             yield columns if kind == MESSAGE else list(columns)
 
 
-def present(found: Found) -> list[int]:
-    """The seqs of the entries that are there."""
+def present(found: FoundEntries) -> list[int]:
+    """Return the seqs of the entries that are there."""
     return [seq for seq in found.seqs if seq in found.log.values] if found.first_missing else found.seqs
 
 
-def entry_rows(log: Log, seqs: Iterable[int]) -> list[EntryRow]:
-    """Entries, whole."""
+def entry_rows(log: FetchedEntries, seqs: Iterable[int]) -> list[EntryRow]:
+    """Decode entries of all kinds."""
     return [entry_row(seq, log.kind_of(seq), log.values[seq]) for seq in seqs]
 
 
 def latest_changes(keys: Keys, limit: int | None) -> Command:
-    """The command that lists a session's changes, newest first."""
+    """Return the command that lists a session's changes, newest first."""
     return ("XREVRANGE", keys[3], "+", "-", *(() if limit is None else ("COUNT", max(1, limit))))
 
 
 async def latest(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float, limit: int) -> list[Change]:
-    """The latest changes of a session, newest first."""
-    seen, (rows,) = await look(sender, keys, session_id, now, deadline, more=[latest_changes(keys, limit)])
+    """Return the latest changes of a session, newest first."""
+    seen, (rows,) = await read_view(sender, keys, session_id, now, deadline, more=[latest_changes(keys, limit)])
     if seen.session is None or not limit:
         return []
     return [change_of(row, seen.session.info.life).change for row in rows]
 
 
 async def changes(sender: Sender, keys: Keys, life: str, deadline: float) -> list[StoredChange]:
-    """All changes of a session that are remembered, newest first."""
+    """Return every change that a session remembers, newest first."""
     (rows,) = await sender.send(keys[3], [latest_changes(keys, None)], deadline)
     return [change_of(row, life) for row in rows]

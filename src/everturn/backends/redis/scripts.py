@@ -1,15 +1,40 @@
-"""Loads the .lua files: each script is the shared text, and its own. What they do is said in them."""
+"""The Lua scripts, and which of them carries out a change. Each script is one .lua file of lua/ behind shared texts.
+
+A file whose name begins with `_` is shared: it is the beginning of many scripts, and none by itself.
+
+_clock.lua    the time, and whether a request is too late
+_check.lua    checks that find damage
+_state.lua    the keys and the state of a session
+_path.lua     the entries that lead to a head
+_keys.lua     idempotency keys of callers
+_change.lua   before and after every change: replays, conflicts, the receipt
+_rows.lua     rows of a copy, written as they are
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from importlib.resources import files
 
 import msgspec
 
+from everturn.backend import (
+    Append,
+    ChangeRequest,
+    Clear,
+    DeleteSnapshot,
+    Effect,
+    Rollback,
+    SetFloor,
+    SetTTL,
+    TakeSnapshot,
+    Undo,
+)
+
 
 class Script(msgspec.Struct, frozen=True, gc=False):
-    """A script's text, and the hash the server knows it by once it has seen it."""
+    """A script: its text, and the hash by which a server knows it once it has run it."""
 
     text: bytes
     sha: bytes
@@ -18,15 +43,16 @@ class Script(msgspec.Struct, frozen=True, gc=False):
 def _load(*names: str) -> Script:
     folder = files(__package__).joinpath("lua")
     text = b"\n".join(folder.joinpath(f"{name}.lua").read_bytes() for name in names)
-    # The server names a script by its SHA-1: a name, not a proof.
+    # Redis names a script by its SHA-1. It is a name here, no protection.
     return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
-_SHARED = ("check", "state", "path")
-_CHANGE = ("clock", *_SHARED, "keys", "change")
+_READ = ("_check", "_state", "_path")
+_CHANGE = ("_clock", *_READ, "_keys", "_change")
 
+# --- changes: one script each, atomic --------------------------------------------------------------------------------
 APPEND = _load(*_CHANGE, "append")
-TURN = _load("clock", "check", "turn", "state", "path", "keys", "change", "append")
+APPEND_FAST = _load("_clock", "_check", "append_fast", "_state", "_path", "_keys", "_change", "append")
 SET_FLOOR = _load(*_CHANGE, "set_floor")
 CLEAR = _load(*_CHANGE, "clear")
 SNAPSHOT = _load(*_CHANGE, "snapshot")
@@ -35,11 +61,42 @@ ROLLBACK = _load(*_CHANGE, "rollback")
 UNDO = _load(*_CHANGE, "undo")
 TTL = _load(*_CHANGE, "ttl")
 FORK = _load(*_CHANGE, "fork")
-STAGE = _load("clock", *_SHARED, "rows", "stage")
-LOOK = _load(*_SHARED, "look")
-WALK = _load(*_SHARED, "walk")
-PAGE = _load(*_SHARED, "page")
+ERASE = _load("_clock", "_check", "_state", "erase")
+DROP_UNDO = _load("_clock", "_check", "_state", "drop_undo")
+# --- reads -----------------------------------------------------------------------------------------------------------
+SESSION_STATE = _load(*_READ, "session_state")
+WALK = _load(*_READ, "walk")
+PAGE = _load(*_READ, "page")
 PORTION = _load("portion")
-RESTORE = _load("clock", *_SHARED, "rows", "restore")
-RECLAIM = _load(*_SHARED, "keys", "reclaim")
-ERASE = _load("clock", "check", "state", "erase")
+# --- steps of longer operations, each of bounded length --------------------------------------------------------------
+STAGE = _load("_clock", *_READ, "_rows", "stage")
+RESTORE = _load("_clock", *_READ, "_rows", "restore")
+RECLAIM = _load(*_READ, "_keys", "reclaim")
+
+OF_EFFECT: Mapping[type[Effect], Script] = {
+    Append: APPEND,  # or APPEND_FAST: script_for decides
+    SetFloor: SET_FLOOR,
+    Clear: CLEAR,
+    TakeSnapshot: SNAPSHOT,
+    DeleteSnapshot: DELETE_SNAPSHOT,
+    Rollback: ROLLBACK,
+    Undo: UNDO,
+    SetTTL: TTL,
+}
+
+
+def script_for(request: ChangeRequest, now: str) -> Script:
+    """Choose the script that carries out a change. `now` is empty if the server's time counts."""
+    effect = request.effect
+    if (
+        type(effect) is Append
+        and not now
+        and request.key is None
+        and not request.retry
+        and request.expected_version is None
+        and request.expected_life is None
+        and effect.after is None
+        and effect.messages == len(effect.drafts) > 0
+    ):
+        return APPEND_FAST  # messages only, no key, no condition, the first attempt
+    return OF_EFFECT[type(effect)]

@@ -1,6 +1,6 @@
-"""Rows written where nobody looks, in bounded steps: what a fork or a copy will be, before one script makes it visible.
+"""Rows of a fork or a copy, written to staged keys in bounded steps, before one script makes them visible.
 
-What its writer leaves behind expires by itself. How rows are laid out in arguments is said in lua/rows.lua.
+Rows that a dead writer leaves behind expire by themselves. lua/_rows.lua says how rows are laid out in arguments.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ChangeArgs: TypeAlias = tuple[Any, ...]  # version, key, how many fields, and th
 
 STEP = 200  # rows written by one script: a millisecond or so
 STEP_BYTES = 2**20  # of their values, about
-FORGOTTEN = round(STAGED_FOR * 1000)  # milliseconds after which what was never made visible goes
+FORGOTTEN = round(STAGED_FOR * 1000)  # milliseconds after which rows that were never made visible expire
 
 
-class Rows(msgspec.Struct, frozen=True, gc=False):
-    """Rows as lua/rows.lua takes them. Jumps are oldest first; a snapshot is its id and its text."""
+class StagedRows(msgspec.Struct, frozen=True, gc=False):
+    """Rows as lua/_rows.lua takes them. Jumps are oldest first; a snapshot is its id and its text."""
 
     entries: Sequence[EntryArgs] = ()
     changes: Sequence[ChangeArgs] = ()
@@ -38,29 +38,31 @@ class Rows(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def args(self) -> list[Any]:
-        """Rows as arguments."""
+        """Return the rows as arguments."""
         parts = (self.entries, self.changes, self.jumps, self.snapshots)
         return [arg for part in parts for arg in (len(part), *chain.from_iterable(part))]
 
 
-async def put(sender: Sender, staged: Keys, life: str, rows: Rows, deadline: float, *, forgotten: str = "") -> None:
-    """Write rows behind those that are staged; those that are there are left as they are. `forgotten` says which of the
-    changes made versions that cannot be read any more."""
+async def put(
+    sender: Sender, staged: Keys, life: str, rows: StagedRows, deadline: float, *, forgotten: str = ""
+) -> None:
+    """Write rows behind those that are staged. Rows that are there already are left as they are. `forgotten` names the
+    versions that cannot be read any more."""
     keys = (*staged, session_meta(staged))
     for step in _steps(rows):
         await sender.change(scripts.STAGE, keys, [FORGOTTEN, life, forgotten, *step.args], "", deadline)
         forgotten = ""
 
 
-def _steps(rows: Rows) -> Iterator[Rows]:
+def _steps(rows: StagedRows) -> Iterator[StagedRows]:
     for entries in _portions(rows.entries):
-        yield Rows(entries)
+        yield StagedRows(entries)
     for start in range(0, len(rows.changes), STEP):
-        yield Rows(changes=rows.changes[start : start + STEP])
+        yield StagedRows(changes=rows.changes[start : start + STEP])
     for start in range(0, len(rows.jumps), STEP):
-        yield Rows(jumps=rows.jumps[start : start + STEP])
+        yield StagedRows(jumps=rows.jumps[start : start + STEP])
     for start in range(0, len(rows.snapshots), STEP):
-        yield Rows(snapshots=rows.snapshots[start : start + STEP])
+        yield StagedRows(snapshots=rows.snapshots[start : start + STEP])
 
 
 def _portions(entries: Iterable[EntryArgs]) -> Iterator[list[EntryArgs]]:

@@ -1,6 +1,6 @@
-"""Which node to ask: one server, the master that sentinels name, or the master of a slot. Written once for both faces.
+"""The node for a key: one server, the master that sentinels name, or the master of a slot of a cluster.
 
-It looks again when a node is lost or says that it is no longer the right one.
+The nodes are looked up again when one is lost, or says that it is no longer the right one.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from everturn.backends.redis.errors import Refusal, kept_back
-from everturn.backends.redis.transport.blocking_pool import Lines
+from everturn.backends.redis.errors import Refusal, held_back
+from everturn.backends.redis.transport.blocking_pool import Transport
 from everturn.backends.redis.url import Node
 from everturn.errors import MemoryStoreBackendError
 
@@ -18,38 +18,38 @@ SLOTS = 16384
 
 
 def _share(deadline: float, *, is_last: bool) -> float:
-    """Until when to wait for one of several: one that hangs must not take all the time that the others have, too."""
+    """Return the deadline for one of several nodes: one that hangs must not take the time of the others."""
     now = time.monotonic()
     return deadline if is_last else now + max(0.0, deadline - now) / 4
 
 
 class Topology(Protocol):
-    """Knows the nodes."""
+    """The nodes of a deployment."""
 
     follows: bool
-    """Whether MOVED and ASK are to be followed."""
+    """Whether to follow MOVED and ASK."""
     sole: Node | None
     """The one node there ever is; None where `node_for` has to be asked."""
 
     async def node_for(self, key: bytes, deadline: float) -> Node:
-        """The master that has the key. Raises MemoryStoreBackendError."""
+        """Return the master that has the key. Raises MemoryStoreBackendError."""
         ...
 
     async def masters(self, deadline: float) -> list[tuple[int, Node]]:
-        """Every master, each with a number that stays its own when another node takes over."""
+        """Return every master, each with a number that stays the same when another node takes over."""
         ...
 
     def lost(self, node: Node) -> None:
-        """The node failed, or is no master any more: look again before the next request."""
+        """Note that a node failed, or is no master any more: look up again before the next request."""
         ...
 
     def moved(self, slot: int, node: Node) -> None:
-        """A node said that another has the slot."""
+        """Note that a node said that another one has the slot."""
         ...
 
 
-class Single:
-    """One server, whatever happens."""
+class SingleServer:
+    """One server, at a fixed address."""
 
     follows = False
 
@@ -70,35 +70,35 @@ class Single:
         pass
 
 
-class Unmet:
-    """Servers that nobody could greet yet: it is done before the first request to them, and then no more."""
+class CheckedFirst:
+    """Servers that are checked before the first request to them, and then no more: those of an asynchronous client."""
 
-    def __init__(self, servers: Topology, greet: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(self, servers: Topology, check: Callable[[float], Awaitable[None]]) -> None:
         self._servers = servers
-        self._greet = greet
+        self._check = check
         self._pending = True
         self.follows = servers.follows
-        self.sole: Node | None = None  # so that `node_for` is asked, and greets
+        self.sole: Node | None = None  # so that `node_for` is asked, which checks
 
-    async def _met(self, deadline: float) -> None:
+    async def _checked(self, deadline: float) -> None:
         if not self._pending:
             return
-        self._pending = False  # whoever comes meanwhile need not wait
+        self._pending = False  # another caller need not wait meanwhile
         try:
-            await self._greet(deadline)
+            await self._check(deadline)
         except MemoryStoreBackendError as exc:
             self._pending = True
-            raise kept_back(exc) from exc
+            raise held_back(exc) from exc
         except BaseException:
             self._pending = True
             raise
 
     async def node_for(self, key: bytes, deadline: float) -> Node:
-        await self._met(deadline)
+        await self._checked(deadline)
         return await self._servers.node_for(key, deadline)
 
     async def masters(self, deadline: float) -> list[tuple[int, Node]]:
-        await self._met(deadline)
+        await self._checked(deadline)
         return await self._servers.masters(deadline)
 
     def lost(self, node: Node) -> None:
@@ -108,16 +108,16 @@ class Unmet:
         self._servers.moved(slot, node)
 
 
-class Watched:
-    """The master of a service, as sentinels see it."""
+class SentinelTopology:
+    """The master of a service, as the sentinels name it."""
 
     follows = False
     sole: Node | None = None
 
-    def __init__(self, sentinels: Sequence[Node], service: str, lines: Lines) -> None:
+    def __init__(self, sentinels: Sequence[Node], service: str, transport: Transport) -> None:
         self._sentinels = list(sentinels)
         self._service = service
-        self._lines = lines
+        self._transport = transport
         self._master: Node | None = None
 
     async def node_for(self, key: bytes, deadline: float) -> Node:  # noqa: ARG002 - the protocol's
@@ -132,7 +132,7 @@ class Watched:
             question = ("SENTINEL", "get-master-addr-by-name", self._service)
             by = _share(deadline, is_last=number == len(self._sentinels) - 1)
             try:
-                (answer,) = await self._lines.exchange(sentinel, [question], by)
+                (answer,) = await self._transport.exchange(sentinel, [question], by)
             except MemoryStoreBackendError as exc:
                 said.append(exc.args[0])
                 continue
@@ -153,18 +153,18 @@ class Watched:
         pass
 
 
-class Cluster:
+class ClusterTopology:
     """The masters of a cluster, by slot."""
 
     follows = True
     sole: Node | None = None
 
-    def __init__(self, seeds: Sequence[Node], lines: Lines) -> None:
+    def __init__(self, seeds: Sequence[Node], transport: Transport) -> None:
         from redis.crc import key_slot
 
         self._slot_of = key_slot
         self._known: list[Node] = list(seeds)
-        self._lines = lines
+        self._transport = transport
         self._slots: dict[int, Node] = {}
         self._ranges: list[tuple[int, Node]] = []
         self._stale = True
@@ -189,12 +189,12 @@ class Cluster:
         return sorted((slot, node) for node, slot in first.items())
 
     async def _look(self, deadline: float) -> None:
-        """Ask any node that answers; the one that did is asked first the next time."""
+        """Ask the nodes in turn until one answers; that one is asked first the next time."""
         said: list[str] = []
         for node in list(self._known):
             by = _share(deadline, is_last=node == self._known[-1])
             try:
-                (answer,) = await self._lines.exchange(node, [("CLUSTER", "SLOTS")], by)
+                (answer,) = await self._transport.exchange(node, [("CLUSTER", "SLOTS")], by)
             except MemoryStoreBackendError as exc:
                 said.append(exc.args[0])
                 continue

@@ -1,6 +1,6 @@
-"""A session in and out of Redis as a dossier: each step one script, and none of them long.
+"""Copies of sessions, out of Redis and into it (everturn.transfer.protocol). Each step is one script of bounded length.
 
-A session that arrives is staged beside its place, under keys that expire by themselves, and renamed when it is whole.
+A session that arrives is staged under keys of its own, which expire by themselves, and renamed when it is whole.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from everturn.backend import ChangeOutcome, Fork
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import outcome_of
 from everturn.backends.redis.client import Sender
-from everturn.backends.redis.errors import Damaged
-from everturn.backends.redis.keys import Keys, Names
+from everturn.backends.redis.errors import DamagedPart
+from everturn.backends.redis.keys import KeyNames, Keys
 from everturn.backends.redis.reads import latest_changes
-from everturn.backends.redis.session_state import look_at_all
-from everturn.backends.redis.staged_rows import STEP, ChangeArgs, EntryArgs, Rows, put
+from everturn.backends.redis.session_state import read_all_parts
+from everturn.backends.redis.staged_rows import STEP, ChangeArgs, EntryArgs, StagedRows, put
 from everturn.backends.redis.stored_form import (
     CHECK,
     MICROSECONDS,
@@ -47,17 +47,17 @@ REMEMBERED = 1024  # changes kept of those that a session brings, as of those th
 
 
 async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> Outline | None:
-    """All of the session's present life but its log and its changes. See Portable.outline."""
+    """Carry out Portable.outline: read all of the session's present life but its log and its changes."""
     while True:
         more = [latest_changes(keys, 1), ("TIME",)]
-        whole, (latest, time) = await look_at_all(sender, keys, session_id, now, deadline, more=more)
+        whole, (latest, time) = await read_all_parts(sender, keys, session_id, now, deadline, more=more)
         seen = whole.seen
         if seen.session is None:
             return None
         info = seen.session.info
         made = seq_of(latest[0][0]) if latest else 0
         if made <= info.version:
-            break  # else someone changed it between the two looks
+            break  # else it was changed between the two reads
     return Outline(
         session_id,
         info.life,
@@ -84,15 +84,15 @@ def _snapshot_part(stored: StoredSnapshot) -> SnapshotPart:
 
 
 def _named(row: Sequence[Any]) -> dict[bytes, bytes]:
-    """The fields of a change that have names."""
+    """Return the named fields of a change."""
     return dict(zip(row[1][2::2], row[1][3::2], strict=True))
 
 
 async def portion(sender: Sender, keys: Keys, request: PortionRequest, now: str, deadline: float) -> Portion | None:
-    """The next rows of a life. See Portable.portion.
+    """Carry out Portable.portion: read the next rows of a life.
 
-    Three looks in one round trip, and their order makes them agree: a change that can still be read by the third had
-    all its entries by the first, and what is of this life by the third was so all along.
+    Three reads in one round trip, whose order makes them agree: a change that can still be read at the third had all
+    its entries at the first, and a session that is of this life at the third was so all along.
     """
     most = min(request.entries, MOST)
     bounds = [request.after_seq, request.last_seq, most, request.bytes]
@@ -100,7 +100,7 @@ async def portion(sender: Sender, keys: Keys, request: PortionRequest, now: str,
     facts = ("HMGET", keys[0], "life", "expires_at", "forgotten")
     may_be_last = request.last_seq - request.after_seq <= most
     more = [changes, facts] if may_be_last else [facts]
-    (is_all, rows), *rest, found = await sender.look(scripts.PORTION, keys, bounds, more, deadline)
+    (is_all, rows), *rest, found = await sender.read(scripts.PORTION, keys, bounds, more, deadline)
     life, expires_at, forgotten_text = found
     if life != request.life.encode() or (now and expires_at and int(expires_at) <= int(now)):
         return None
@@ -118,7 +118,7 @@ async def portion(sender: Sender, keys: Keys, request: PortionRequest, now: str,
         )
         return behind and Portion(entries, behind.changes, behind.is_last)
     if forgotten_text and not is_sealed(request.life, "forgotten", forgotten_text):
-        raise Damaged("forgotten")
+        raise DamagedPart("forgotten")
     forgotten = ranges_of((forgotten_text or b"")[CHECK:])
     remembered = tuple(_change_part(row, request.life, forgotten) for row in rest[0])
     return Portion(entries, remembered, is_last=len(remembered) < request.changes)
@@ -146,48 +146,48 @@ def _change_part(row: Sequence[Any], life: str, forgotten: Sequence[Range]) -> C
 # --- in --------------------------------------------------------------------------------------------------------------
 
 
-class _Handle(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where something is staged, and how many rows of it there are to be."""
+class _StageHandle(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The place of staged rows, and how many of them there must be."""
 
     token: bytes
     entries: int = 0
     changes: int = 0
 
 
-_decode_handle = msgspec.json.Decoder(_Handle).decode
+_decode_handle = msgspec.json.Decoder(_StageHandle).decode
 
 
-async def stage(sender: Sender, names: Names, request: Staging, deadline: float) -> str:
-    """Put rows where nobody sees them. See Portable.stage; that they have gone shows when they are to be restored."""
-    handle = _Handle(urandom(8)) if request.handle is None else _decode_handle(request.handle)
+async def stage(sender: Sender, names: KeyNames, request: Staging, deadline: float) -> str:
+    """Carry out Portable.stage: write rows under staged keys. If they expire, `restore` notices."""
+    handle = _StageHandle(urandom(8)) if request.handle is None else _decode_handle(request.handle)
     keys = names.staged(request.session_id, handle.token)
     rows = _rows(request.portion, request.version)
     await put(sender, keys, request.life, rows, deadline, forgotten=_forgotten(request.portion))
-    staged = _Handle(handle.token, handle.entries + len(rows.entries), handle.changes + len(rows.changes))
+    staged = _StageHandle(handle.token, handle.entries + len(rows.entries), handle.changes + len(rows.changes))
     return msgspec.json.encode(staged).decode()
 
 
-async def restore(sender: Sender, names: Names, arrival: Arrival, now: str, deadline: float) -> ChangeOutcome:
-    """Make the session visible in one step. See Portable.restore."""
+async def restore(sender: Sender, names: KeyNames, arrival: Arrival, now: str, deadline: float) -> ChangeOutcome:
+    """Carry out Portable.restore: make the session visible in one step."""
     outline, onto, portion = arrival.outline, arrival.onto, arrival.portion
     handle = None if arrival.handle is None else _decode_handle(arrival.handle)
-    adds = onto is not None and handle is None  # to what is there; that is never much
+    adds = onto is not None and handle is None  # to the session that is there; that is never much
     jumps = _new_jumps(arrival) if adds else outline.jumps
     brought = _rows(portion, outline.version)
-    rows = Rows(brought.entries, brought.changes, jumps, _snapshots(outline))
+    rows = StagedRows(brought.entries, brought.changes, jumps, _snapshots(outline))
     forgotten = _forgotten(portion)
     staged: tuple[Any, Any, Any, Any] = ("", "", "", "")
     if handle is not None or len(rows) > STEP:
-        handle = handle or _Handle(urandom(8))
+        handle = handle or _StageHandle(urandom(8))
         beside = names.staged(outline.session_id, handle.token)
         if adds:
-            await put(sender, beside, outline.life, Rows(snapshots=rows.snapshots), deadline)
-            staged, rows = ("", "", "", len(rows.snapshots) or ""), Rows(rows.entries, rows.changes, rows.jumps)
+            await put(sender, beside, outline.life, StagedRows(snapshots=rows.snapshots), deadline)
+            staged, rows = ("", "", "", len(rows.snapshots) or ""), StagedRows(rows.entries, rows.changes, rows.jumps)
         else:
             await put(sender, beside, outline.life, rows, deadline, forgotten=forgotten)
             entries, changes = handle.entries + len(rows.entries), handle.changes + len(rows.changes)
             staged = entries, changes, len(rows.jumps), len(rows.snapshots) or ""
-            rows, forgotten = Rows(), ""
+            rows, forgotten = StagedRows(), ""
     keys = names.keys(outline.session_id)
     if handle is not None:
         keys += names.staged(outline.session_id, handle.token)
@@ -206,7 +206,7 @@ async def restore(sender: Sender, names: Names, arrival: Arrival, now: str, dead
 
 
 def _new_jumps(arrival: Arrival) -> list[Jump]:
-    """The jumps among what is added: a jump is made together with the entry that it leads to."""
+    """Return the jumps to entries that are added: a jump is made together with the entry that it leads to."""
     first = min((change.first_seq for change in arrival.portion.changes if change.count), default=None)
     return [jump for jump in arrival.outline.jumps if first is not None and jump[0] >= first]
 
@@ -216,7 +216,7 @@ def _micros(seconds: float) -> int:
 
 
 def _fields(outline: Outline) -> list[Any]:
-    """The fields of meta that are as they come."""
+    """Return the fields of meta that are stored as they arrive."""
     fields: dict[str, Any] = {
         "version": outline.version,
         "last_seq": outline.last_seq,
@@ -239,8 +239,8 @@ def _snapshots(outline: Outline) -> list[tuple[str, str]]:
     return parts
 
 
-def _rows(portion: Portion, version: int) -> Rows:
-    """The entries, and the changes that a session at this version remembers."""
+def _rows(portion: Portion, version: int) -> StagedRows:
+    """Return the entries, and the changes that a session at this version remembers."""
     entries: list[EntryArgs] = [
         (
             entry.seq,
@@ -250,7 +250,7 @@ def _rows(portion: Portion, version: int) -> Rows:
         for entry in portion.entries
     ]
     remembered = [change for change in portion.changes if change.version > version - REMEMBERED]
-    return Rows(entries, [_change_fields(change) for change in remembered])
+    return StagedRows(entries, [_change_fields(change) for change in remembered])
 
 
 def _forgotten(portion: Portion) -> str:

@@ -1,10 +1,10 @@
-"""Where the servers are: URLs and options as values, and connections made from them. It opens nothing by itself."""
+"""URLs and options as values, and functions that make redis-py's connections from them. Opens nothing by itself."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import msgspec
@@ -12,13 +12,16 @@ import msgspec
 from everturn.core.masking import ESCAPES
 from everturn.errors import InvalidInput
 
+if TYPE_CHECKING:
+    from everturn.backends.redis.transport.blocking_connection import BlockingConnection
+
 Node = tuple[str, int]  # host and port
 
 PORT, SENTINEL_PORT = 6379, 26379
 
 
 class Address(msgspec.Struct, frozen=True):
-    """What a URL names: `kind` is single, cluster or sentinel, `nodes` are servers or sentinels."""
+    """The servers that a URL names: `kind` is single, cluster or sentinel; `nodes` are servers or sentinels."""
 
     kind: str
     nodes: tuple[Node, ...]
@@ -33,7 +36,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse(url: str) -> Address:
-    """The address in a URL: `redis://user:password@host:port/db`, `redis+cluster://host:port,host:port`,
+    """Read a URL: `redis://user:password@host:port/db`, `redis+cluster://host:port,host:port`,
     `redis+sentinel://host:port,host:port/service/db`. Raises InvalidInput."""
     scheme, _, rest = url.partition("://")
     kind = {"redis": "single", "rediss": "single", "redis+cluster": "cluster", "redis+sentinel": "sentinel"}[scheme]
@@ -72,15 +75,15 @@ def _node(text: str, default: int) -> Node:
 
 
 def _unclear(what: str) -> InvalidInput:
-    """The error for a part of a URL, without quoting it: it may be a part of a password that was not escaped."""
+    """Make the error for a part of a URL, without quoting it: it may be a part of a password that was not escaped."""
     return InvalidInput(f"has {what}; {ESCAPES}", path="url")
 
 
 def driver_options(address: Address, options: Mapping[str, Any], *, sentinel: bool = False) -> dict[str, Any]:
-    """What redis-py's connections are made with. Blind retries are off: a retry of ours carries a call id."""
+    """Return the arguments of redis-py's connections. Its retries are off, since they carry no call id; ours do."""
     given: dict[str, Any] = {"protocol": 2, "health_check_interval": 0}
     if is_secure(address, options):
-        # Said, since older drivers do not look at the name by themselves.
+        # Older releases do not check the host's name unless they are told to.
         given["ssl_check_hostname"] = options.get("ssl_cert_reqs") not in ("none", ssl.CERT_NONE)
         given |= {name: value for name, value in options.items() if name.startswith("ssl_")}
     if sentinel:
@@ -94,27 +97,22 @@ def is_secure(address: Address, options: Mapping[str, Any]) -> bool:
     return address.tls or any(name.startswith("ssl_") for name in options) or bool(options.get("ssl"))
 
 
-def blocking_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], Any]:  # noqa: FBT001 - one caller
-    """Makes blocking connections whose every wait can be limited."""
+def blocking_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], BlockingConnection]:  # noqa: FBT001 - one caller
+    """Return a function that makes a blocking connection to a node."""
     from redis.backoff import NoBackoff
     from redis.connection import Connection, SSLConnection
     from redis.retry import Retry
 
-    from everturn.backends.redis.transport.blocking_connection import Limited
+    from everturn.backends.redis.transport.blocking_connection import BlockingConnection
 
-    class Line(Limited, Connection):  # type: ignore[misc]  # redis-py declares these as properties
-        pass
-
-    class SecureLine(Limited, SSLConnection):  # type: ignore[misc]  # as above
-        pass
-
-    kind: Any = SecureLine if secure else Line
+    kind: Any = SSLConnection if secure else Connection
     named = dict(given) | _driver()
-    return lambda node: kind(host=node[0], port=node[1], retry=Retry(NoBackoff(), 0), **named)
+    retry = Retry(NoBackoff(), 0)
+    return lambda node: BlockingConnection(kind(host=node[0], port=node[1], retry=retry, **named))
 
 
 def async_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], Any]:  # noqa: FBT001 - one caller
-    """Makes connections for an event loop. How long they may take is up to whoever awaits them."""
+    """Return a function that makes a connection of redis-py for an event loop. The caller limits how long it takes."""
     from redis.asyncio.connection import Connection, SSLConnection
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
@@ -125,8 +123,8 @@ def async_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], Any]
 
 
 def _driver() -> dict[str, Any]:
-    """What redis-py tells servers of itself. Else it looks through all installed packages for its version, for each
-    connection anew, and takes whatever goes wrong there for "not installed", also what a signal's handler raises."""
+    """Return what redis-py tells servers about itself. Without this, it searches all installed packages for its version
+    at each connection, and takes any exception there, also one of a signal's handler, for "not installed"."""
     from redis import __version__
 
     try:

@@ -1,16 +1,16 @@
-"""Looks at everything stored and says what is wrong with it. Reads only."""
+"""verify: reads all that is stored and reports what is wrong with it. Changes nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from everturn.backend import Status
-from everturn.backends._shared.verification import Stored, examine
+from everturn.backends._shared.verification import StoredSession, examine
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import Refusal
-from everturn.backends.redis.keys import STAGED, Keys, Names
-from everturn.backends.redis.reads import Log, changes
-from everturn.backends.redis.session_state import Whole, look, look_at_all, roots, steadily
+from everturn.backends.redis.keys import STAGED, KeyNames, Keys
+from everturn.backends.redis.reads import FetchedEntries, changes
+from everturn.backends.redis.session_state import FullView, read_all_parts, read_view, retry_across_lives, roots
 from everturn.backends.redis.stored_form import entry_row, ranges_of
 from everturn.core.paths import contains
 from everturn.errors import CorruptEntry
@@ -24,36 +24,36 @@ ABSENT = -2  # of PTTL
 async def verify_session(
     sender: Sender, keys: Keys, session_id: str, now: str, deadline: float
 ) -> tuple[int, list[Problem]]:
-    """How many entries the session has stored, and what is wrong: bad checksums, gaps, pointers that point nowhere."""
+    """Count the stored entries of a session, and report bad checksums, gaps, and pointers to nothing."""
     try:
-        return await steadily(_verify, sender, keys, session_id, now, deadline)
+        return await retry_across_lives(_verify, sender, keys, session_id, now, deadline)
     except CorruptEntry as exc:
         return 0, [Problem(session_id, None, str(exc))]
 
 
 async def _verify(sender: Sender, keys: Keys, session_id: str, now: str, deadline: float) -> tuple[int, list[Problem]]:
     while True:
-        whole, _ = await look_at_all(sender, keys, session_id, now, deadline)
+        whole, _ = await read_all_parts(sender, keys, session_id, now, deadline)
         if whole.seen.status is not Status.FOUND or whole.seen.session is None:
             return 0, []
         count, problems = await _verified(sender, keys, whole, deadline)
         if not problems:
             return count, []
-        again, _ = await look(sender, keys, session_id, now, deadline)
-        if again.session == whole.seen.session:  # else it changed while it was looked at
+        again, _ = await read_view(sender, keys, session_id, now, deadline)
+        if again.session == whole.seen.session:  # else it was changed while it was read
             return count, problems
 
 
-async def _verified(sender: Sender, keys: Keys, whole: Whole, deadline: float) -> tuple[int, list[Problem]]:
+async def _verified(sender: Sender, keys: Keys, whole: FullView, deadline: float) -> tuple[int, list[Problem]]:
     seen, session = whole.seen, whole.seen.session
     if session is None:
         return 0, []
-    log = Log(sender, keys[1], deadline, session.info.life)
+    log = FetchedEntries(sender, keys[1], deadline, session.info.life)
     await log.fetch([(1, session.info.last_seq)] if session.info.last_seq else [])
     made = await changes(sender, keys, session.info.life, deadline)
     remembered = [change for change in reversed(made) if change.change.version <= session.info.version]
     forgotten = ranges_of(session.forgotten_text)
-    stored = Stored(
+    stored = StoredSession(
         session.info.session_id,
         session.info.version,
         session.info.last_seq,
@@ -66,56 +66,56 @@ async def _verified(sender: Sender, keys: Keys, whole: Whole, deadline: float) -
     kinds, problems = examine(stored, rows)
     problems += _unlisted(session.info.session_id, whole, kinds)
     lives = await sender.send(keys[0], [("PTTL", key) for key in keys], deadline)
-    return len(kinds), [*problems, *_ill_fated(session.info.session_id, lives)]
+    return len(kinds), [*problems, *_uneven_expiry(session.info.session_id, lives)]
 
 
-def _unlisted(session_id: str, whole: Whole, kinds: dict[int, str]) -> Iterator[Problem]:
-    """Entries that are no messages are listed beside the log; both must agree."""
+def _unlisted(session_id: str, whole: FullView, kinds: dict[int, str]) -> Iterator[Problem]:
+    """Report entries on which the log and the list of entries that are no messages disagree."""
     classes = {SUMMARY: "s", TOOL_CALL: "t"}
     there = {(classes.get(kind, "r"), seq) for seq, kind in kinds.items() if kind != MESSAGE}
     for seq in sorted({seq for _, seq in there ^ set(whole.others)}):
         yield Problem(session_id, seq, "the log and the list of entries that are no messages disagree")
 
 
-def _ill_fated(session_id: str, lives: Sequence[int]) -> Iterator[Problem]:
-    """All parts of a session expire together. `lives` are milliseconds; -1 for one that never expires, -2 for none."""
+def _uneven_expiry(session_id: str, lives: Sequence[int]) -> Iterator[Problem]:
+    """Report parts that do not expire together. `lives` are PTTLs: milliseconds; -1 never expires, -2 is absent."""
     there = [life for life in lives if life != ABSENT]
     if max(there, default=0) - min(there, default=0) > TOGETHER:
         yield Problem(session_id, None, "its parts do not expire at the same time: some of them will be missed")
 
 
-async def verify_rest(sender: Sender, names: Names, deadline: float) -> tuple[int, list[Problem]]:
-    """Whether all sessions can be found. Those that have lost their meta are listed as any other, and tell of
-    themselves."""
+async def verify_rest(sender: Sender, names: KeyNames, deadline: float) -> tuple[int, list[Problem]]:
+    """Report if the keys cannot be listed. A session that has lost its meta is listed as any other, and reported when
+    it is verified itself."""
     try:
         await _scanned(sender, names, deadline)
-    except _Unlisted as exc:
+    except _ScanRefused as exc:
         return 0, [Problem(None, None, f"the keys cannot be listed: {exc}")]
     return 0, []
 
 
-async def surviving_sessions(sender: Sender, names: Names, deadline: float) -> list[str]:
-    """The names of all sessions of which there is any part."""
+async def surviving_sessions(sender: Sender, names: KeyNames, deadline: float) -> list[str]:
+    """Return the ids of all sessions of which any part exists; none if the server does not list its keys."""
     try:
         return sorted(await _scanned(sender, names, deadline))
-    except _Unlisted:
+    except _ScanRefused:
         return []
 
 
-class _Unlisted(Exception):
-    """The server does not tell its keys."""
+class _ScanRefused(Exception):
+    """The server refuses SCAN."""
 
 
-async def _scanned(sender: Sender, names: Names, deadline: float) -> set[str]:
+async def _scanned(sender: Sender, names: KeyNames, deadline: float) -> set[str]:
     pattern = names.pattern("", "*")
     sessions: set[str] = set()
     for _, node in await sender.topology.masters(deadline):
         cursor: bytes | str = "0"
         while True:
             command = ("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED)
-            (reply,) = await sender.lines.exchange(node, [command], deadline)
+            (reply,) = await sender.transport.exchange(node, [command], deadline)
             if isinstance(reply, Refusal):
-                raise _Unlisted(reply.text)
+                raise _ScanRefused(reply.text)
             cursor, found = reply
             sessions.update(names.session_of(key) for key in found if STAGED not in key)
             if cursor == b"0":

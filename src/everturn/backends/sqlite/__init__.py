@@ -1,17 +1,33 @@
-"""SQLite inside the process: the default backend, and the entry point of the scheme `sqlite`.
+"""SQLite inside the process: the default backend, and the entry point of the scheme `sqlite` (URLs and options).
 
-    __init__.py     this: URLs and options
-    backend.py      the protocol's operations; async_backend.py runs them for an event loop
-    group_commit.py       group commit: who writes when; transaction.py how
-    apply_change.py      what a change does; fork_session.py, maintenance.py the larger ones
-    reads.py        what a read does; listing.py and verify.py across sessions
-    transfer.py        sessions in and out, for copies between backends
-    connections.py  connections and locks; child_processes.py closes them for a fork; errors.py SQLite's errors as ours
-    page_checksums.py        page checksums; clock.py the time that decides what has expired
-    schema.py       schema/*.sql, the stored form by version
+An append goes down this list, each file once: store/sync.py, store/changes.py, then here
 
-The .sql files hold the statements of the module they are named after; listing.py shares reads.sql, fork_session.py and
-verify.py share maintenance.sql.
+backend.py          the operations of the protocol; async_backend.py runs them for an event loop
+group_commit.py     queue of changes: the thread that leads begins a transaction, and takes a batch
+transaction.py      runs and commits the batch; a job of it is the call of apply_change.py that backend.py queued
+apply_change.py     one change as SQL: replay, refusal, plan (core/plan_change.py over plan_reader.py), rows written
+packed_rows.py      messages of a turn in one row; line_checksums.py tells which line of it is damaged
+session_row.py      the row of a session, its states, and the path to its head
+
+Other operations:
+
+reads.py            reads of one session; visible_ranges.py finds their ranges, lost_entries.py notices lost rows
+listing.py          pages of sessions, and text search
+fork_session.py     a state of a session copied into a new session
+transfer.py         exports and imports, for copies between backends
+compaction.py       which rows of a live session can go; maintenance.py removes rows, and erases
+verify.py           everything stored, checked; doctor.py checks the file's surroundings, backup.py copies it
+
+The file:
+
+database.py         connections lent out and taken back; connections.py sets one up
+child_processes.py  connections closed before an os.fork
+file_paths.py       paths checked, files created
+page_checksums.py   checksums of pages, by SQLite's cksumvfs
+schema.py           migrations in schema/*.sql: the stored form by version
+statements.py       loads the .sql file of a module, which has the module's name
+clock.py            the time that decides what has expired
+errors.py           SQLite's errors as everturn's
 """
 
 from __future__ import annotations
@@ -29,7 +45,7 @@ from everturn.private_files import MODE, file_mode
 if TYPE_CHECKING:
     from everturn.backends.sqlite.async_backend import AsyncSqliteBackend
     from everturn.backends.sqlite.backend import SqliteBackend
-    from everturn.backends.sqlite.connections import Database
+    from everturn.backends.sqlite.database import Database
 
 _LEVELS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
@@ -56,7 +72,10 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def open(url: str, options: Mapping[str, Any], deadline: float) -> SqliteBackend:  # noqa: A001 - the protocol's name
-    """Open or create the file that a URL names. Raises InvalidInput, SchemaTooNew, MemoryStoreBackendError."""
+    """Open or create the file that a URL names.
+
+    Raises InvalidInput, SchemaTooNew, Unsupported, MemoryStoreBackendError.
+    """
     with _imports():
         from everturn.backends.sqlite.backend import SqliteBackend
 
@@ -66,7 +85,7 @@ def open(url: str, options: Mapping[str, Any], deadline: float) -> SqliteBackend
 
 
 async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> AsyncSqliteBackend:
-    """The same, off the event loop."""
+    """Open or create the file as `open` does, in a thread: the event loop goes on."""
     with _imports():
         from everturn.backends.sqlite.async_backend import AsyncSqliteBackend
 
@@ -77,7 +96,7 @@ async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> A
 
 @contextmanager
 def _imports() -> Iterator[None]:
-    """Modules are files, too: one that cannot be opened is an error of ours."""
+    """Raise MemoryStoreBackendError for a module that cannot be read: too many files may be open."""
     try:
         yield
     except OSError as exc:
@@ -86,7 +105,7 @@ def _imports() -> Iterator[None]:
 
 
 def _database(url: str, options: Mapping[str, Any]) -> Database:
-    from everturn.backends.sqlite.connections import Database
+    from everturn.backends.sqlite.database import Database
 
     return Database(
         path_in(url),
@@ -100,12 +119,15 @@ def _database(url: str, options: Mapping[str, Any]) -> Database:
 
 
 def path_in(url: str) -> str:
-    """The path in a URL: three slashes for a relative one, four for an absolute one, two for memory ("")."""
+    """Read the path in a URL: three slashes for a relative one, four for an absolute one, two for memory ("").
+
+    Raises InvalidInput for a URL that names no file.
+    """
     from urllib.parse import unquote
 
     rest = url.partition("://")[2]
     if rest and not rest.startswith("/"):
-        shown = MASK if "@" in rest else rest  # then it was meant for a server, and may have a password
+        shown = MASK if "@" in rest else rest  # it was meant for a server, and may have a password
         raise InvalidInput(
             f"write sqlite:///{shown} (three slashes) for a relative path, sqlite:////... (four) for an absolute one",
             path="url",

@@ -1,6 +1,7 @@
-"""Applies a change to a session: was it made before, may it be made, what will it write, and writes it.
+"""Applies one change to a session, as SQL: here a turn becomes rows.
 
-All of it happens in the transaction that group commit has opened (group_commit.py). The plan: core/plan_change.py.
+The steps, in order: load the session, look for an earlier attempt, compare the expected version, plan
+(core/plan_change.py), write. They run in a batch's transaction (transaction.py): if one raises, nothing is written.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ from typing import Any
 from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, TakeSnapshot
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import Run, packed
+from everturn.backends.sqlite.packed_rows import PackedRow, packed
 from everturn.backends.sqlite.plan_reader import PlanReader
-from everturn.backends.sqlite.session_row import Session, Trail, columns_of, load
+from everturn.backends.sqlite.session_row import PathWalk, SessionRow, columns_of, load
 from everturn.core.paths import State
 from everturn.core.plan_change import Plan, plan_change
 from everturn.errors import MemoryStoreBackendError
 from everturn.model import Snapshot
 
 SQL = statements.load("apply_change.sql")
-_INSERT = SQL["insert_run"]
-LAST_SEQ = 2**32 - 1  # what fits into a row's id beside the session's number
-NO_SESSION = Session(0, "", 0, 0, State(), 0, None, None)  # of which a plan finds nothing
+_INSERT = SQL["insert_row"]
+LAST_SEQ = 2**32 - 1  # the greatest seq that fits into a row's id beside the session's number
+NO_SESSION = SessionRow(0, "", 0, 0, State(), 0, None, None)  # for the plan of a first change: its reader finds no rows
 
 
 def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
-    """Apply all of the change or nothing. See Backend.change for the order of the checks."""
+    """Apply all of the change or nothing. Backend.change says in which order it is checked.
+
+    Returns a refusal as a Status; raises MemoryStoreBackendError (not_written) for a session that is full.
+    """
     session = load(db, request.session_id, now)
     if session is not None and (request.retry or request.key is not None):
         replay = recall(db, session, request)
@@ -43,22 +47,22 @@ def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
     return write(db, session, planned, request, now)
 
 
-def _as_expected(session: Session | None, request: ChangeRequest) -> bool:
+def _as_expected(session: SessionRow | None, request: ChangeRequest) -> bool:
     version, life = (session.version, session.life) if session else (0, "")
     return request.expected_version in (None, version) and request.expected_life in (None, life)
 
 
-def _refusal(status: Status, session: Session | None) -> ChangeOutcome:
+def _refusal(status: Status, session: SessionRow | None) -> ChangeOutcome:
     if session is None:
         return ChangeOutcome(status)
     return ChangeOutcome(status, session.life, session.version, detail=session.dimension or 0)
 
 
-# --- what was done before --------------------------------------------------------------------------------------------
+# --- earlier attempts ------------------------------------------------------------------------------------------------
 
 
-def recall(db: Connection, session: Session, request: ChangeRequest) -> ChangeOutcome | None:
-    """The first receipt of this call or key; None if neither is known."""
+def recall(db: Connection, session: SessionRow, request: ChangeRequest) -> ChangeOutcome | None:
+    """Find the first receipt of this call or key; None if neither is known."""
     low, high = session.span
     if request.retry:
         since = max(low, session.base + session.version - 2 * REMEMBERED)
@@ -66,18 +70,18 @@ def recall(db: Connection, session: Session, request: ChangeRequest) -> ChangeOu
         if row is not None:
             return _first_receipt(session, request, row)
     if request.key is not None:
-        trail = Trail(db, session.no, session.state.head)
+        walk = PathWalk(db, session.no, session.state.head)
         for row in db.execute(SQL["find_key"], (request.key, low, high)):
             _, first_seq, count, content, *_ = row
             # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
-            if count == 0 or first_seq + count - 1 in trail:
+            if count == 0 or first_seq + count - 1 in walk:
                 if content != request.content:
                     return _refusal(Status.KEY_REUSED, session)
                 return _first_receipt(session, request, row)
     return None
 
 
-def _first_receipt(session: Session, request: ChangeRequest, row: Any) -> ChangeOutcome:
+def _first_receipt(session: SessionRow, request: ChangeRequest, row: Any) -> ChangeOutcome:
     version, first_seq, count, _, snapshot_id, label, created_at, messages = row
     snapshot = None
     if isinstance(request.effect, TakeSnapshot):
@@ -88,24 +92,24 @@ def _first_receipt(session: Session, request: ChangeRequest, row: Any) -> Change
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None = None) -> Session:
-    """Begin a new life under the request's name, ending one that expired."""
+def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None = None) -> SessionRow:
+    """Begin a new life under the request's session_id. A life that expired gives up the name."""
     name = (db.namespace, request.session_id)
     db.execute(SQL["end_session"], name)
     db.execute(SQL["begin_session"], (*name, request.life, now, now, origin))
-    return Session(db.last_insert_rowid(), request.life, 0, 0, State(), 0, None, request.ttl)
+    return SessionRow(db.last_insert_rowid(), request.life, 0, 0, State(), 0, None, request.ttl)
 
 
-def write(db: Connection, session: Session, planned: Plan, request: ChangeRequest, now: float) -> ChangeOutcome:
-    """Write what was planned: entries and pointers, then the session's row, and the record of the change."""
+def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeRequest, now: float) -> ChangeOutcome:
+    """Write the plan: entries and pointers, then the session's row, then the record of the change."""
     version = session.version + 1
     first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
     base, size = session.no << 32, session.bytes
     if planned.follows is not None:
         db.execute(SQL["insert_jump"], (base + first, planned.follows))
-    for run in packed(first, planned.drafts):
-        size += run.size
-        insert(db, base, run, first, now)
+    for row in packed(first, planned.drafts):
+        size += row.size
+        insert(db, base, row, first, now)
     if planned.undoable:
         _push_undo(db, session, planned.state, request.effect.kind, version)
     if planned.undone is not None:
@@ -121,7 +125,7 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
     ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
     expires_at = None if ttl is None else db.lives_from + ttl
     if expires_at is not None and planned.ttl is None and session.expires_at is not None:
-        expires_at = max(expires_at, session.expires_at)  # a clock that is behind makes no life shorter
+        expires_at = max(expires_at, session.expires_at)  # a change by a clock that is behind does not shorten the TTL
     dimension = session.dimension or planned.dimension
     db.execute(
         SQL["update_session"],
@@ -137,12 +141,12 @@ def write(db: Connection, session: Session, planned: Plan, request: ChangeReques
     return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot)
 
 
-def insert(db: Connection, base: int, run: Run, turn: int, at: float) -> None:
-    """Write one row of the log."""
-    db.execute(_INSERT, (base + run.seq, turn, run.kind, at, run.checksum, run.body, run.count, run.checksums))
+def insert(db: Connection, base: int, row: PackedRow, turn: int, at: float) -> None:
+    """Write one row of the log. `turn` is the seq of the first entry of its turn."""
+    db.execute(_INSERT, (base + row.seq, turn, row.kind, at, row.checksum, row.body, row.count, row.checksums))
 
 
-def _push_undo(db: Connection, session: Session, after: State, kind: str, version: int) -> None:
+def _push_undo(db: Connection, session: SessionRow, after: State, kind: str, version: int) -> None:
     before = session.state
     hidden = before.messages - after.messages
     db.execute(SQL["push_undo"], (session.base + version, kind, after.head, hidden, *columns_of(before)))

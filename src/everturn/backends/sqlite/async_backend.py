@@ -1,6 +1,6 @@
 """SQLite for an event loop: one thread writes, a few read, and the loop never waits for a disk or a lock.
 
-What the operations are is in backend.py; this is only about threads, the loop and cancellation.
+The operations are in backend.py. This file is about threads, the loop and cancellation.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from everturn.backends.sqlite.backend import SqliteOperations, Work
-from everturn.backends.sqlite.connections import Database
+from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.group_commit import kept_busy
 from everturn.backends.sqlite.transaction import Job
 from everturn.errors import MemoryStoreBackendError
 
 T = TypeVar("T")
 READERS = 4
-PATIENCE = 60.0  # seconds that close waits for changes under way, each of which has a time-out of its own
+CLOSE_TIMEOUT = 60.0  # seconds that close waits for changes under way, each of which has a time-out of its own
 
 
 class _AsyncJob(Job, eq=False, kw_only=True):
-    """A change that a task waits for. `waiter` is None once the task's loop has heard of the outcome."""
+    """A change that a task waits for. `waiter` is None once the outcome has been delivered to the loop."""
 
     backend: AsyncSqliteBackend
     waiter: asyncio.Future[None] | None
@@ -35,7 +35,7 @@ class _AsyncJob(Job, eq=False, kw_only=True):
         pass
 
     def promote(self) -> None:
-        pass  # the writer thread leads, whichever jobs there are; so it can still be withdrawn
+        pass  # the writer thread leads for every job; so this one can still be withdrawn
 
     def lead_on(self) -> None:
         self.backend.want_lead()
@@ -45,7 +45,7 @@ class _AsyncJob(Job, eq=False, kw_only=True):
 
 
 class AsyncSqliteBackend(SqliteOperations):
-    """Belongs to the event loop it was opened in."""
+    """Runs every operation in threads of its own. Belongs to the event loop it was opened in."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -54,11 +54,11 @@ class AsyncSqliteBackend(SqliteOperations):
         self._loop_called = False
         self._closed = False
         self._start_threads()
-        database.in_child.append(self._start_threads)  # threads do not cross a fork
+        database.in_child.append(self._start_threads)  # an os.fork copies no threads
 
     def _start_threads(self) -> None:
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="everturn-read")
-        # An item for each wish. Not a semaphore: Python's own costs a lone task's append some 20 us more.
+        # One item for each request to lead. Not a semaphore: Python's costs a lone task's append some 20 us more.
         self._lead_wanted: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
         self._writer = threading.Thread(target=self._lead_when_wanted, name="everturn-write", daemon=True)
@@ -73,11 +73,11 @@ class AsyncSqliteBackend(SqliteOperations):
         timer = self.loop.call_later(deadline - time.monotonic(), self._expire, job)
         try:
             if self._commits.enqueue(job):
-                self.want_lead()  # last: the writer's thread has the interpreter when this one comes to wait
+                self.want_lead()  # last: the writer thread can have the interpreter when this one waits
             await waiter
         except asyncio.CancelledError:
             if not self._commits.withdraw(job):
-                await self._outcome_of(job)  # it was sent: nothing may land after the caller has been told
+                await self._outcome_of(job)  # it has begun: nothing may be written after the caller has been told
             raise
         finally:
             timer.cancel()
@@ -89,7 +89,7 @@ class AsyncSqliteBackend(SqliteOperations):
     async def _outcome_of(self, job: _AsyncJob) -> None:
         while job.waiter is not None:
             job.waiter = self.loop.create_future()
-            with suppress(asyncio.CancelledError):  # asked again; the answer is the same
+            with suppress(asyncio.CancelledError):  # cancelled again: it still has to wait
                 await job.waiter
 
     def _expire(self, job: _AsyncJob) -> None:
@@ -111,13 +111,13 @@ class AsyncSqliteBackend(SqliteOperations):
         self._refuse_if_closed()
         return await self.loop.run_in_executor(self._readers, self._run_read, work, deadline)
 
-    async def _apart(self, work: Work[T], deadline: float) -> T:
+    async def _read_disposable(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
-        return await self.loop.run_in_executor(self._readers, self._run_apart, work, deadline)
+        return await self.loop.run_in_executor(self._readers, self._run_disposable, work, deadline)
 
-    async def _outside(self, work: Work[T], deadline: float) -> T:
+    async def _outside_transaction(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
-        return await self.loop.run_in_executor(self._readers, self._run_outside, work, deadline)
+        return await self.loop.run_in_executor(self._readers, self._run_outside_transaction, work, deadline)
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
@@ -142,16 +142,18 @@ class AsyncSqliteBackend(SqliteOperations):
         self._lead_wanted.put(None)
 
     def settle(self, job: _AsyncJob) -> None:
-        """Have the loop hear of a job that is done: one call for a whole batch."""
+        """Deliver a finished job to the loop: one call into the loop for a whole batch."""
         self._settled.append(job)
         if not self._loop_called:
             self._loop_called = True
-            with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: no task waits any more
                 self.loop.call_soon_threadsafe(self._deliver_all)
 
     def _close(self) -> None:
         with suppress(MemoryStoreBackendError):
-            self._commits.run(lambda _: None, time.monotonic() + PATIENCE)  # behind all that wait: then they are done
+            self._commits.run(
+                lambda _: None, time.monotonic() + CLOSE_TIMEOUT
+            )  # last in the queue: then all others are done
         self._database.close()
         self._stopping = True
         self._lead_wanted.put(None)

@@ -1,7 +1,7 @@
-"""SQLite as a Backend: every operation of the protocol as one piece of work on a connection.
+"""SQLite as a Backend: each operation of the protocol is a function that is run on a connection.
 
-What the work does is in the modules beside this one; who runs it is up to a subclass: the calling thread (here), or
-threads of our own while an event loop goes on (async_backend.py).
+These functions are in the modules beside this one. A subclass decides which thread runs them: the calling thread
+(here), or threads of our own while an event loop goes on (async_backend.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeVar
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends._shared.server_warnings import Examination
 from everturn.backends._shared.verification import SURPRISES, unreadable_session, unreadable_store
-from everturn.backends.sqlite import apply_change as changes
+from everturn.backends.sqlite import apply_change as applying
 from everturn.backends.sqlite import (
     compaction,
     fork_session,
@@ -28,8 +28,9 @@ from everturn.backends.sqlite import (
     verify,
 )
 from everturn.backends.sqlite.clock import Clock
-from everturn.backends.sqlite.connections import Connection, Database
-from everturn.backends.sqlite.errors import Damaged, translated
+from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.database import Database
+from everturn.backends.sqlite.errors import DamagedFile, translated
 from everturn.backends.sqlite.group_commit import GroupCommit
 from everturn.core.codec import EntryRow
 from everturn.core.signal_exceptions import is_interruption
@@ -41,11 +42,11 @@ from everturn.transfer.session_lines import Outline, Portion
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 
-REAP_EVERY = 64  # commits; each reaping step is bounded, so that writers pay for expired sessions in small coin
+REAP_EVERY = 64  # commits between two steps of removing expired sessions; each step is short
 
 
 class SqliteOperations(ABC):
-    """The protocol's operations. A subclass says how a piece of work is run and waited for."""
+    """The operations of the protocol. A subclass runs their work and waits for it."""
 
     def __init__(self, database: Database, clock: Callable[[], float] | None = None) -> None:
         self._database = database
@@ -55,7 +56,7 @@ class SqliteOperations(ABC):
         database.in_child += [self._commits.forget, self._forget_threads]
 
     def _set_clock(self, clock: Callable[[], float]) -> None:
-        """Take the time from this clock, and believe it."""
+        """Take the time from this clock, whatever it says."""
         self._time = Clock(clock, None)
 
     _clock = property(fset=_set_clock)  # tests move time by it
@@ -64,7 +65,7 @@ class SqliteOperations(ABC):
         self._time.forget_threads()
 
     def _now(self, db: Connection) -> float:
-        """The time to judge by. The connection is told from when the life of what it writes is counted."""
+        """Read the time that decides what has expired, and tell the connection from when a TTL counts."""
         now, db.lives_from = self._time.read()
         return now
 
@@ -76,12 +77,12 @@ class SqliteOperations(ABC):
     async def _read(self, work: Work[T], deadline: float) -> T:
         """Run the work in a read transaction."""
 
-    async def _glance(self, work: Work[T], deadline: float) -> T:
-        """Run work that is one short statement, and so needs no transaction around it."""
+    async def _read_one_statement(self, work: Work[T], deadline: float) -> T:
+        """Run work that is one short statement, and so needs no transaction."""
         return await self._read(work, deadline)
 
     @abstractmethod
-    async def _outside(self, work: Work[T], deadline: float) -> T:
+    async def _outside_transaction(self, work: Work[T], deadline: float) -> T:
         """Run the work on a connection with no transaction open."""
 
     def _run_read(self, work: Work[T], deadline: float) -> T:
@@ -89,21 +90,21 @@ class SqliteOperations(ABC):
             return work(db)
 
     @abstractmethod
-    async def _apart(self, work: Work[T], deadline: float) -> T:
+    async def _read_disposable(self, work: Work[T], deadline: float) -> T:
         """Run the work on a connection that is closed afterwards: it may look past damaged pages."""
 
-    def _run_apart(self, work: Work[T], deadline: float) -> T:
+    def _run_disposable(self, work: Work[T], deadline: float) -> T:
         if not self._database.path:
             return self._run_read(work, deadline)
-        with translated(self._database.name), self._database.alone(deadline) as db:
+        with translated(self._database.name), self._database.disposable_reader(deadline) as db:
             return work(db)
 
-    def _run_outside(self, work: Work[T], deadline: float) -> T:
-        with translated(self._database.name), self._database.spare(deadline) as db:
+    def _run_outside_transaction(self, work: Work[T], deadline: float) -> T:
+        with translated(self._database.name), self._database.idle_connection(deadline) as db:
             return work(db)
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        work = named(request.session_id, lambda db: changes.apply(db, request, self._now(db)))
+        work = raising_corrupt_entry(request.session_id, lambda db: applying.apply(db, request, self._now(db)))
         outcome = await self._write(work, deadline)
         self._until_reaping -= 1
         if self._until_reaping <= 0:
@@ -115,45 +116,45 @@ class SqliteOperations(ABC):
         try:
             await self._write(lambda db: maintenance.reap(db, self._now(db)), deadline)
         except MemoryStoreError:
-            pass  # the change itself is kept; the next writer tries again
+            pass  # the change itself is committed; a later writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
-        how = self._apart if query.skip else self._glance if query.is_glance else self._read
-        work = named(query.session_id, lambda db: reads.read(db, query, take, self._now(db)))
-        return await self._explained(query.session_id, how, work, deadline)
+        how = self._read_disposable if query.skip else self._read_one_statement if query.is_glance else self._read
+        work = raising_corrupt_entry(query.session_id, lambda db: reads.read(db, query, take, self._now(db)))
+        return await self._naming_damage(query.session_id, how, work, deadline)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
-        work = named(session_id, lambda db: reads.changes(db, session_id, limit, self._now(db)))
-        return await self._explained(session_id, self._read, work, deadline)
+        work = raising_corrupt_entry(session_id, lambda db: reads.changes(db, session_id, limit, self._now(db)))
+        return await self._naming_damage(session_id, self._read, work, deadline)
 
     async def sessions(self, prefix: str, limit: int, page: str | None, order: Order, deadline: float) -> Page:
-        work = named(None, lambda db: listing.sessions(db, prefix, limit, page, order, self._now(db)))
+        work = raising_corrupt_entry(None, lambda db: listing.sessions(db, prefix, limit, page, order, self._now(db)))
         try:
             return await self._read(work, deadline)
-        except Damaged as exc:
+        except DamagedFile as exc:
             raise unreadable_store(self._database.name, exc) from exc
 
     async def find(
         self, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], deadline: float
     ) -> None:
-        work = named(session_id, lambda db: listing.find(db, text, session_id, take, self._now(db)))
+        work = raising_corrupt_entry(session_id, lambda db: listing.find(db, text, session_id, take, self._now(db)))
         if session_id is None:
             await self._read(work, deadline)
         else:
-            await self._explained(session_id, self._read, work, deadline)
+            await self._naming_damage(session_id, self._read, work, deadline)
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
         return await self._write(
-            named(request.source, lambda db: fork_session.fork(db, request, self._now(db))), deadline
+            raising_corrupt_entry(request.source, lambda db: fork_session.fork(db, request, self._now(db))), deadline
         )
 
     async def outline(self, session_id: str, deadline: float) -> Outline | None:
-        work = named(session_id, lambda db: transfer.outline(db, session_id, self._now(db)))
-        return await self._explained(session_id, self._read, work, deadline)
+        work = raising_corrupt_entry(session_id, lambda db: transfer.outline(db, session_id, self._now(db)))
+        return await self._naming_damage(session_id, self._read, work, deadline)
 
     async def portion(self, request: PortionRequest, deadline: float) -> Portion | None:
-        work = named(request.session_id, lambda db: transfer.portion(db, request, self._now(db)))
-        return await self._explained(request.session_id, self._read, work, deadline)
+        work = raising_corrupt_entry(request.session_id, lambda db: transfer.portion(db, request, self._now(db)))
+        return await self._naming_damage(request.session_id, self._read, work, deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
         return await self._write(lambda db: transfer.stage(db, request, self._now(db)), deadline)
@@ -164,15 +165,22 @@ class SqliteOperations(ABC):
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
         removed = await self._write(lambda db: maintenance.erase(db, session_id, life, self._now(db)), deadline)
         complete = False
-        with suppress(MemoryStoreBackendError):  # nobody can read the session any more; the rest is told by `complete`
+        with suppress(
+            MemoryStoreBackendError
+        ):  # the session is gone for every reader; `complete` tells whether its bytes are
             while removed.left and time.monotonic() < deadline:
                 removed = removed.plus(await self._write(partial(maintenance.remove, lives=removed.left), deadline))
-            complete = not removed.left and await self._outside(maintenance.scrub, deadline)
+            complete = not removed.left and await self._outside_transaction(maintenance.scrub, deadline)
         receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete)
         return Erasure(receipt, removed.spared)
 
-    async def compact(self, session_id: str | None, deadline: float) -> Compaction:
+    async def compact(self, session_id: str | None, deadline: float, *, drop_undo: bool = False) -> Compaction:
         if session_id is not None:
+            if drop_undo:  # before planning: entries that only undo could reach are then in the plan
+                dropping = raising_corrupt_entry(
+                    session_id, lambda db: compaction.drop_undo_steps(db, session_id, self._now(db))
+                )
+                await self._write(dropping, deadline)
             return await self._compact(session_id, deadline)
         total, until = Compaction(0, 0, 0), _half_way_to(deadline)
         while time.monotonic() < until:
@@ -183,9 +191,9 @@ class SqliteOperations(ABC):
         return total
 
     async def _compact(self, session_id: str, deadline: float) -> Compaction:
-        """Plan, and carry the plan out until it is done or the time has come. One plan for many steps."""
+        """Plan once, and carry the plan out in short transactions, until it is done or half of the time is over."""
         total, at = Compaction(0, 0, 0), 0
-        planning = named(session_id, lambda db: compaction.plan(db, session_id, self._now(db)))
+        planning = raising_corrupt_entry(session_id, lambda db: compaction.plan(db, session_id, self._now(db)))
         plan = await self._read(planning, deadline)
         until = _half_way_to(deadline)
         while plan is not None and at < len(plan.chores):
@@ -201,43 +209,43 @@ class SqliteOperations(ABC):
         return total
 
     async def examine(self, deadline: float) -> Examination:
-        """All that `doctor` tells of the file."""
-        with translated(self._database.name):  # it may be that no file can be opened
-            from everturn.backends.sqlite import doctor  # few ask for it
+        """Collect the facts and findings that `doctor` tells about the file."""
+        with translated(self._database.name):  # an import opens a file, and that may fail
+            from everturn.backends.sqlite import doctor  # seldom used, and slow to import
 
-        return await self._outside(lambda db: doctor.examine(db, self._database.path), deadline)
+        return await self._outside_transaction(lambda db: doctor.examine(db, self._database.path), deadline)
 
     async def verify(self, session_id: str | None, deadline: float) -> tuple[int, list[Problem]]:
         if session_id is None:
-            return 0, await self._apart(lambda db: verify.verify_file(db, self._database.path), deadline)
-        work = named(session_id, lambda db: verify.verify_session(db, session_id, self._now(db)))
+            return 0, await self._read_disposable(lambda db: verify.verify_file(db, self._database.path), deadline)
+        work = raising_corrupt_entry(session_id, lambda db: verify.verify_session(db, session_id, self._now(db)))
         try:
             return await self._read(work, deadline)
-        except (Damaged, CorruptEntry) as exc:
-            entries, problems = await self._second_look(session_id, deadline)
+        except (DamagedFile, CorruptEntry) as exc:
+            entries, problems = await self._verify_past_damage(session_id, deadline)
             return entries, [Problem(session_id, None, str(exc)), *problems]
 
-    async def _second_look(self, session_id: str, deadline: float) -> tuple[int, list[Problem]]:
-        """Verify a session on pages that are damaged: its entries have checksums of their own."""
+    async def _verify_past_damage(self, session_id: str, deadline: float) -> tuple[int, list[Problem]]:
+        """Verify a session although its pages are damaged: its entries have checksums of their own."""
 
         def look(db: Connection) -> tuple[int, list[Problem]]:
             page_checksums.look_past_damage(db)
             return verify.verify_session(db, session_id, self._now(db))
 
         try:
-            return await self._apart(named(session_id, look), deadline)
-        except (Damaged, CorruptEntry):
+            return await self._read_disposable(raising_corrupt_entry(session_id, look), deadline)
+        except (DamagedFile, CorruptEntry):
             return 0, []  # too damaged for that
 
-    async def _explained(
+    async def _naming_damage(
         self, session_id: str, how: Callable[[Work[T], float], Awaitable[T]], work: Work[T], deadline: float
     ) -> T:
-        """Run a read of one session; if it meets a damaged page, say which entry is damaged, or else which page."""
+        """Run a read of one session. If it meets a damaged page, raise CorruptEntry for the entry, or the page."""
         try:
             return await how(work, deadline)
-        except Damaged as exc:
+        except DamagedFile as exc:
             damage = exc
-        _, problems = await self._second_look(session_id, deadline)
+        _, problems = await self._verify_past_damage(session_id, deadline)
         entry = next((problem for problem in problems if problem.seq), None)
         if entry is not None and entry.seq is not None:
             told = f"session {session_id!r}, entry {entry.seq}: "
@@ -246,12 +254,12 @@ class SqliteOperations(ABC):
         raise CorruptEntry(f"session {session_id!r}: {damage}", session_id=session_id, seq=0) from damage
 
     async def surviving_sessions(self, deadline: float) -> list[str]:
-        """The names of all sessions that can be found in a file whose sessions cannot be listed."""
-        return await self._apart(verify.names, deadline)
+        """List the names of all sessions that can be found in a file whose sessions cannot be listed."""
+        return await self._read_disposable(verify.names, deadline)
 
 
-def named(session_id: str | None, work: Work[T]) -> Work[T]:
-    """The work, with a CorruptEntry in place of whatever is raised by a value that was never written."""
+def raising_corrupt_entry(session_id: str | None, work: Work[T]) -> Work[T]:
+    """Wrap work: an error that comes from a value we never wrote is raised as CorruptEntry."""
 
     def run(db: Connection) -> T:
         try:
@@ -268,12 +276,12 @@ def named(session_id: str | None, work: Work[T]) -> Work[T]:
 
 
 def _half_way_to(deadline: float) -> float:
-    """When to stop work that can be gone on with: the rest of the time is for a step that waits for others."""
+    """Compute when to stop work that can be continued later: the other half is for a step that has to wait."""
     return (time.monotonic() + deadline) / 2
 
 
 class SqliteBackend(SqliteOperations):
-    """Runs everything in the calling thread; its coroutines never suspend. Safe to share between threads."""
+    """Runs every operation in the calling thread; its coroutines never suspend. Safe to share between threads."""
 
     async def _write(self, work: Work[T], deadline: float) -> T:
         result: T = self._commits.run(work, deadline)
@@ -282,15 +290,15 @@ class SqliteBackend(SqliteOperations):
     async def _read(self, work: Work[T], deadline: float) -> T:
         return self._run_read(work, deadline)
 
-    async def _glance(self, work: Work[T], deadline: float) -> T:
+    async def _read_one_statement(self, work: Work[T], deadline: float) -> T:
         seen: T | None = self._commits.look(work, deadline)
         return self._run_read(work, deadline) if seen is None else seen
 
-    async def _apart(self, work: Work[T], deadline: float) -> T:
-        return self._run_apart(work, deadline)
+    async def _read_disposable(self, work: Work[T], deadline: float) -> T:
+        return self._run_disposable(work, deadline)
 
-    async def _outside(self, work: Work[T], deadline: float) -> T:
-        return self._run_outside(work, deadline)
+    async def _outside_transaction(self, work: Work[T], deadline: float) -> T:
+        return self._run_outside_transaction(work, deadline)
 
     async def close(self) -> None:
         self._database.close()

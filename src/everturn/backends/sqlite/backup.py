@@ -1,4 +1,4 @@
-"""Copies a SQLite file while others write to it. It knows nothing of what is in it."""
+"""Backup: copies a SQLite file while others write to it. Knows nothing of its content."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import apsw
 from everturn import private_files
 from everturn.backends.sqlite import page_checksums
 
-PAGES = 2000  # copied at a time: whoever watches is told, and an interrupt is heard
+PAGES = 2000  # copied between two progress reports, and two chances to be interrupted
 
 
 def copy_pages(source: Path, target: Path, tell: Callable[[int, int], None]) -> None:
-    """Copy every page as of one moment, whatever is written meanwhile; nobody waits for it. The target must not exist.
+    """Copy every page as of one moment, whatever is written meanwhile. Nobody waits for it. The target must not exist.
 
-    A page that does not match its checksum is copied as it is, and its copy does not match either.
+    `tell` is called with pages done and pages in all. A page that does not match its checksum is copied as it is, and
+    its copy does not match either.
     """
     os.close(private_files.create(target))
     there = page_checksums.connect(str(source), apsw.SQLITE_OPEN_READWRITE)
@@ -31,7 +32,9 @@ def copy_pages(source: Path, target: Path, tell: Callable[[int, int], None]) -> 
         there.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()
         if page_checksums.are_kept(there):
             page_checksums.reserve(here)
-            here.execute("CREATE TABLE first (page)")  # by its header the VFS knows that it is to write checksums
+            here.execute(
+                "CREATE TABLE first (page)"
+            )  # gives the file the header by which the VFS knows that it has checksums
         with here.backup("main", there, "main") as copy:
             while not copy.done:
                 copy.step(PAGES)
@@ -44,7 +47,7 @@ def copy_pages(source: Path, target: Path, tell: Callable[[int, int], None]) -> 
 
 
 def _spoil(path: Path, numbers: Iterable[int], size: int) -> None:
-    """Give these pages a checksum that is none: what was damaged is not to seem sound because it was copied."""
+    """Give these pages a wrong checksum: a damaged page must not seem sound because it was copied."""
     with path.open("r+b") as file:
         for number in numbers:
             file.seek(number * size - 1)

@@ -1,4 +1,4 @@
-"""Closes SQLite's connections before the process forks: its lock table is the process's, and a fork would copy it."""
+"""Closes SQLite's connections before an `os.fork`: the lock table belongs to the process, and would be copied."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ import weakref
 from typing import Protocol
 
 
-class Forked(Protocol):
-    """A file with connections: shut before a fork, opened again on both sides."""
+class ClosesForOsFork(Protocol):
+    """A file whose connections are closed before an `os.fork`, and opened again in parent and child."""
 
-    def shut_for_fork(self) -> None: ...
+    def before_os_fork(self) -> None: ...
 
-    def open_in_parent(self) -> None: ...
+    def after_os_fork_in_parent(self) -> None: ...
 
-    def open_in_child(self) -> None: ...
+    def after_os_fork_in_child(self) -> None: ...
 
 
-open_files: weakref.WeakSet[Forked] = weakref.WeakSet()
-lock = threading.Lock()  # held from before a fork until after it: two threads may fork at once
-_forking: list[Forked] = []
+open_files: weakref.WeakSet[ClosesForOsFork] = weakref.WeakSet()
+lock = threading.Lock()  # held from before an os.fork until after it: two threads may call it at once
+_forking: list[ClosesForOsFork] = []
 
 
 def _before() -> None:
     lock.acquire()
     _forking.extend(open_files)
     for file in _forking:
-        file.shut_for_fork()
+        file.before_os_fork()
 
 
 def _after_in_parent() -> None:
     while _forking:
-        _forking.pop().open_in_parent()
+        _forking.pop().after_os_fork_in_parent()
     lock.release()
 
 
 def _after_in_child() -> None:
     while _forking:
-        _forking.pop().open_in_child()
+        _forking.pop().after_os_fork_in_child()
     lock.release()
 
 

@@ -1,7 +1,7 @@
 """Compaction of one session: planned in a read transaction, carried out in many short write transactions.
 
-A plan stays good while others change the session: what no head, snapshot or undo step can reach is out of reach for
-good, as a head only moves to one of those, or on. How rows are deleted is in maintenance.py.
+A plan stays valid while others change the session: an entry that no head, snapshot or undo step can reach stays out of
+reach, because a head moves only to one of those, or forward. maintenance.py deletes the rows.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from typing import TypeAlias
 import msgspec
 
 from everturn.backend import REMEMBERED
+from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.maintenance import SQL, Gone, Share, delete_some, part, roots, sums
-from everturn.backends.sqlite.packed_rows import look_from
-from everturn.backends.sqlite.session_row import Session, jumps_to, load, state_from
+from everturn.backends.sqlite.maintenance import DeletedRow, TimeSlice, delete_some, delete_undo_steps, split_row, sums
+from everturn.backends.sqlite.packed_rows import earliest_start
+from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, remembered_states, roots
 from everturn.core.paths import Jump, Range, Reach, clip, minus, out_of, reach
 
-Chore: TypeAlias = tuple[str, str] | tuple[str, int, int]  # a statement for rows by id, or a range of the log
-CHUNK = 250  # rows by id that one chore is about
+SQL = statements.load("compaction.sql")
+Chore: TypeAlias = tuple[str, str] | tuple[str, int, int]  # a statement with the ids of its rows, or a range of the log
+CHUNK = 250  # rows by id in one chore
 FORGETTING = ("forget_states", "delete_changes")
 
 
-class Plan(msgspec.Struct, frozen=True, gc=False):
-    """What is to be done to a session, in this order."""
+class CompactionPlan(msgspec.Struct, frozen=True, gc=False):
+    """The chores of a compaction, in the order they must be done in."""
 
     no: int
     life: str
@@ -36,10 +38,10 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
         return self.no << 32
 
 
-class Step(msgspec.Struct, frozen=True, gc=False):
-    """What one transaction did of a plan: which chore is next, whether a row was touched, and what was reclaimed.
+class StepResult(msgspec.Struct, frozen=True, gc=False):
+    """Result of one transaction: the chore to go on with, whether a row was changed, entries and bytes reclaimed.
 
-    `is_stale`: the plan is not good any more; make another.
+    `is_stale`: the plan is not valid any more; make another.
     """
 
     following: int
@@ -49,27 +51,30 @@ class Step(msgspec.Struct, frozen=True, gc=False):
     is_stale: bool = False
 
 
-def plan(db: Connection, session_id: str, now: float) -> Plan | None:
-    """What is to be reclaimed of a session. None: there is none."""
+def drop_undo_steps(db: Connection, session_id: str, now: float) -> None:
+    """Delete every undo step of the session. Its version stays. An absent session is left absent."""
+    session = load(db, session_id, now)
+    if session is not None:
+        delete_undo_steps(db, session.no)
+
+
+def plan(db: Connection, session_id: str, now: float) -> CompactionPlan | None:
+    """Plan which rows of a session can be reclaimed. None: there is no such session."""
     session = load(db, session_id, now)
     if session is None:
         return None
     jumps = jumps_to(db, session.no, session.last_seq)
     needed = reach((state for state, _ in roots(db, session.no)), jumps)
-    return Plan(session.no, session.life, session.version, [*_chores(db, session, jumps, needed)])
+    return CompactionPlan(session.no, session.life, session.version, [*_chores(db, session, jumps, needed)])
 
 
-def _chores(db: Connection, session: Session, jumps: Sequence[Jump], needed: Reach) -> Iterator[Chore]:
-    """Versions that cannot be read afterwards come first: marked, nobody returns to what is reclaimed behind them."""
+def _chores(db: Connection, session: SessionRow, jumps: Sequence[Jump], needed: Reach) -> Iterator[Chore]:
+    """Yield the chores. Versions that cannot be read afterwards are marked first, so that nobody returns to them."""
     old = {
         row_id
         for (row_id,) in db.execute(SQL["old_changes"], (session.base, session.base + session.version - REMEMBERED))
     }
-    remembered = {
-        row_id: state_from(columns)
-        for *columns, _, row_id in db.execute(SQL["list_remembered"], session.span)
-        if row_id not in old
-    }
+    remembered = {row_id: state for row_id, state in remembered_states(db, session.no) if row_id not in old}
     lost = out_of(needed, [*remembered.values()], jumps)
     forgotten = [row_id for row_id, is_lost in zip(remembered, lost, strict=True) if is_lost]
     readable = [state for state, is_lost in zip(remembered.values(), lost, strict=True) if not is_lost]
@@ -78,7 +83,7 @@ def _chores(db: Connection, session: Session, jumps: Sequence[Jump], needed: Rea
     yield from _by_id("delete_changes", sorted(old))
     for first, last in _stored(db, session, minus(unreachable, needed.summaries), summaries=True):
         yield "reclaim", first, last
-    # Summaries that are shown where the rest is not: needed.summaries has nothing of needed.whole.
+    # Below a floor summaries are shown, and the rest is not: needed.summaries and needed.whole share nothing.
     for first, last in _stored(db, session, clip(needed.summaries, 1, session.last_seq), summaries=False):
         yield "reclaim_but_summaries", first, last
     # A version that can still be read needs its jumps, though it may be on a branch of which it shows nothing.
@@ -91,27 +96,27 @@ def _by_id(statement: str, rows: Sequence[int]) -> Iterator[Chore]:
         yield statement, msgspec.json.encode(rows[start : start + CHUNK]).decode()
 
 
-def _stored(db: Connection, session: Session, ranges: Iterable[Range], *, summaries: bool) -> list[Range]:
-    """Those of the ranges in which there is something to delete: most were emptied long ago."""
-    wanted = msgspec.json.encode([(look_from(first), first, last) for first, last in ranges]).decode()
+def _stored(db: Connection, session: SessionRow, ranges: Iterable[Range], *, summaries: bool) -> list[Range]:
+    """Keep the ranges that hold a row to delete: most were emptied long ago."""
+    wanted = msgspec.json.encode([(earliest_start(first), first, last) for first, last in ranges]).decode()
     return db.rows(SQL["stored_ranges"], (wanted, session.base, summaries))
 
 
-def step(db: Connection, planned: Plan, at: int) -> Step:
-    """Do chores from number `at` on, in a share of time."""
+def step(db: Connection, planned: CompactionPlan, at: int) -> StepResult:
+    """Do chores from number `at` on, within one time slice."""
     if db.value(SQL["is_living"], (planned.no, planned.life)) is None:
-        return Step(len(planned.chores), has_changed=False)
-    share = Share()
-    gone: list[Gone] = []
+        return StepResult(len(planned.chores), has_changed=False)
+    time_slice = TimeSlice()
+    gone: list[DeletedRow] = []
     changed, is_stale = 0, False
-    while at < len(planned.chores) and share.is_left(len(gone) + changed):
+    while at < len(planned.chores) and time_slice.is_left(len(gone) + changed):
         chore = planned.chores[at]
         if len(chore) == 2:
             statement, rows = chore
-            if statement in FORGETTING and _went_back(db, planned):
-                # Was it to a version that is about to be forgotten? Only snapshots can be rolled back to, so far; where
-                # versions can, too, this look and the marks that come first are what makes reclaiming safe: once a
-                # version is marked, nobody returns to it.
+            if statement in FORGETTING and _was_rolled_back(db, planned):
+                # The rollback may have gone to a version that is about to be forgotten. So far only snapshots can be
+                # rolled back to. Should versions become so too, this check and the marks that come first keep
+                # reclaiming safe: nobody returns to a marked version.
                 is_stale = True
                 break
             db.execute(SQL[statement], (rows,))
@@ -124,18 +129,18 @@ def step(db: Connection, planned: Plan, at: int) -> Step:
     size, entries = sums(gone)
     if gone:
         db.execute(SQL["shrink_session"], (size, planned.no))
-    return Step(at, bool(gone or changed), entries, size, is_stale)
+    return StepResult(at, bool(gone or changed), entries, size, is_stale)
 
 
-def _went_back(db: Connection, planned: Plan) -> bool:
+def _was_rolled_back(db: Connection, planned: CompactionPlan) -> bool:
     since = planned.base + planned.version
-    return db.value(SQL["went_back"], (since + 1, planned.base + 0xFFFFFFFF)) is not None
+    return db.value(SQL["rolled_back_since"], (since + 1, planned.base + 0xFFFFFFFF)) is not None
 
 
-def _reclaim(db: Connection, base: int, chore: tuple[str, int, int]) -> tuple[list[Gone], bool]:
-    """Delete some rows of a range, and of the rows at its ends what is in it. Also whether there may be more."""
+def _reclaim(db: Connection, base: int, chore: tuple[str, int, int]) -> tuple[list[DeletedRow], bool]:
+    """Delete some rows of a range, after splitting those at its ends. Returns them, and whether there may be more."""
     what, first, last = chore
-    part(db, base, first)
-    part(db, base, last + 1)
+    split_row(db, base, first)
+    split_row(db, base, last + 1)
     bounds = base + first, base + last
     return delete_some(db, *bounds, below=base + last + 1, summaries=what == "reclaim")

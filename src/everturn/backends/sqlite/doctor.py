@@ -1,4 +1,4 @@
-"""Looks for what breaks the promises of a store in a SQLite file, or slows it down. It changes nothing."""
+"""Doctor of a SQLite file: finds settings and conditions that break a promise or slow it down. Changes nothing."""
 
 from __future__ import annotations
 
@@ -18,58 +18,58 @@ from everturn.backends.sqlite.connections import Connection
 from everturn.core.numbers import size
 
 FIXED = (3, 51, 3)  # the first without the WAL-reset bug
-# Where locks are a matter of luck, or memory cannot be shared between machines.
+# File systems with unreliable locks, or without memory shared between machines.
 REMOTE = ("nfs", "cifs", "smb", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "9p", "afs", "glusterfs", "lustre", "ceph")
 LARGE_WAL = 64 * 2**20
 LITTLE_ROOM = 256 * 2**20
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What there is to know of a file."""
+class FileFacts(msgspec.Struct, frozen=True):
+    """Facts about a file that findings depend on."""
 
     library: tuple[int, ...]
     python_library: tuple[int, ...]  # of Python's own sqlite3, which other programs here may use on the file
     journal: str
     synchronous: str
     wal_bytes: int
-    pinned_frames: int  # in the WAL, that a checkpoint could not take over: a reader needs them
+    pinned_frames: int  # frames of the WAL that a checkpoint could not copy, because a reader needs them
     free_pages: int
     pages: int
     page_size: int
     file_system: str
     room: int
     mode: int
-    checksums: bool = True  # of the pages
-    can_check: bool = True  # whether this installation knows how
+    checksums: bool = True  # whether its pages have checksums
+    can_check: bool = True  # whether this installation of apsw can check them
 
 
 def library() -> str:
-    """The version of SQLite that everturn uses."""
+    """Return the version of SQLite that everturn uses."""
     return apsw.sqlite_lib_version()
 
 
 def examine(db: Connection, path: str) -> Examination:
-    """What is so, and what is wrong with it."""
-    answers = _answers(db, path)
+    """Collect the facts about the file, and its findings."""
+    known = _facts_of(db, path)
     facts = (
-        ("file", f"{path}, {size(answers.pages * answers.page_size)}"),
-        ("SQLite", f"{_dotted(answers.library)}, bundled with apsw {apsw.apsw_version()}"),
-        ("Python's sqlite3", f"{_dotted(answers.python_library)}{_exposed(answers.python_library)}"),
-        ("journal", f"{answers.journal}, synchronous={answers.synchronous}"),
-        ("WAL", size(answers.wal_bytes)),
-        ("free pages", f"{answers.free_pages:,} of {answers.pages:,}"),
-        ("file system", answers.file_system or "unknown"),
-        ("room on disk", size(answers.room)),
-        ("permissions", stat.filemode(answers.mode)),
-        ("page checksums", _checked(answers)),
+        ("file", f"{path}, {size(known.pages * known.page_size)}"),
+        ("SQLite", f"{_dotted(known.library)}, bundled with apsw {apsw.apsw_version()}"),
+        ("Python's sqlite3", f"{_dotted(known.python_library)}{_exposed(known.python_library)}"),
+        ("journal", f"{known.journal}, synchronous={known.synchronous}"),
+        ("WAL", size(known.wal_bytes)),
+        ("free pages", f"{known.free_pages:,} of {known.pages:,}"),
+        ("file system", known.file_system or "unknown"),
+        ("room on disk", size(known.room)),
+        ("permissions", stat.filemode(known.mode)),
+        ("page checksums", _checked(known)),
     )
-    return Examination(facts, tuple(Finding(path, *wrong) for wrong in wrong_with(answers)))
+    return Examination(facts, tuple(Finding(path, *wrong) for wrong in wrong_with(known)))
 
 
-def _answers(db: Connection, path: str) -> Answers:
+def _facts_of(db: Connection, path: str) -> FileFacts:
     wal = Path(f"{path}-wal")
-    _, frames, taken = db.row("PRAGMA wal_checkpoint(PASSIVE)")  # as any writer would: it waits for nobody
-    return Answers(
+    _, frames, taken = db.row("PRAGMA wal_checkpoint(PASSIVE)")  # as any writer does: it waits for nobody
+    return FileFacts(
         library=_numbers(apsw.sqlite_lib_version()),
         python_library=_numbers(sqlite3.sqlite_version),
         journal=db.value("PRAGMA journal_mode"),
@@ -87,8 +87,8 @@ def _answers(db: Connection, path: str) -> Answers:
     )
 
 
-def wrong_with(file: Answers) -> Iterator[tuple[str, str, str]]:
-    """Pure. What is wrong, what may happen, and the fix."""
+def wrong_with(file: FileFacts) -> Iterator[tuple[str, str, str]]:
+    """Yield for each finding: the problem, the risk and the fix. Pure."""
     if file.library < FIXED:
         yield (
             f"SQLite {_dotted(file.library)} has the WAL-reset bug",
@@ -142,7 +142,7 @@ def wrong_with(file: Answers) -> Iterator[tuple[str, str, str]]:
 
 
 def _file_system(path: str) -> str:
-    """The kind of file system the file is on, where the system tells."""
+    """Find the kind of file system the file is on; empty where the system does not tell."""
     try:
         mounts = Path("/proc/mounts").read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -153,14 +153,14 @@ def _file_system(path: str) -> str:
     return max(holding)[1] if holding else ""
 
 
-def _checked(file: Answers) -> str:
+def _checked(file: FileFacts) -> str:
     if file.checksums:
         return "yes" if file.can_check else "yes, but this installation of apsw has no cksumvfs: nothing can be written"
     return "no" if file.can_check else "no; this installation of apsw has no cksumvfs"
 
 
 def _exposed(version: tuple[int, ...]) -> str:
-    """What to know of a library that everturn does not use, and other programs here may."""
+    """Warn of a library that everturn does not use, but other programs here may."""
     return (
         "" if version >= FIXED else ", not used by everturn; it has the WAL-reset bug, so write nothing here through it"
     )

@@ -1,4 +1,4 @@
-"""SQLite's errors as everturn's: the one place where they are translated, each with what to do next."""
+"""Errors of SQLite, translated into everturn's, each with advice. Nowhere else are they translated."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _OTHER_SCHEMA = (
 _NO_FILES = "too many files are open; close some, or raise the limit (ulimit -n)"
 
 
-class Damaged(MemoryStoreBackendError):
-    """A page of the file is not what was written, or makes no sense. Nothing was changed by this call."""
+class DamagedFile(MemoryStoreBackendError):
+    """A page of the file is not as it was written, or is not valid. This call changed nothing."""
 
 
-class translated:  # noqa: N801 - used as a function; a class, because this is on the way of every read
-    """Raise SQLite's errors as everturn's. `outcome` is what is known of the change at this point."""
+class translated:  # noqa: N801 - used as a function; a class, because every read pays for it
+    """Raise SQLite's errors as everturn's. `outcome` says whether the change may have been written."""
 
     __slots__ = ("_name", "_outcome")
 
@@ -57,16 +57,16 @@ class translated:  # noqa: N801 - used as a function; a class, because this is o
 
 
 def translation(exc: BaseException, name: str, outcome: Outcome = "not_written") -> BaseException:
-    """SQLite's error as everturn's, with its cause; another as it is, and so is what a signal's handler raised."""
+    """Translate SQLite's error, with it as the cause. Other errors, and those of a signal handler, stay as they are."""
     if not isinstance(exc, apsw.Error | OSError) or is_interruption(exc):
         return exc
     if isinstance(exc, apsw.NotADBError):
         error: Exception = InvalidInput("is not a SQLite database (or is encrypted); choose another path", path=name)
     elif page_checksums.is_damage(exc):
         advice = _ADVICE[apsw.CorruptError] if isinstance(exc, apsw.CorruptError) else _DAMAGED
-        error = Damaged(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
+        error = DamagedFile(f"{name}: {advice} (SQLite: {exc})", outcome=outcome)
     elif isinstance(exc, apsw.SQLError) and str(exc).startswith("no such "):
-        error = Damaged(f"{name}: {_OTHER_SCHEMA} (SQLite: {exc})", outcome=outcome)
+        error = DamagedFile(f"{name}: {_OTHER_SCHEMA} (SQLite: {exc})", outcome=outcome)
     else:
         advice = next((text for kind, text in _ADVICE.items() if isinstance(exc, kind)), "see the cause")
         if getattr(exc, "errno", None) in (errno.EMFILE, errno.ENFILE):

@@ -1,4 +1,4 @@
-"""Where a SQLite file is: whether there can be one, and how it is created, or named to be read alone."""
+"""Paths of SQLite files: checked before use, created with the right mode, and opened for reading alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from everturn.errors import InvalidInput
 
 
 def refuse_unusable(path: str) -> None:
-    """Raise InvalidInput for a path at which there can be no file."""
+    """Raise InvalidInput for a path that cannot be a file: a directory, or in a directory that does not exist."""
     if Path(path).is_dir():
         raise InvalidInput("is a directory; name a file", path=path)
     folder = Path(path).absolute().parent
@@ -24,11 +24,11 @@ def refuse_unusable(path: str) -> None:
 
 
 def to_look(path: str) -> tuple[int, str]:
-    """The flags and the name to read a file by, which may be on a read-only disk or belong to somebody else."""
+    """Choose flags and name to read a file that may be on a read-only disk, or belong to somebody else."""
     look = apsw.SQLITE_OPEN_NOMUTEX | apsw.SQLITE_OPEN_URI
     name = f"file:{quote(path)}"
     if os.access(path, os.W_OK) and os.access(Path(path).absolute().parent, os.W_OK):
-        # Where it could be written, as any other reader: the last to close it leaves no files beside it.
+        # It could be written, so read it as any reader does: the last to close it leaves no files beside it.
         return look | apsw.SQLITE_OPEN_READWRITE, name
     if not Path(f"{path}-wal").exists() and not os.access(Path(path).absolute().parent, os.W_OK):
         name += "?immutable=1"  # nobody writes to it, and the memory that readers share could not be created
@@ -36,9 +36,9 @@ def to_look(path: str) -> tuple[int, str]:
 
 
 def create(path: str, mode: int) -> None:
-    """Create the file if it is not there, with this mode under any umask. SQLite gives the files beside it the same."""
+    """Create the file with this mode, whatever the umask; leave one that exists. Its -wal and -shm get the same."""
     with (
         suppress(FileExistsError),
         child_processes.lock,
-    ):  # one thread at a time: closing drops the locks of others here
+    ):  # one thread at a time: closing a file drops all locks that this process has on it
         os.close(private_files.create(os.path.realpath(path), mode))

@@ -1,4 +1,4 @@
-"""Copies a state of one session into a new one, inside the database, in one transaction."""
+"""Forks a session: copies one of its states into a new session, inside the database, in one transaction."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from itertools import pairwise
 import msgspec
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
-from everturn.backends.sqlite import apply_change, reads, session_row
+from everturn.backends.sqlite import apply_change, reads, session_row, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.maintenance import SQL, rewrite
+from everturn.backends.sqlite.maintenance import rewrite
+from everturn.backends.sqlite.visible_ranges import ranges_as_json
 from everturn.core.paths import Range, State, clip
 from everturn.core.plan_change import Plan
 
+SQL = statements.load("fork_session.sql")
+
 
 def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
-    """Make the target visible in one step. See Backend.fork."""
+    """Fork a session as Backend.fork says: the target is there as a whole, or not at all."""
     digests = (request.key, request.content)
     birth = ChangeRequest(request.target, Fork(), request.call, request.ttl, *digests, retry=request.retry)
     target = session_row.load(db, request.target, now)
@@ -34,12 +37,12 @@ def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
     return _copy(db, source, state, birth, now)
 
 
-def _copy(db: Connection, source: reads.Found, state: State, birth: ChangeRequest, now: float) -> ChangeOutcome:
+def _copy(db: Connection, source: reads.LiveSession, state: State, birth: ChangeRequest, now: float) -> ChangeOutcome:
     target = apply_change.begin(db, birth, now, origin=source.info.session_id)
-    path = session_row.Trail(db, source.no, state.head).down_to(0)
+    path = session_row.PathWalk(db, source.no, state.head).down_to(0)
     kept = [(seq, seq) for seq in state.kept]
-    whole = reads.looked_up(kept + clip(path, state.floor + 1, state.head), path)
-    summaries = reads.looked_up(clip(path, state.cleared + 1, state.floor), path)
+    whole = ranges_as_json(kept + clip(path, state.floor + 1, state.head), path)
+    summaries = ranges_as_json(clip(path, state.cleared + 1, state.floor), path)
     db.execute(SQL["copy_ranges"], (whole, source.base, target.base))
     db.execute(SQL["copy_summaries"], (summaries, source.base, target.base))
     wanted: dict[int, list[Range]] = {}
@@ -47,7 +50,9 @@ def _copy(db: Connection, source: reads.Found, state: State, birth: ChangeReques
         wanted.setdefault(seq, []).append((first, last))
     for seq, ranges in wanted.items():
         rewrite(db, target.base, db.row(SQL["load_row"], (target.base + seq,)), ranges)
-    for (_, after), (seq, _) in pairwise([(0, 0), *path]):  # not those of branches that the copy does not have
+    for (_, after), (seq, _) in pairwise(
+        [(0, 0), *path]
+    ):  # the jumps of the path alone: the copy has no other branches
         if seq > 1:
             db.execute(apply_change.SQL["insert_jump"], (target.base + seq, after))
     size = db.value(SQL["stored_bytes"], target.span)

@@ -1,8 +1,8 @@
 """Group commit: changes that wait at the same time share one transaction, and one sync of the disk.
 
-It decides who runs a batch and when, and delivers outcomes; how a batch is run is in transaction.py.
+It decides which thread runs a batch and when, and delivers outcomes; transaction.py runs the batch.
 
-Whoever finds nobody leading leads: it takes the write lock, then everything that waits by then, runs each in a
+A thread that finds no leader leads: it takes the write lock, then every change that waits by then, runs each in a
 savepoint, commits once, and passes the lead on. A lone caller thus pays for no thread and no hand-over. Nobody is told
 of a success before the commit.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import apsw
 
-from everturn.backends.sqlite.connections import Database
+from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.errors import translation
 from everturn.backends.sqlite.transaction import Job, Stage, Work, roll_back, run_batch
 from everturn.core.signal_exceptions import is_interruption
@@ -25,7 +25,7 @@ from everturn.errors import MemoryStoreBackendError
 
 LARGEST_BATCH = 256
 _RUN = (Stage.RUNNING, Stage.DONE)
-BEAT = 0.05  # seconds after which whoever waits looks whether somebody leads
+LEADER_CHECK = 0.05  # seconds after which a waiting thread looks whether there is still a leader
 
 
 class _ThreadJob(Job, eq=False):
@@ -62,13 +62,16 @@ class GroupCommit:
         self._database = database
         self._mutex = threading.Lock()
         self._queue: deque[Job] = deque()
-        self._led = False  # whether someone leads, or has been asked to
-        self._leading = threading.Lock()  # held by whoever does
+        self._led = False  # whether a thread leads, or has been asked to
+        self._leading = threading.Lock()  # held by the leader
 
-    # --- for whoever has a change ------------------------------------------------------------------------------------
+    # --- for callers with a change -----------------------------------------------------------------------------------
 
     def enqueue(self, job: Job) -> bool:
-        """Add a job to the queue. True: nobody leads, so the caller must see to it that `lead` is called."""
+        """Add a job to the queue. True: there is no leader, so the caller must have `lead` called.
+
+        Raises Unsupported if the file cannot be written.
+        """
         if self._database.unwritable is not None:
             raise self._database.unwritable
         with self._mutex:
@@ -97,7 +100,7 @@ class GroupCommit:
                 self.lead(job)
             else:
                 self._await(job, job.asleep)
-        except BaseException as exc:  # interrupted: what was not begun is not to be begun any more
+        except BaseException as exc:  # interrupted: a job that has not begun must not begin any more
             if not self.withdraw(job):
                 self._fail(job, exc)
             raise
@@ -106,55 +109,56 @@ class GroupCommit:
         return job.result
 
     def _await(self, job: Job, asleep: threading.Lock) -> None:
-        while not asleep.acquire(timeout=min(BEAT, max(0.0, job.deadline - time.monotonic()))):
+        while not asleep.acquire(timeout=min(LEADER_CHECK, max(0.0, job.deadline - time.monotonic()))):
             if time.monotonic() >= job.deadline and self.withdraw(job):
                 job.error = kept_busy(self._database.name)
                 return
             if not self._leading.locked():
-                # Nobody leads. Most likely somebody is about to; but it may have been interrupted on the way, and to
-                # lead when there is nothing to do does no harm.
+                # No leader. Most likely one is on its way; but it may have been interrupted, and to lead when there is
+                # nothing to do does no harm.
                 self.lead(job)
             if job.stage is Stage.DONE:
                 return
         if job.stage is Stage.LEADING:
             self.lead(job)
 
-    # --- for whoever only looks --------------------------------------------------------------------------------------
+    # --- for callers that only read ----------------------------------------------------------------------------------
 
     def look(self, work: Work, deadline: float) -> Any:
-        """Run a short read on the connection that writes, and return its result. None: somebody leads, so it was not.
+        """Run a short read on the connection that writes, and return its result. None: it was not run, as there is a
+        leader.
 
-        This connection has what it wrote last at hand. Any other has to read the file again after each change.
+        This connection has its own latest pages in its cache. Any other reads the file again after each change.
         """
         with self._mutex:
-            if self._led or self._leading.locked():  # whoever has led still holds on for a moment
+            if self._led or self._leading.locked():  # a leader holds the lock for a moment longer
                 return None
-            self._led = True  # changes that come meanwhile wait
+            self._led = True  # changes that arrive meanwhile wait
         with self._leading:
             try:
                 db = self._database.borrow_writer(deadline)
                 try:
                     if db.in_transaction:
-                        roll_back(db)  # what an interrupt left behind
+                        roll_back(db)  # a transaction that an interrupt left open
                     return work(db)
                 finally:
                     self._database.return_writer()
             except (apsw.Error, OSError) as exc:
                 raise translation(exc, self._database.name)  # noqa: B904 - with its cause
-            finally:  # as whoever leads does, and like that before anybody else can lead
+            finally:  # as a leader does, and before anybody else can lead
                 self._settle()
                 if self._led:
                     self._pass_on()
 
-    # --- for whoever leads -------------------------------------------------------------------------------------------
+    # --- for the leader ----------------------------------------------------------------------------------------------
 
     def lead(self, own: Job | None = None) -> None:
-        """Run one batch of what waits, and pass the lead on. Raises nothing of a job's own.
+        """Run one batch of the waiting jobs, and pass the lead on. An error of a job is stored in it, never raised.
 
-        `own` is the job of the calling thread. An interrupt (Ctrl-C in the main thread, what a signal's handler raises)
-        is raised to that thread's caller, whosever job was being run. It may end it between any two instructions. Hence
-        jobs stay in the queue until they are settled, the next to lead settles what was left behind, and those who wait
-        look after the lead.
+        `own` is the job of the calling thread. An interrupt (Ctrl-C in the main thread, an exception of a signal
+        handler) is raised to that thread's caller, whichever job was running. It may come between any two instructions.
+        Hence jobs stay in the queue until they are settled, the next leader settles jobs that were left behind, and
+        waiting threads check that there is a leader.
         """
         with self._leading:
             first = self._first()
@@ -164,7 +168,7 @@ class GroupCommit:
                 db = self._database.borrow_writer(first.deadline)
                 try:
                     if db.in_transaction:
-                        roll_back(db)  # what an interrupt left behind
+                        roll_back(db)  # a transaction that an interrupt left open
                     db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
                     run_batch(db, self._database.name, self._claim())
                 finally:
@@ -174,27 +178,27 @@ class GroupCommit:
             except BaseException as exc:
                 interrupted = is_interruption(exc)
                 if first is own or not interrupted:
-                    # No lock in the first job's time; the next may have more of it.
+                    # The lock was not free within the first job's time; the next job may have more time.
                     self._fail(first, translation(exc, self._database.name))
                 if interrupted:
                     raise
             finally:
                 self._settle()
-                if self._led:  # or somebody has come since, who leads: to ask again does no harm
+                if self._led:  # a new leader may have come since: to ask again does no harm
                     self._pass_on()
 
     def _first(self) -> Job | None:
-        """The job on whose time the lock is waited for. None: all were withdrawn, and nobody needs to lead."""
+        """Find the job whose deadline bounds the wait for the lock. None: all were withdrawn, so nobody need lead."""
         while True:
             with self._mutex:
                 first = self._queue[0] if self._queue else None
                 self._led = first is not None
                 if first is None or first.stage not in _RUN:
                     return first
-            self._settle()  # what an interrupt left behind
+            self._settle()  # jobs that an interrupt left behind
 
     def _claim(self) -> list[Job]:
-        # Only now, with the lock in hand: what came while we waited for it is in, and what was withdrawn is out.
+        # Only now, with the write lock held: jobs that arrived during the wait are in, and withdrawn ones are out.
         with self._mutex:
             batch = []
             for job in islice(self._queue, LARGEST_BATCH):
@@ -211,7 +215,7 @@ class GroupCommit:
                 job.stage = Stage.DONE
 
     def _settle(self) -> None:
-        """Take those that were run out of the queue, and tell whoever waits for them."""
+        """Take finished jobs out of the queue, and wake the threads and tasks that wait for them."""
         with self._mutex:
             settled: list[Job] = []
             while self._queue and self._queue[0].stage in _RUN:
@@ -224,17 +228,17 @@ class GroupCommit:
             job.wake()
 
     def _pass_on(self) -> None:
-        """Have the next in line lead."""
+        """Have the thread of the next job lead."""
         with self._mutex:
-            heir = self._queue[0] if self._queue else None
-            self._led = heir is not None
-            if heir is not None:
-                heir.promote()
-        if heir is not None:
-            heir.lead_on()
+            following = self._queue[0] if self._queue else None
+            self._led = following is not None
+            if following is not None:
+                following.promote()
+        if following is not None:
+            following.lead_on()
 
     def forget(self) -> None:
-        """In the child of a fork: the threads whose changes wait here are in the parent."""
+        """Empty the queue in the child of an os.fork: the threads whose changes wait in it are in the parent."""
         self._mutex = threading.Lock()
         self._leading = threading.Lock()
         self._queue.clear()

@@ -1,4 +1,4 @@
-"""Reads across sessions: pages of them, and text search. Reads within one session are in reads.py."""
+"""Reads across sessions: pages of sessions, and text search. Reads of one session are in reads.py."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from typing import Any
 
 from everturn.backend import Order
 from everturn.backends._shared import paging
+from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import look_from, unpacked
-from everturn.backends.sqlite.reads import SQL, Found, find_session, first_missing, looked_up
-from everturn.backends.sqlite.session_row import Trail
+from everturn.backends.sqlite.lost_entries import first_missing
+from everturn.backends.sqlite.packed_rows import earliest_start, unpacked
+from everturn.backends.sqlite.reads import LiveSession, find_session
+from everturn.backends.sqlite.session_row import PathWalk
+from everturn.backends.sqlite.visible_ranges import ranges_as_json
 from everturn.core.codec import EntryRow, missing
 from everturn.model import SUMMARY, Page
 
+SQL = statements.load("listing.sql")
+
 
 def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: Order, now: float) -> Page:
-    """One page of live sessions."""
+    """List one page of live sessions. Raises ValueError if the index of names is damaged."""
     token = paging.token_of(page, order)
     if token.by_change and token.is_first:
         token = paging.begun(token, now)
@@ -30,7 +35,7 @@ def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: O
 
 
 def find(db: Connection, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], now: float) -> None:
-    """Hand visible entries whose body may contain the text to `take`, newest first, until it says False."""
+    """Hand visible entries whose body may contain the text to `take`, newest first, until it returns False."""
     pattern = paging.pattern_for(text)
     if session_id is not None:
         _find_in_one(db, pattern, _Visibility(db, session_id, now), take)
@@ -45,9 +50,9 @@ def find(db: Connection, text: str, session_id: str | None, take: Callable[[str,
 
 
 def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Callable[[str, EntryRow], bool]) -> None:
-    """Look where the path leads, and not into branches that were left."""
+    """Search along the path, and not in branches that were left."""
     for base, first, last in visible.ranges():
-        bounds = {"first": base + look_from(first), "last": base + last, "pattern": pattern}
+        bounds = {"first": base + earliest_start(first), "last": base + last, "pattern": pattern}
         for row in db.execute(SQL["find_in_range"], bounds):
             for entry in reversed([*unpacked(row)]):
                 is_here = first <= entry[0] <= last and visible.shows(entry[0], entry[4])
@@ -58,34 +63,34 @@ def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Calla
 
 
 class _Visibility:
-    """Which entries of one session are visible now."""
+    """Tells which entries of one session are visible now."""
 
     def __init__(self, db: Connection, session_id: str, now: float) -> None:
         self.session_id = session_id
         self._db = db
-        self._found: Found | None = find_session(db, session_id, now)
-        self._trail = Trail(db, self._found.no, self._found.state.head) if self._found else None
+        self._found: LiveSession | None = find_session(db, session_id, now)
+        self._walk = PathWalk(db, self._found.no, self._found.state.head) if self._found else None
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
-        """The ranges of the path down to what was cleared, newest first, each with the base of its rows' ids."""
-        if self._found is None or self._trail is None:
+        """Yield the ranges of the path above `cleared`, newest first, each with the base of its rows' ids."""
+        if self._found is None or self._walk is None:
             return
         cleared = self._found.state.cleared
-        for first, last in self._trail.back():
+        for first, last in self._walk.back():
             if last <= cleared:
                 return
             yield self._found.base, max(first, cleared + 1), last
 
     def first_missing(self, first: int, last: int) -> int:
-        """The first entry of a range that must be there, and is not; 0 if all are."""
-        if self._found is None or self._trail is None or last <= self._found.state.floor:
+        """Find the first entry of a range that must be stored and is not; 0 if all are."""
+        if self._found is None or self._walk is None or last <= self._found.state.floor:
             return 0
         wanted = [(max(first, self._found.state.floor + 1), last)]
-        return first_missing(self._db, self._found.base, looked_up(wanted, self._trail.walked), None)
+        return first_missing(self._db, self._found.base, ranges_as_json(wanted, self._walk.walked), None)
 
     def shows(self, seq: int, kind: str) -> bool:
-        if self._found is None or self._trail is None:
+        if self._found is None or self._walk is None:
             return False
         state = self._found.state
         is_shown = state.floor < seq <= state.head or seq in state.kept or (kind == SUMMARY and seq > state.cleared)
-        return is_shown and seq in self._trail
+        return is_shown and seq in self._walk

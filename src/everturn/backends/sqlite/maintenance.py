@@ -1,6 +1,6 @@
-"""Keeping house: removing rows in steps. Each call is one short transaction; whoever calls goes on until all is done.
+"""Maintenance: removes rows in steps. Each call is the work of one short transaction, repeated until all is done.
 
-What may go of a living session is decided in compaction.py. No body is looked into.
+compaction.py decides which rows of a live session may go. Bodies are never decoded here.
 """
 
 from __future__ import annotations
@@ -15,37 +15,31 @@ import msgspec
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.apply_change import insert
 from everturn.backends.sqlite.connections import Connection, patiently
-from everturn.backends.sqlite.packed_rows import MOST, look_from, parts
-from everturn.backends.sqlite.session_row import span, state_from
-from everturn.core.paths import Range, State
+from everturn.backends.sqlite.packed_rows import MOST_LINES, cut_row, earliest_start
+from everturn.backends.sqlite.session_row import span
+from everturn.core.paths import Range
 from everturn.model import Compaction
 
 SQL = statements.load("maintenance.sql")
-Gone: TypeAlias = tuple[int, int]  # of a row that was deleted: the bytes of its entries, and how many they were
-LONGEST = 0.004  # seconds that one transaction works; then it commits, and whoever waits has a turn
-ROWS = 900  # rows that it has deleted by then, at most; and
-STEP = 100  # those that one statement deletes,
-BYTES = 2**20  # of which size, at most
-ERASED_FOR = 60.0  # seconds that rows of an erased session wait for whoever erases it, before others reap them
-PAGES = 50  # that are given back to the file system by one statement
-PATIENCE = 0.5  # seconds that erase waits for readers to leave the WAL
-QUICKEST = 400 * 2**20  # bytes a second: no faster is a file written anew
+DeletedRow: TypeAlias = tuple[int, int]  # bytes and number of the entries of a deleted row
+LONGEST = 0.004  # seconds that one transaction works; then it commits, and waiting writers go on
+ROWS = 900  # most rows that one transaction deletes
+STEP = 100  # most rows that one statement deletes
+BYTES = 2**20  # after so many bytes, a statement deletes no further row
+ERASED_FOR = 60.0  # seconds that rows of an erased session are left to the caller of erase, before others reap them
+PAGES = 50  # given back to the file system by one statement
+WAIT_FOR_READERS = 0.5  # seconds that erase waits for readers to leave the WAL
+FASTEST_VACUUM = 400 * 2**20  # bytes a second: an upper bound of how fast a file is rewritten
 
 
-def roots(db: Connection, no: int) -> list[tuple[State, str]]:
-    """Every state the session can return to, with what to call it."""
-    rows = db.execute(SQL["list_roots"], {"no": no})
-    return [(state_from(columns), name) for *columns, name in rows]
-
-
-class Share:
-    """How long one transaction may work: others wait for the lock no longer than that."""
+class TimeSlice:
+    """Time that one transaction may work: other writers wait for the lock no longer than that."""
 
     def __init__(self) -> None:
         self._until: float | None = None
 
     def is_left(self, rows: int = 0) -> bool:
-        """Whether to go on after so many rows. The first time always, or a slow machine would never get done."""
+        """Whether to go on after so many rows. The first time always: else a slow machine would never make progress."""
         if self._until is None:
             self._until = time.monotonic() + LONGEST
             return True
@@ -54,16 +48,16 @@ class Share:
 
 def delete_some(
     db: Connection, first: int, last: int, *, below: int | None = None, summaries: bool = True
-) -> tuple[list[Gone], bool]:
-    """Delete the next rows between two ids: at most STEP, of at most BYTES. Also whether there may be more.
+) -> tuple[list[DeletedRow], bool]:
+    """Delete the next rows between two ids, about STEP or BYTES of them. Returns them, and whether there may be more.
 
-    `below`: only rows that end before this id. `summaries`: these, too.
+    `below`: only rows that end before this id. `summaries`: whether summaries go too.
     """
     rows = db.rows(SQL["some_rows"], (first, last, below, summaries, STEP))
-    gone: list[Gone] = []
+    gone: list[DeletedRow] = []
     size = 0
     for _, length, count in rows:
-        entries = min(max(count, 1), MOST)
+        entries = min(max(count, 1), MOST_LINES)
         gone.append((length - entries + 1, entries))
         size += length
         if size >= BYTES:
@@ -74,24 +68,29 @@ def delete_some(
     return gone, len(rows) == STEP or size >= BYTES
 
 
-def part(db: Connection, base: int, seq: int) -> None:
-    """Make a row begin at this seq, if one reaches across it."""
-    row = db.row(SQL["row_across"], (base + look_from(seq), base + seq))
+def split_row(db: Connection, base: int, seq: int) -> None:
+    """Split the row that reaches across this seq, if there is one: a row then begins at it."""
+    row = db.row(SQL["row_across"], (base + earliest_start(seq), base + seq))
     if row is not None:
         rewrite(db, base, row, [(row[0], seq - 1), (seq, row[0] + row[6] - 1)])
 
 
 def rewrite(db: Connection, base: int, row: Sequence[Any], wanted: Iterable[Range]) -> None:
-    """Leave these ranges of a row's entries, each in a row of its own. (One damaged beyond that stays as it is.)"""
-    runs = parts(row, wanted)
-    if runs is not None:
+    """Replace a row by rows of these ranges of its entries. A row too damaged for that stays as it is."""
+    parts = cut_row(row, wanted)
+    if parts is not None:
         db.execute(SQL["delete_row"], (base + row[0],))
-        for run in runs:
-            insert(db, base, run, row[5], row[1])
+        for part in parts:
+            insert(db, base, part, row[5], row[1])
 
 
-def sums(gone: Iterable[Gone]) -> tuple[int, int]:
-    """Bytes and entries, together."""
+def delete_undo_steps(db: Connection, no: int) -> None:
+    """Delete every undo step of a session: ten at most."""
+    db.execute(SQL["delete_undo_steps"], span(no))
+
+
+def sums(gone: Iterable[DeletedRow]) -> tuple[int, int]:
+    """Add up bytes and entries of deleted rows."""
     return sum(size for size, _ in gone), sum(count for _, count in gone)
 
 
@@ -99,7 +98,7 @@ def sums(gone: Iterable[Gone]) -> tuple[int, int]:
 
 
 class Removal(msgspec.Struct, frozen=True, gc=False):
-    """What one transaction removed of sessions that ended, and which of them are not yet gone."""
+    """Counts of what one transaction removed of sessions that ended, and the numbers of those with rows left."""
 
     entries: int = 0
     bytes: int = 0
@@ -108,7 +107,7 @@ class Removal(msgspec.Struct, frozen=True, gc=False):
     spared: bool = False
 
     def plus(self, other: Removal) -> Removal:
-        """Both; what is left is what the later one left."""
+        """Add up two removals. `left` is that of the later one."""
         return Removal(
             self.entries + other.entries,
             self.bytes + other.bytes,
@@ -119,19 +118,19 @@ class Removal(msgspec.Struct, frozen=True, gc=False):
 
 
 def reap(db: Connection, now: float) -> Compaction:
-    """One step: delete rows of a session that ended, and the session when nothing else is left of it."""
+    """Delete some rows of a session that ended, and its own row last. One step; zeros if there is none."""
     no = db.value(SQL["some_ended"], (now,))
     if no is None:
         return Compaction(0, 0, 0)
-    db.execute(SQL["end"], (no,))  # what is reaped in part must not come back, should the clock be set back
+    db.execute(SQL["end"], (no,))  # a session reaped in part must not come back if the clock is set back
     removed = remove(db, (no,))
     return Compaction(1, removed.entries, removed.bytes)
 
 
 def erase(db: Connection, session_id: str, life: str | None, now: float) -> Removal:
-    """End the lives that Backend.erase names: from here on nobody finds them. Then one step of removing them.
+    """End the lives that Backend.erase names, so that no reader finds them, and do one step of removing their rows.
 
-    (secure_delete overwrites the rows with zeros.)
+    SQLite overwrites deleted rows with zeros (secure_delete).
     """
     lives = tuple(no for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)))
     for no in lives:
@@ -141,12 +140,12 @@ def erase(db: Connection, session_id: str, life: str | None, now: float) -> Remo
 
 
 def remove(db: Connection, lives: Sequence[int]) -> Removal:
-    """One step of removing sessions that ended, in a share of time: their rows, and last the row of the session."""
-    share = Share()
+    """Remove rows of sessions that ended, within one time slice; of each session its own row last."""
+    time_slice = TimeSlice()
     removed = Removal(left=tuple(lives))
     for place, no in enumerate(lives):
         is_gone = False
-        while not is_gone and share.is_left(removed.entries):
+        while not is_gone and time_slice.is_left(removed.entries):
             part, is_gone = _remove_some(db, no)
             removed = removed.plus(part)
         if not is_gone:
@@ -155,7 +154,7 @@ def remove(db: Connection, lives: Sequence[int]) -> Removal:
 
 
 def _remove_some(db: Connection, no: int) -> tuple[Removal, bool]:
-    """Some rows of one table, the log first; and whether all are gone."""
+    """Remove some rows of one table, the log first. Returns counts, and whether nothing is left."""
     low, high = span(no)
     gone, _ = delete_some(db, low, high)
     if gone:
@@ -168,7 +167,7 @@ def _remove_some(db: Connection, no: int) -> tuple[Removal, bool]:
     db.execute(SQL["reap_snapshots"], (no, STEP))
     if snapshots := db.changes():
         return Removal(snapshots=snapshots), False
-    db.execute(SQL["delete_undo_steps"], (low, high))
+    delete_undo_steps(db, no)
     db.execute(SQL["delete_session"], (no,))
     return Removal(), True
 
@@ -176,22 +175,22 @@ def _remove_some(db: Connection, no: int) -> tuple[Removal, bool]:
 def scrub(db: Connection) -> bool:
     """Remove the last copies of erased text: those in the WAL, and those that page splits left between rows.
 
-    secure_delete does not know of the latter, so the file is written anew. False if that takes longer than the call
-    may, if there is no room for it, or while a reader needs what is in the WAL: what was deleted stays so.
+    secure_delete does not reach the latter, so the file is rewritten (VACUUM). Returns False if that would take longer
+    than the call may, if there is no room for it, or while a reader pins the WAL: the rows stay deleted all the same.
 
-    Writers wait for all of it, for SQLite cannot do it in steps: incremental_vacuum moves pages as they are, with what
-    lies between their rows, and no statement overwrites that. Nor can the last half be interrupted. So it is not begun
-    where the time that is left is too short by far.
+    Writers wait for all of it, because SQLite cannot do it in steps: incremental_vacuum moves pages with the bytes
+    between their rows, and no statement overwrites these. The last half cannot be interrupted either. So it is not
+    begun when the time left is far too short.
     """
     if not db.filename:
         return True
     try:
-        if _size(db) > QUICKEST * (db.patience.deadline - time.monotonic()):
+        if _size(db) > FASTEST_VACUUM * (db.patience.deadline - time.monotonic()):
             return False
-        db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than memory; of what is erased it has nothing
+        db.execute("PRAGMA temp_store = FILE")  # the copy may be larger than memory; it has no erased text
         db.execute("VACUUM")
         # Writers wait while this waits for readers.
-        db.patience.deadline = min(db.patience.deadline, time.monotonic() + PATIENCE)
+        db.patience.deadline = min(db.patience.deadline, time.monotonic() + WAIT_FOR_READERS)
         patiently(lambda: db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE), db.patience.deadline)
     except apsw.Error:
         return False
@@ -201,15 +200,15 @@ def scrub(db: Connection) -> bool:
 
 
 def _size(db: Connection) -> int:
-    """Bytes of the pages that are in use."""
+    """Count the bytes of the pages that are in use."""
     used: int = db.value("PRAGMA page_count") - db.value("PRAGMA freelist_count")
     return used * int(db.value("PRAGMA page_size"))
 
 
 def give_back_pages(db: Connection) -> bool:
-    """Return some free pages to the file system. True: there are more."""
-    share = Share()
-    while share.is_left():
+    """Return some free pages to the file system. True: there may be more."""
+    time_slice = TimeSlice()
+    while time_slice.is_left():
         db.execute(f"PRAGMA incremental_vacuum({PAGES})").fetchall()
         if not db.value("PRAGMA freelist_count"):
             return False

@@ -1,6 +1,6 @@
-"""Rows that hold several messages: those of a turn lie together, a line each. Pure: it reads and writes no rows.
+"""Packed rows: messages of one turn share a row of the table `entries`, a line each. Pure: no IO.
 
-A conversation is read as a whole, and a row costs more than what is in it. Only messages lie together; an entry of
+A conversation is read as a whole, and a row costs more than the bytes in it. Only messages share a row; an entry of
 another kind has a row of its own.
 """
 
@@ -15,73 +15,72 @@ from zlib import adler32
 
 import msgspec
 
+from everturn.backends.sqlite import line_checksums
 from everturn.core.codec import Draft, EntryRow
 from everturn.core.paths import Range
 from everturn.model import MESSAGE
 
 T = TypeVar("T")
 
-MOST = 8  # messages in a row: as far as one has to look back for the row that holds a seq
-NONE = -1  # a checksum that nothing has
-_ADLER, _NEWLINE = 65521, adler32(b"\n")  # the modulus of Adler-32
-ROOM = 3000  # bytes of messages that share a row: together they stay within a page
+MOST_LINES = 8  # messages in a row, and so how far a read looks back for the row that holds a seq
+NO_CHECKSUM = -1  # a number that is no Adler-32: an entry with it is always corrupt
+SHARED_BYTES = 3000  # of messages that share a row: together they stay within a page
 
 
-class Run(msgspec.Struct, frozen=True, gc=False):
-    """What one row holds. `checksum` is that of the body; `checksums`, if it has several lines, those of all but the
-    last, whose follows from the others: four bytes each, the highest first."""
+class PackedRow(msgspec.Struct, frozen=True, gc=False):
+    """One row of the table `entries`.
 
-    seq: int
+    `checksum` is Adler-32 of the body. `checksums` has Adler-32 of every line but the last; None if there is one line.
+    """
+
+    seq: int  # of the first line
     kind: str
-    count: int
+    count: int  # lines
     checksum: int
     checksums: bytes | None
     body: bytes
-    size: int  # the bytes of the entries' bodies
+    size: int  # bytes of the lines, without the newlines between them
 
 
-def look_from(seq: int, path: Sequence[Range] = ()) -> int:
-    """Where the row that holds this seq can begin, at the earliest. No row reaches into a range of a path."""
+def earliest_start(seq: int, path: Sequence[Range] = ()) -> int:
+    """Compute the least seq at which the row that holds this seq can begin. No row reaches across the start of a range
+    of the path."""
     near = bisect_right(path, seq, key=itemgetter(0)) - 1
-    return max(1, seq - MOST + 1, path[near][0] if near >= 0 else 1)
+    return max(1, seq - MOST_LINES + 1, path[near][0] if near >= 0 else 1)
 
 
-def packed(first: int, drafts: Sequence[Draft]) -> list[Run]:
-    """The rows of a turn whose first entry has this seq."""
-    runs: list[Run] = []
+def packed(first: int, drafts: Sequence[Draft]) -> list[PackedRow]:
+    """Pack a turn whose first entry has this seq into rows, in order."""
+    rows: list[PackedRow] = []
     row: list[Draft] = []
-    room = ROOM
+    room = SHARED_BYTES
     for draft in drafts:
-        size = len(draft.body) if draft.kind == MESSAGE else ROOM + 1  # what is no message has a row of its own
-        if row and (size > room or len(row) == MOST):
-            runs.append(_run(first, row))
-            first, row, room = first + len(row), [], ROOM
+        size = len(draft.body) if draft.kind == MESSAGE else SHARED_BYTES + 1  # of another kind: it fits no shared row
+        if row and (size > room or len(row) == MOST_LINES):
+            rows.append(_row_of(first, row))
+            first, row, room = first + len(row), [], SHARED_BYTES
         row.append(draft)
         room -= size
     if row:
-        runs.append(_run(first, row))
-    return runs
+        rows.append(_row_of(first, row))
+    return rows
 
 
-def _run(first: int, drafts: Sequence[Draft]) -> Run:
+def _row_of(first: int, drafts: Sequence[Draft]) -> PackedRow:
     if len(drafts) == 1:
         (draft,) = drafts
-        return Run(first, draft.kind, 1, draft.checksum, None, draft.body, len(draft.body))
+        return PackedRow(first, draft.kind, 1, draft.checksum, None, draft.body, len(draft.body))
     count = len(drafts)
-    bodies, checks = [], []
-    for draft in drafts:
-        bodies.append(draft.body)
-        checks.append(draft.checksum.to_bytes(4, "big"))
-    del checks[-1]
-    body = b"\n".join(bodies)
-    return Run(first, MESSAGE, count, adler32(body), b"".join(checks), body, len(body) - count + 1)
+    body = b"\n".join([draft.body for draft in drafts])
+    checksums = line_checksums.stored([draft.checksum for draft in drafts])
+    return PackedRow(first, MESSAGE, count, adler32(body), checksums, body, len(body) - count + 1)
 
 
 def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
-    """The entries of a row: seq, created_at, checksum, body, kind, turn, count, checksums.
+    """Yield the entries of a row, given as seq, created_at, checksum, body, kind, turn, count, checksums.
 
-    If the row is damaged, the checksums of its lines tell which of them is. Where they cannot be told apart, every
-    entry has a checksum that is none.
+    In a damaged row, the checksums of its lines tell which of them is damaged. Where the lines cannot be told apart,
+    every entry has NO_CHECKSUM.
     """
     seq, created_at, checksum, body, kind, turn, count, checksums = row
     if count == 1 and checksums is None:
@@ -90,96 +89,57 @@ def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
     lines = body.split(b"\n")
     if len(lines) == count and adler32(body) == checksum:
         checks = list(map(adler32, lines))
-    elif len(lines) == count and len(checksums or b"") == 4 * count - 4:
-        checks = _as_written(checksum, checksums, lines)
+    elif len(lines) == count and len(checksums or b"") == line_checksums.WIDTH * (count - 1):
+        checks = line_checksums.as_written(checksum, checksums, lines)
     else:
-        lines = [body] * min(max(count, 1), MOST)
-        checks = [NONE] * len(lines)
+        lines = [body] * min(max(count, 1), MOST_LINES)
+        checks = [NO_CHECKSUM] * len(lines)
     for number, (line, check) in enumerate(zip(lines, checks, strict=True)):
         yield seq + number, created_at, check, line, kind, turn
 
 
-def is_checked(row: Sequence[Any]) -> bool:
-    """Whether the checksums of a row with several entries are as they were written."""
+def has_its_checksums(row: Sequence[Any]) -> bool:
+    """Whether both checksum columns of a row fit its body. (For a row of one line: whether `checksums` is None.)"""
     _, _, checksum, body, _, _, count, checksums = row
     if count == 1:
         return checksums is None
-    return (checksum, checksums) == (adler32(body), _checksums(body))
+    return (checksum, checksums) == (adler32(body), line_checksums.stored([*map(adler32, body.split(b"\n"))]))
 
 
-def parts(row: Sequence[Any], wanted: Iterable[Range]) -> list[Run] | None:
-    """These ranges of a row's entries, each as a row of its own. None: its entries cannot be told apart.
+def cut_row(row: Sequence[Any], wanted: Iterable[Range]) -> list[PackedRow] | None:
+    """Cut these ranges of entries out of a row, each as a row of its own. None: its entries cannot be told apart.
 
-    What is damaged stays so: a part has the checksum that fits what was written, and not the damage.
+    Damage stays damage: a new row gets the checksum of the lines as they were written.
     """
     entries = [Draft(kind, body, check) for _, _, check, body, kind, _ in unpacked(row)]
-    if any(entry.checksum == NONE for entry in entries):
+    if any(entry.checksum == NO_CHECKSUM for entry in entries):
         return None
     cut = [(first, entries[first - row[0] : last - row[0] + 1]) for first, last in wanted]
-    return [msgspec.structs.replace(_run(first, some), checksum=_of_all(some)) for first, some in cut]
+    return [msgspec.structs.replace(_row_of(first, some), checksum=_as_written(some)) for first, some in cut]
 
 
-# --- checksums of lines ----------------------------------------------------------------------------------------------
-
-
-def _checksums(body: bytes) -> bytes:
-    """Those that are stored: of all lines but the last."""
-    return b"".join([adler32(line).to_bytes(4, "big") for line in body.split(b"\n")[:-1]])
-
-
-def _as_written(checksum: int, checksums: bytes, lines: Sequence[bytes]) -> list[int]:
-    """The checksums of all lines, as they were when the row was written."""
-    checks = [int.from_bytes(checksums[at : at + 4], "big") for at in range(0, len(checksums), 4)]
-    return [*checks, _behind(_each_ended(checks, lines), checksum, len(lines[-1]))]
-
-
-def _of_all(entries: Sequence[Draft]) -> int:
-    """The checksum of a row of these entries, from theirs."""
-    checks, lines = [entry.checksum for entry in entries], [entry.body for entry in entries]
-    return _joined(_each_ended(checks[:-1], lines), checks[-1], len(lines[-1]))
-
-
-def _each_ended(checks: Iterable[int], lines: Iterable[bytes]) -> int:
-    """The checksum of lines that each end with a newline, as many as there are checksums."""
-    so_far = adler32(b"")
-    for check, line in zip(checks, lines, strict=False):
-        so_far = _joined(_joined(so_far, check, len(line)), _NEWLINE, 1)
-    return so_far
-
-
-def _joined(first: int, second: int, length: int) -> int:
-    """Adler-32 of two pieces together, from theirs; the second has this length.
-
-    It is two sums: of the bytes in its lower half, and in its upper half of what the lower has been after each byte.
-    """
-    low, high = first & 0xFFFF, first >> 16
-    return (high + (second >> 16) + length * (low - 1)) % _ADLER << 16 | (low + (second & 0xFFFF) - 1) % _ADLER
-
-
-def _behind(first: int, both: int, length: int) -> int:
-    """The inverse: Adler-32 of the second piece, from that of the first and of both."""
-    low, high = first & 0xFFFF, first >> 16
-    return ((both >> 16) - high - length * (low - 1)) % _ADLER << 16 | ((both & 0xFFFF) - low + 1) % _ADLER
+def _as_written(entries: Sequence[Draft]) -> int:
+    return line_checksums.of_row([entry.checksum for entry in entries], [entry.body for entry in entries])
 
 
 # --- several rows ----------------------------------------------------------------------------------------------------
 
 
 def seqs_of(firsts: tuple[int, ...], counts: tuple[int, ...]) -> Sequence[int]:
-    """The seqs of the entries of rows."""
+    """List the seqs of the entries of rows, given each row's first seq and count. There is at least one row."""
     *starts, end = accumulate(counts, initial=firsts[0])
     if firsts == tuple(starts):
-        return range(firsts[0], end)  # one follows the other, as nearly always
+        return range(firsts[0], end)  # the rows follow each other, as nearly always
     return [*chain.from_iterable(map(range, firsts, map(add, firsts, counts)))]
 
 
-def each(values: Iterable[T], counts: Iterable[int]) -> Iterable[T]:
-    """The values of rows as those of their entries."""
+def repeated(values: Iterable[T], counts: Iterable[int]) -> Iterable[T]:
+    """Repeat the value of each row for each of its entries."""
     return chain.from_iterable(map(repeat, values, counts))
 
 
-def within(rows: Iterable[Any]) -> Iterator[EntryRow]:
-    """The entries of rows, as far as they stand in the range that a row was found for: its last two columns."""
+def entries_within(rows: Iterable[Any]) -> Iterator[EntryRow]:
+    """Yield the entries of rows that lie in the range each row was found for: first and last seq, its last columns."""
     for *row, first, last in rows:
         if row[6] == 1:
             if first <= row[0]:
@@ -188,11 +148,11 @@ def within(rows: Iterable[Any]) -> Iterator[EntryRow]:
             yield from (entry for entry in unpacked(row) if first <= entry[0] <= last)
 
 
-def cut_to_size(rows: Iterable[Any]) -> list[tuple[int, float, int, bytes, int]] | None:
-    """Rows of messages as seq, created_at, checksum, body and count of what is wanted of them. None: one is damaged.
+def cut_rows(rows: Iterable[Any]) -> list[tuple[int, float, int, bytes, int]] | None:
+    """Cut rows of messages to the range each was found for: seq, created_at, checksum, body and count of the part.
 
-    In a history that was edited often nearly every row is wanted in part. Its lines need no look at each: the checksum
-    of the row is that of all of them.
+    None: one of them is damaged. In a history that was edited often, nearly every row is wanted in part. Its lines need
+    no check each, because the checksum of the row covers all of them.
     """
     cut: list[tuple[int, float, int, bytes, int]] = []
     for seq, created_at, checksum, body, _, _, count, _, low, high in rows:

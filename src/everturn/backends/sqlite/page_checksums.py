@@ -1,7 +1,7 @@
-"""Page checksums: SQLite's `cksumvfs`, by which a flipped bit anywhere in a file is an error and not an answer.
+"""Page checksums, by SQLite's `cksumvfs`: a flipped bit anywhere in a file raises an error (decision 022).
 
-The last eight bytes of every page are the checksum of the rest. The VFS writes it when a page goes into the file, and
-compares it when one comes out. It knows nothing of sessions or entries; decision 022 says why.
+The last eight bytes of every page are the checksum of the rest. The VFS writes it with each page, and compares it with
+each page it reads. Knows nothing of sessions or entries.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import apsw
 
 from everturn.errors import Unsupported
 
-RESERVED = 8  # bytes at the end of each page, which SQLite leaves to the VFS
+RESERVED = 8  # bytes at the end of each page that SQLite leaves to the VFS
 _NAME = "cksmvfs"
 _AGAIN = 0.001  # seconds before a page is read again: another process may have been writing it
 
@@ -28,9 +28,9 @@ _is_missing = False
 
 
 def vfs() -> str | None:
-    """The name of the VFS to open files with; None where this installation of apsw has no such thing.
+    """Return the name of the VFS to open files with; None if this installation of apsw has none.
 
-    The process's default VFS stays what it was, and other users of apsw are not concerned.
+    It is loaded once a process. The default VFS stays what it was, so that other users of apsw notice nothing.
     """
     global _vfs, _is_missing  # noqa: PLW0603 - SQLite's list of VFSes is the process's, too
     if _vfs is None and not _is_missing:
@@ -54,7 +54,9 @@ def _extension() -> str | None:
         path: str = sqlite_extra.path("cksumvfs")
     except (LookupError, sqlite_extra.NotAvailable):
         return None
-    os.close(os.open(path, os.O_RDONLY))  # out of open files, it would seem to be missing
+    os.close(
+        os.open(path, os.O_RDONLY)
+    )  # raises if no more files can be opened: else the extension would seem to be missing
     return path
 
 
@@ -73,7 +75,7 @@ def _loaded(path: str) -> str | None:
 
 
 def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> apsw.Connection:
-    """A connection of nobody's, which keeps checksums where a file has them."""
+    """Open a plain connection that is not a store's. It keeps the checksums up where a file has them."""
     return apsw.Connection(path, flags=flags, vfs=vfs())
 
 
@@ -83,12 +85,12 @@ def are_kept(db: apsw.Connection) -> bool:
 
 
 def reserve(db: apsw.Connection) -> None:
-    """Let a file that is yet to be written have them."""
+    """Give a file checksums, before its first page is written."""
     db.reserve_bytes(reserve=RESERVED)
 
 
 def refusal(db: apsw.Connection, path: str, own_vfs: str | None) -> Unsupported | None:
-    """The error for a change to a file whose checksums would not be kept up; None if they would, or it has none."""
+    """Make the error for a file whose checksums we could not keep up; None if we can, or if it has none."""
     if not are_kept(db) or (own_vfs is None and vfs()):
         return None
     why = f"the VFS {own_vfs!r} writes none" if own_vfs else "this installation of apsw has no cksumvfs"
@@ -99,7 +101,7 @@ def refusal(db: apsw.Connection, path: str, own_vfs: str | None) -> Unsupported 
 
 
 def refuse_damaged(db: apsw.Connection, path: str) -> None:
-    """Raise apsw.CorruptError for damage that checksums do not show."""
+    """Raise apsw.CorruptError for damage that checksums cannot show: a cut file, or a lost mark in the header."""
     if is_cut(db, path):
         raise apsw.CorruptError("the file ends within a page")
     if is_mark_lost(db, path):
@@ -107,7 +109,7 @@ def refuse_damaged(db: apsw.Connection, path: str) -> None:
 
 
 def is_cut(db: apsw.Connection, path: str) -> bool:
-    """Whether the file ends within a page: the VFS takes the rest for zeros. (After a crash it may; the WAL has it.)"""
+    """Whether the file ends within a page: the VFS reads the rest as zeros. (After a crash it may, with a WAL.)"""
     with suppress(FileNotFoundError):
         if Path(f"{path}-wal").stat().st_size:
             return False
@@ -115,7 +117,7 @@ def is_cut(db: apsw.Connection, path: str) -> bool:
 
 
 def is_mark_lost(db: apsw.Connection, path: str) -> bool:
-    """Whether the byte of the header is damaged that says that pages have checksums: then nobody would look at them."""
+    """Whether the header lost the byte that says that pages have checksums: then nobody would check them."""
     kept: int = db.reserve_bytes()
     if kept in (0, RESERVED):
         page = _first(path, int(db.pragma("page_size"))) if not kept else b""
@@ -132,29 +134,29 @@ def _first(path: str, size: int) -> bytes:
 
 
 def _open(path: str) -> apsw.VFSFile:
-    # By SQLite's own means: to close a descriptor of ours would drop the locks this process has on the file.
+    # By SQLite's own means: closing a descriptor of ours would drop the locks this process has on the file.
     return apsw.VFSFile("", str(Path(path).absolute()), [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_READONLY, 0])
 
 
 def look_past_damage(db: apsw.Connection) -> None:
-    """Read pages as they are from now on. Only on a connection that is closed afterwards: it may keep such pages."""
+    """Stop checking pages on this connection. Close it afterwards: damaged pages may stay in its cache."""
     db.execute("PRAGMA checksum_verification = OFF").fetchall()
 
 
 def is_damage(exc: BaseException) -> bool:
-    """Whether SQLite reports a page that is not what was written, or that makes no sense."""
+    """Whether SQLite reports a page that does not match its checksum, or is not valid."""
     if isinstance(exc, apsw.IOError):
         return getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_DATA
     return isinstance(exc, apsw.CorruptError)
 
 
 def damaged(db: apsw.Connection, path: str, until: float) -> Iterator[int]:
-    """The numbers of the pages in the file that do not match their checksum. Looks at all of them, while there is time.
+    """Yield the numbers of the pages that do not match their checksum. Looks at every page.
 
-    Raises TimeoutError when that (time.monotonic) is over.
+    Raises TimeoutError after `until` (time.monotonic).
 
-    First it moves what is in the WAL into the file: a crash may have left pages there half written, which matter to
-    nobody as long as the WAL has them.
+    First it copies the WAL into the file: a crash may have left pages half written, and they are sound as long as the
+    WAL has them.
     """
     if not are_kept(db):
         return
@@ -164,7 +166,7 @@ def damaged(db: apsw.Connection, path: str, until: float) -> Iterator[int]:
     try:
         count, rest = divmod(file.xFileSize(), size)
         if rest:
-            yield count + 1  # what is left of it
+            yield count + 1  # a page that was cut
         for number in range(count):
             if not _matches(db, file.xRead(size, number * size)):
                 time.sleep(_AGAIN)
@@ -184,9 +186,9 @@ def _matches(db: apsw.Connection, page: bytes) -> bool:
 
 
 def accept(path: str) -> str:
-    """Write every page anew, with a checksum of what is in it now: somebody vouches for it.
+    """Rewrite every page with a checksum of its present content, because somebody vouches for it.
 
-    Returns what SQLite has against the file ("ok": nothing); if that is something, it was left as it is.
+    Returns "ok", or the first problem that SQLite's integrity check finds; then the file is left as it is.
     """
     db = connect(path, apsw.SQLITE_OPEN_READWRITE)
     try:
@@ -202,7 +204,7 @@ def accept(path: str) -> str:
 
 
 def stamp(path: str) -> None:
-    """Write the checksums of a file's pages, if it has room for them. Nobody may have it open."""
+    """Write the checksums of a file's pages, if it has room for them. The file must not be open anywhere."""
     with Path(path).open("r+b") as file:
         header = file.read(24)
         if len(header) < 24 or header[20] != RESERVED:
@@ -218,7 +220,7 @@ def stamp(path: str) -> None:
 
 
 def _checksum(content: bytes) -> bytes:
-    """As `cksumvfs` has it: two sums over the little-endian words, each fed by the other."""
+    """Compute a checksum as `cksumvfs` does: two sums over little-endian words, each fed by the other."""
     first = second = 0
     for one, other in struct.iter_unpack("<II", content):
         first = (first + one + second) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""Answers the questions of a plan (core/plan_change.py) from the tables, in the transaction of the change."""
+"""The Reader of core/plan_change.py over the tables: it answers in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import look_from
-from everturn.backends.sqlite.session_row import Session, Trail, snapshot_state, state_from
+from everturn.backends.sqlite.packed_rows import earliest_start
+from everturn.backends.sqlite.session_row import PathWalk, SessionRow, snapshot_state, state_from
 from everturn.core.paths import State, clip
 from everturn.core.plan_change import UndoStep
 
@@ -15,29 +15,29 @@ SQL = statements.load("plan_reader.sql")
 
 
 class PlanReader:
-    """The log of one session, as far as plans ask about it."""
+    """Answers a plan's questions about the log of one session."""
 
-    def __init__(self, db: Connection, session: Session) -> None:
+    def __init__(self, db: Connection, session: SessionRow) -> None:
         self._db = db
         self._session = session
 
     def is_on_path(self, seq: int) -> bool:
-        return seq in Trail(self._db, self._session.no, self._session.state.head)
+        return seq in PathWalk(self._db, self._session.no, self._session.state.head)
 
     def messages_after(self, seq: int) -> int:
         base, head = self._session.base, self._session.state.head
-        ranges = Trail(self._db, self._session.no, head).down_to(seq + 1)
+        ranges = PathWalk(self._db, self._session.no, head).down_to(seq + 1)
         count = 0
         for first, last in clip(ranges, seq + 1, head):
-            low = base + look_from(first, ranges)
+            low = base + earliest_start(first, ranges)
             count += self._db.value(SQL["count_messages"], (low, base + first, base + last))
         return count
 
     def shows_summaries(self) -> bool:
         base, state = self._session.base, self._session.state
-        trail = Trail(self._db, self._session.no, state.head)
+        walk = PathWalk(self._db, self._session.no, state.head)
         trimmed = (base + state.cleared + 1, base + state.floor)
-        return any(seq in trail for (seq,) in self._db.execute(SQL["summaries_between"], trimmed))
+        return any(seq in walk for (seq,) in self._db.execute(SQL["summaries_between"], trimmed))
 
     def snapshot(self, snapshot_id: str) -> State | None:
         return snapshot_state(self._db, self._session.no, snapshot_id)

@@ -1,6 +1,7 @@
-"""Reads of one session, each inside one read transaction: all it hands over is of one moment.
+"""Reads of one session, each inside one read transaction: every row it hands over is of one moment.
 
-It hands over rows; decoding them is core/codec.py's business, by way of the `take` it is given.
+It hands rows to a `take` function, which decodes them (core/message_batches.py, core/codec.py).
+visible_ranges.py finds the ranges of a read, lost_entries.py notices rows that should be there.
 """
 
 from __future__ import annotations
@@ -10,28 +11,34 @@ from itertools import islice, repeat
 from operator import add, gt, le, lt
 from typing import Any
 
-import apsw
 import msgspec
 
 from everturn.backend import REMEMBERED, Query, Reading, Status, Take
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import cut_to_size, each, look_from, seqs_of, within
+from everturn.backends.sqlite.lost_entries import KnownTurns, first_lost, first_missing, known_turns
+from everturn.backends.sqlite.packed_rows import cut_rows, entries_within, repeated, seqs_of
 from everturn.backends.sqlite.session_row import (
     UNREADABLE,
-    Trail,
-    refuse_another,
-    refuse_lost,
-    refuse_no_numbers,
+    PathWalk,
+    kept_from,
+    refuse_bad_numbers,
+    refuse_damaged_index,
+    refuse_other_row,
     snapshot_state,
     span,
     state_from,
-    unpack,
 )
-from everturn.core.codec import checksum
+from everturn.backends.sqlite.visible_ranges import (
+    Bounds,
+    VisibleRanges,
+    ranges_as_json,
+    start_of_latest,
+    visible_ranges,
+)
 from everturn.core.message_batches import BATCH, Runs, Unbroken
-from everturn.core.paths import Range, State, clip, minus, size
+from everturn.core.paths import Range, State, size
 from everturn.core.signal_exceptions import is_interruption
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 
@@ -39,8 +46,8 @@ SQL = statements.load("reads.sql")
 _LOAD_INFO = SQL["load_info"]
 
 
-class Found(msgspec.Struct, frozen=True, gc=False):
-    """A live session, and the state it is in."""
+class LiveSession(msgspec.Struct, frozen=True, gc=False):
+    """A live session and its present state."""
 
     no: int
     info: SessionInfo
@@ -51,26 +58,32 @@ class Found(msgspec.Struct, frozen=True, gc=False):
         return self.no << 32
 
 
-def find_session(db: Connection, session_id: str, now: float, *, count_snapshots: bool = False) -> Found | None:
-    """The live session of this name; None if there is none or it has expired. See Reading for its snapshots."""
+def find_session(db: Connection, session_id: str, now: float, *, count_snapshots: bool = False) -> LiveSession | None:
+    """Find the live session of this name; None if there is none or it has expired.
+
+    `count_snapshots`: else `info.snapshots` is 0, which saves a look into another table.
+    """
     try:
         row = db.execute(_LOAD_INFO, (db.namespace, session_id, now, count_snapshots)).fetchone()
         if row is None:
-            refuse_lost(db, session_id)
+            refuse_damaged_index(db, session_id)
             return None
         head, cleared, floor, kept, messages, namespace, ended = row[14:]
-        refuse_another((namespace, row[1], ended), (db.namespace, session_id, 0))
-        refuse_no_numbers(row[0], row[3], *row[4:9], head, cleared, floor)
-        state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+        refuse_other_row((namespace, row[1], ended), (db.namespace, session_id, 0))
+        refuse_bad_numbers(row[0], row[3], *row[4:9], head, cleared, floor)
+        state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
     except UNREADABLE as exc:
         if is_interruption(exc):
             raise
         raise unreadable_session(session_id, exc) from exc
-    return Found(row[0], SessionInfo(*row[1:14]), state)
+    return LiveSession(row[0], SessionInfo(*row[1:14]), state)
 
 
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
-    """Hand the entries that the query names to `take`, in order, and say what session and state they are of."""
+    """Hand the entries that the query names to `take`, in order, and return the session and state they are of.
+
+    A row that should be there and is not is told by `Reading.missing`.
+    """
     found = find_session(db, query.session_id, now, count_snapshots=query.limit == 0 or query.snapshots)
     if found is None:
         return Reading(Status.NO_SESSION)
@@ -80,20 +93,20 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
         return Reading(Status.FOUND, found.info, state, snapshots)
-    trail = Trail(db, found.no, state.head)
-    window = Window(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
-    turns: Turns | None = None
+    walk = PathWalk(db, found.no, state.head)
+    bounds = Bounds(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
+    turns: KnownTurns | None = None
     if query.skip:
-        trail.down_to(1)
-        turns = turns_of(db, found)
-        page_checksums.look_past_damage(db)  # from here on: whose history it is, and its path, are never guessed
+        walk.down_to(1)
+        turns = known_turns(db, found.no)
+        page_checksums.look_past_damage(db)  # only from here on: session and path are never read from damaged pages
     cut = False
     if query.limit is not None:
-        start = _window_start(db, found.base, trail, window, state, query.limit)
+        start = start_of_latest(db, found.base, walk, bounds, state, query.limit)
         if start is not None:
-            window, cut = Window(start, window.last), True
-    visible = _visible(db, found.base, trail, window, state, query.kind)
-    path = trail.walked
+            bounds, cut = Bounds(start, bounds.last), True
+    visible = visible_ranges(db, found.base, walk, bounds, state, query.kind)
+    path = walk.walked
     is_quick = query.kind == MESSAGE and _is_plain(state, path) and not query.skip
     is_quick = is_quick and not (cut and size(visible.must) != query.limit)
     if is_quick and _is_taken_unbroken(db, found.base, visible.must, take):
@@ -101,17 +114,17 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     handed, missing = _hand_over(_batches(db, found.base, visible, path, query.kind, turns), take)
     if not missing and (query.kind != MESSAGE or len(handed) != size(visible.must)):
         whole = query.after == 0 and query.before is None and query.limit is None
-        must = looked_up(visible.must, path)
+        must = ranges_as_json(visible.must, path)
         missing = first_missing(db, found.base, must, state.messages if whole else None) or (
-            _first_lost(db, found.base, must, query.kind, handed) if query.kind not in (None, MESSAGE) else 0
+            first_lost(db, found.base, must, query.kind, handed) if query.kind not in (None, MESSAGE) else 0
         )
     if not missing and cut and query.kind == MESSAGE and len(handed) != query.limit:
-        missing = window.first  # read backwards, the log had other rows than forwards
+        missing = bounds.first  # read backwards, the log had other rows than read forwards
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
-def state_at(db: Connection, found: Found, query: Query) -> State | Status:
-    """The state the query asks for: now, after a version, or at a snapshot."""
+def state_at(db: Connection, found: LiveSession, query: Query) -> State | Status:
+    """Load the state that the query asks for: now, after a version, or at a snapshot."""
     if query.at is None:
         return found.state
     if isinstance(query.at, str):
@@ -130,20 +143,22 @@ def state_at(db: Connection, found: Found, query: Query) -> State | Status:
     return Status.NO_VERSION if row is None else state_from(row)
 
 
-def _snapshots(db: Connection, found: Found) -> Iterator[Snapshot]:
+def _snapshots(db: Connection, found: LiveSession) -> Iterator[Snapshot]:
     info = found.info
     for snapshot_id, label, version, messages, created_at in db.execute(SQL["list_snapshots"], (found.no,)):
         yield Snapshot(snapshot_id, info.session_id, info.life, label, version, messages, created_at)
 
 
 def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Change]:
-    """The latest changes of a session, newest first. (Before those, only some are remembered, for their keys.)"""
+    """List the latest changes of a session without a gap, newest first; none if there is no session."""
     found = find_session(db, session_id, now)
     if found is None:
         return []
     rows = db.rows(SQL["list_changes"], (*span(found.no), limit))
     newest = found.info.version
-    told = [row for place, row in enumerate(rows) if row[0] == newest - place]  # behind these are some with keys
+    told = [
+        row for place, row in enumerate(rows) if row[0] == newest - place
+    ]  # older ones with gaps are kept for their keys alone
     if len(told) < min(limit, newest, REMEMBERED):
         raise ValueError(f"its changes do not lead to version {newest}")
     return [
@@ -152,75 +167,19 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
     ]
 
 
-# --- which rows ------------------------------------------------------------------------------------------------------
-
-
-class Visible(msgspec.Struct, frozen=True, gc=False):
-    """What a state shows of a window: all of `must`, and the summaries in `below`, which a trim hid the rest of."""
-
-    must: list[Range]
-    below: list[Range]
-
-
-class Window(msgspec.Struct, frozen=True, gc=False):
-    """The part of the log that is asked for: first and last seq."""
-
-    first: int
-    last: int
-
-
-def _visible(db: Connection, base: int, trail: Trail, window: Window, state: State, kind: str | None) -> Visible:
-    """What the state shows of the window. The path is walked no further down than something is shown."""
-    first = max(window.first, state.floor + 1)
-    must = clip(trail.down_to(first), first, window.last) if first <= window.last else []
-    if not state.floor:
-        return Visible(must, [])
-    below = _summaries_below(db, base, trail, window, state) if kind in (None, SUMMARY) else []
-    return Visible(_kept(window, state) + must, below)
-
-
-def _kept(window: Window, state: State) -> list[Range]:
-    first = max(window.first, state.cleared + 1)
-    return [(seq, seq) for seq in state.kept if first <= seq <= window.last]
-
-
-def _summaries_below(db: Connection, base: int, trail: Trail, window: Window, state: State) -> list[Range]:
-    """The ranges below the floor, down to the lowest in which there is a summary at all: mostly, there is none."""
-    first, last = max(window.first, state.cleared + 1), min(window.last, state.floor)
-    lowest = db.value(SQL["lowest_summary"], (base + first, base + last)) if first <= last else None
-    return [] if lowest is None else clip(trail.down_to(lowest), lowest, last)
-
-
-def _window_start(db: Connection, base: int, trail: Trail, window: Window, state: State, limit: int) -> int | None:
-    """The seq of the `limit`-th latest message that is shown; None if there are no more than that."""
-    seqs: list[int] = []
-    lowest = max(window.first, state.floor + 1)
-    for start, end in trail.back():
-        first, last = max(start, lowest), min(end, window.last)
-        if first <= last:
-            bounds = (base + max(start, look_from(first)), base + last, limit + 1 - len(seqs))
-            for seq, count in db.execute(SQL["latest_messages"], bounds):
-                seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
-                if len(seqs) > limit:
-                    return seqs[limit - 1]
-        if start <= lowest:
-            break
-    seqs += (seq for seq, _ in reversed(_kept(window, state)))
-    return seqs[limit - 1] if len(seqs) > limit else None
-
-
 # --- handing them over -----------------------------------------------------------------------------------------------
 
 
 def _is_plain(state: State, path: Sequence[Range]) -> bool:
-    """Whether a history is nothing but messages, never moved back, of which nothing is hidden: as most are."""
+    """Whether a history is messages only, was never moved back, and hides nothing: as most do."""
     return len(path) == 1 and state.floor == 0 and state.messages == state.head
 
 
 def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: Take) -> bool:
-    """Hand over a range of a plain history by whole rows. False: it begins or ends inside one, or is damaged.
+    """Hand over a range of a plain history by whole rows. False: nothing was taken, as the range begins or ends inside
+    a row, or one is damaged.
 
-    Rows are in order and do not overlap: if they hold as many messages as there are seqs, each has the next.
+    Rows are in order and do not overlap. So if they hold as many messages as there are seqs, each has the next seq.
     """
     if len(must) != 1:
         return False
@@ -233,25 +192,25 @@ def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: T
 
 
 def _batches(
-    db: Connection, base: int, visible: Visible, path: Sequence[Range], kind: str | None, turns: Turns | None
+    db: Connection, base: int, visible: VisibleRanges, path: Sequence[Range], kind: str | None, turns: KnownTurns | None
 ) -> Iterator[Sequence[Any]]:
-    """The entries that are visible, in order."""
-    must = looked_up(visible.must, path)
+    """Yield the visible entries in order, a batch at a time."""
+    must = ranges_as_json(visible.must, path)
     if kind == MESSAGE:
         found: Iterable[Any] = db.execute(SQL["messages_in_ranges"], (must, base))
         for rows in _some(found if turns is None else turns.confirmed(found)):
             yield _messages(rows)
     elif kind is not None:
         if kind == SUMMARY:
-            # Kept entries are messages, so that of `must` only what is above the floor matters.
-            must = looked_up(sorted([*visible.below, *visible.must]), path)
-        yield from _some(entry[:4] for entry in within(db.execute(SQL["others_in_ranges"], (must, base, kind))))
+            # Kept entries are messages, so that of `must` only the part above the floor has summaries.
+            must = ranges_as_json(sorted([*visible.below, *visible.must]), path)
+        yield from _some(entry[:4] for entry in entries_within(db.execute(SQL["others_in_ranges"], (must, base, kind))))
     else:
-        entries = within(db.execute(SQL["all_in_ranges"], (must, base)))
+        entries = entries_within(db.execute(SQL["all_in_ranges"], (must, base)))
         if visible.below:
-            below = looked_up(visible.below, path)
-            summaries = within(db.rows(SQL["others_in_ranges"], (below, base, SUMMARY)))
-            yield from _some(sorted([*summaries, *entries]))  # those below the floor stand among the kept messages
+            below = ranges_as_json(visible.below, path)
+            summaries = entries_within(db.rows(SQL["others_in_ranges"], (below, base, SUMMARY)))
+            yield from _some(sorted([*summaries, *entries]))  # summaries below the floor lie between kept messages
         else:
             yield from _some(entries)
 
@@ -263,93 +222,32 @@ def _some(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def _messages(rows: Sequence[Any]) -> Sequence[Any]:
-    """The messages of rows: as they lie in them, unless a row holds more than is wanted of it."""
+    """Take the messages of rows by whole rows, unless a row reaches beyond its range."""
     firsts, times, checksums, bodies, _, _, counts, _, low, high = zip(*rows, strict=True)
     if all(map(le, low, firsts)) and all(map(gt, high, map(add, map(add, firsts, counts), repeat(-2)))):
-        return Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, lambda: _entries(rows))
-    wanted = cut_to_size(rows)
+        return Runs(seqs_of(firsts, counts), repeated(times, counts), checksums, bodies, lambda: _entries(rows))
+    wanted = cut_rows(rows)
     if wanted is None:
         return _entries(rows)
     firsts, times, checksums, bodies, counts = zip(*wanted, strict=True)
-    return Runs(seqs_of(firsts, counts), each(times, counts), checksums, bodies, lambda: _entries(rows))
+    return Runs(seqs_of(firsts, counts), repeated(times, counts), checksums, bodies, lambda: _entries(rows))
 
 
 def _entries(rows: Iterable[Any]) -> list[Any]:
-    return [entry[:4] for entry in within(rows)]
+    return [entry[:4] for entry in entries_within(rows)]
 
 
 def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[list[int], int]:
-    """The seqs that were handed over, and the first that does not follow those before it; 0 if all do."""
+    """Hand batches to `take`. Returns the seqs handed over, and the first that is out of order; 0 if none is."""
     handed: list[int] = []
     reached = missing = 0
     for batch in batches:
         take(batch)
         seqs = batch.seqs if isinstance(batch, Runs) else [row[0] for row in batch]
         if not seqs:
-            continue  # of rows that are damaged
+            continue  # its rows were damaged
         if not missing and not (reached < seqs[0] and (isinstance(seqs, range) or all(map(lt, seqs, seqs[1:])))):
             missing = seqs[0]
         reached = seqs[-1]
         handed += seqs
     return handed, missing
-
-
-def looked_up(ranges: Sequence[Range], path: Sequence[Range]) -> str:
-    """The ranges for a statement: where to look from, first and last seq."""
-    starts = {first for first, _ in path}  # most begin there, and a search for each would be half of a read of many
-    found = [(first if first in starts else look_from(first, path), first, last) for first, last in ranges]
-    return msgspec.json.encode(found).decode()
-
-
-def first_missing(db: Connection, base: int, must: str, messages: int | None) -> int:
-    """The first seq that is not there, or 0. An entry whose kind was damaged is not there as what it was."""
-    wanted = [(first, last) for _, first, last in msgspec.json.decode(must)]
-    count, found_messages = db.row(SQL["count_in_ranges"], (must, base))
-    if count != size(wanted):
-        there = db.rows(SQL["spans_in_ranges"], (must, base))
-        return next((first for first, _ in minus(wanted, there)), wanted[-1][1])
-    for seq, kind, check, body in db.execute(SQL["no_messages_in_ranges"], (must, base)):
-        if checksum(kind, body) != check:
-            return int(seq)
-    if messages not in (None, found_messages):
-        return wanted[-1][1] if wanted else 1
-    return 0
-
-
-def _first_lost(db: Connection, base: int, must: str, kind: str | None, handed: Iterable[int]) -> int:
-    """The first entry of this kind that is in the log, and that its index did not lead to; 0 if there is none."""
-    known = set(handed)
-    rows = db.execute(SQL["no_messages_in_ranges"], (must, base))
-    return next((seq for seq, found, *_ in rows if found == kind and seq not in known), 0)
-
-
-class Turns(msgspec.Struct, frozen=True):
-    """The turns that the change log tells of, by first seq: how many entries, and when. It is stored apart from them.
-
-    The checksum of an entry is that of its text. Which seq and time it has is told by the page that it lies on, and
-    where that is damaged, by this alone.
-    """
-
-    known: dict[int, tuple[int, float]]
-
-    def confirmed(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """The rows that stand in order, in a turn that tells the same of them, or of which nothing is told."""
-        reached = 0
-        for row in rows:
-            seq, created_at, _, _, _, turn, count, *_ = row
-            length, at = self.known.get(turn, (seq + count - turn, created_at))
-            if reached < seq and turn <= seq and seq + count <= turn + length and at == created_at:
-                reached = seq + count - 1
-                yield row
-
-
-def turns_of(db: Connection, found: Found) -> Turns:
-    """As far as they can be read: damage there says nothing of the entries."""
-    known: dict[int, tuple[int, float]] = {}
-    try:
-        for first, count, created_at in db.execute(SQL["turns"], span(found.no)):
-            known[first] = count, created_at
-    except apsw.Error as exc:
-        if not page_checksums.is_damage(exc):
-            raise
-    return Turns(known)

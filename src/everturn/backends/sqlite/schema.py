@@ -1,6 +1,6 @@
-"""Brings a database file to the current schema, or refuses it untouched. It does not know what the tables are for.
+"""Schema versions: brings a database file to the current schema, or refuses it untouched.
 
-Each migration is a file schema/NNN.sql; it and its record commit together, and all pending ones in one transaction.
+Each migration is a file schema/NNN.sql. All pending ones, and their records, are one transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CURRENT = 2
 
 
 def refuse_foreign(db: apsw.Connection, path: str) -> None:
-    """Raise for a file that is not ours to change, before anything in it is."""
+    """Raise InvalidInput or SchemaTooNew for a file that is not ours to change, before anything in it is changed."""
     _found(db, path, CURRENT)
 
 
@@ -35,18 +35,18 @@ def refuse_pending(db: apsw.Connection, path: str) -> None:
 
 
 def is_pending(db: apsw.Connection, path: str) -> bool:
-    """Whether there is something to migrate."""
+    """Whether migrations are pending."""
     return _found(db, path, CURRENT) != CURRENT
 
 
 def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
-    """Apply what is missing. Ten processes may do this at once: the write lock makes them one after the other.
+    """Apply the pending migrations, all or none. Processes that do this at once wait for each other's write lock.
 
     Raises SchemaTooNew for a file of a newer everturn and InvalidInput for another program's; both stay as they are.
     """
     if _found(db, path, current) == current:
         return
-    from importlib.metadata import version as package_version  # 30 ms, for what a file needs once
+    from importlib.metadata import version as package_version  # takes 30 ms, and a file needs it once
 
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -75,7 +75,7 @@ _INSERT_RECORD = "INSERT INTO schema_versions (version, applied_at, everturn) VA
 
 
 def _found(db: apsw.Connection, path: str, current: int) -> int:
-    with db:  # one transaction: else another process's migration may come between what is looked at
+    with db:  # one transaction: else another process's migration may come between two statements
         found = _look(db, path, current)
     return found  # noqa: RET504 - mypy cannot see that `with db` lets errors through
 
@@ -108,11 +108,11 @@ def _look(db: apsw.Connection, path: str, current: int) -> int:
     return found
 
 
-# --- looking at it ---------------------------------------------------------------------------------------------------
+# --- definitions, for verify -----------------------------------------------------------------------------------------
 
 
 def parts(db: apsw.Connection) -> dict[str, str]:
-    """How tables, indexes and views are defined, by kind and name; blanks do not count."""
+    """Read the definitions of tables, indexes and views, by kind and name, with blanks normalised."""
     rows = db.execute(
         "SELECT CAST(type AS BLOB), CAST(name AS BLOB), CAST(tbl_name AS BLOB), CAST(sql AS BLOB) "
         "FROM sqlite_schema WHERE sql IS NOT NULL"
@@ -122,7 +122,7 @@ def parts(db: apsw.Connection) -> dict[str, str]:
 
 
 def wanted() -> dict[str, str]:
-    """The same of a file that has just been made."""
+    """Read the same definitions of a new file: those that every file should have."""
     db = apsw.Connection(":memory:")
     try:
         migrate(db, "memory")

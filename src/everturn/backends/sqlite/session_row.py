@@ -1,6 +1,6 @@
-"""The row of a session, and how to get from it to the rows that hang on it.
+"""The row of a session, read and checked, and the path that leads to its head.
 
-Shared by everything that changes or reads a session; it decides nothing and writes nothing.
+Shared by every module that changes or reads a session. It writes nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from everturn.core.signal_exceptions import is_interruption
 SQL = statements.load("session_row.sql")
 _LOAD = SQL["load_session"]
 _LATEST_JUMPS = SQL["latest_jumps"]
-MOST_JUMPS = 256  # that one statement of a walk fetches
-UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # what reading a row raises that was changed by hand
+MOST_JUMPS = 256  # fetched by one statement of a walk
+UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # raised by a row that was changed by hand
 
 
-class Session(msgspec.Struct, frozen=True, gc=False):
+class SessionRow(msgspec.Struct, frozen=True, gc=False):
     """The row of a live session."""
 
     no: int
@@ -39,12 +39,12 @@ class Session(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def base(self) -> int:
-        """What is added to a seq or version to make a row's id."""
+        """The number that is added to a seq or version to make a row's id."""
         return self.no << 32
 
     @property
     def span(self) -> tuple[int, int]:
-        """The ids of all the session's rows in a table keyed by seq or version."""
+        """The least and the greatest id of the session's rows, in a table keyed by seq or version."""
         return span(self.no)
 
 
@@ -52,82 +52,96 @@ def span(no: int) -> tuple[int, int]:
     return no << 32, (no << 32) + 0xFFFFFFFF
 
 
-def load(db: Connection, session_id: str, now: float) -> Session | None:
-    """The live session of this name; None if there is none or it has expired."""
+def load(db: Connection, session_id: str, now: float) -> SessionRow | None:
+    """Load the live session of this name; None if there is none or it has expired.
+
+    Raises CorruptEntry if its row, or the index of names, is not as it was written.
+    """
     try:
         row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
         if row is None:
-            refuse_lost(db, session_id)
+            refuse_damaged_index(db, session_id)
             return None
         *facts, namespace, name, ended = row
         no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = facts
-        refuse_another((namespace, name, ended), (db.namespace, session_id, 0))
-        refuse_no_numbers(no, version, last_seq, head, cleared, floor, messages, size)
+        refuse_other_row((namespace, name, ended), (db.namespace, session_id, 0))
+        refuse_bad_numbers(no, version, last_seq, head, cleared, floor, messages, size)
         if expires_at is not None and expires_at <= now:
             return None
-        state = State(head, cleared, floor, () if kept is None else unpack(kept), messages)
+        state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
     except UNREADABLE as exc:
         if is_interruption(exc):
             raise
         raise unreadable_session(session_id, exc) from exc
-    return Session(no, life, version, last_seq, state, size, dimension, ttl, expires_at)
+    return SessionRow(no, life, version, last_seq, state, size, dimension, ttl, expires_at)
 
 
-def refuse_another(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
-    """Raise ValueError if the row that an index led to is not the one that was asked for."""
+def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
+    """Raise ValueError if the index led to a row of another name."""
     if found != wanted:
         raise ValueError(f"the index of names leads to {found!a}")
 
 
-def refuse_lost(db: Connection, session_id: str) -> None:
+def refuse_damaged_index(db: Connection, session_id: str) -> None:
     """Raise ValueError if a name may not have been found because the index of names is damaged.
 
-    A search goes wrong at one key, and then past sound ones that all lead it back there: it ends beside that key.
+    A search that a damaged key misled ends beside that key, as the sound keys lead it back there.
     """
     if db.row(SQL["wrong_neighbour"], (db.namespace, session_id)) is not None:
         raise ValueError("its name is not in the index of names, which is damaged where it would stand")
 
 
-def refuse_no_numbers(*values: object) -> None:
-    """Raise ValueError if one of these is no whole number, or less than 0."""
+def refuse_bad_numbers(*values: object) -> None:
+    """Raise ValueError unless all of these are whole numbers of at least 0."""
     for value in values:
         if type(value) is not int or value < 0:
             raise ValueError(f"{value!a} where a number should be")
 
 
 def state_from(columns: Sequence[Any]) -> State:
-    """The state in the five columns head, cleared, floor, kept, messages."""
+    """Decode a state from its five columns head, cleared, floor, kept, messages."""
     head, cleared, floor, kept, messages = columns
-    refuse_no_numbers(head, cleared, floor, messages)
-    return State(head, cleared, floor, unpack(kept), messages)
+    refuse_bad_numbers(head, cleared, floor, messages)
+    return State(head, cleared, floor, kept_from(kept), messages)
 
 
 def columns_of(state: State) -> tuple[int, int, int, str | None, int]:
-    """The same the other way round."""
+    """Encode a state as its five columns: the inverse of `state_from`."""
     kept = msgspec.json.encode(state.kept).decode() if state.kept else None
     return state.head, state.cleared, state.floor, kept, state.messages
 
 
-def unpack(kept: str | None) -> tuple[int, ...]:
+def kept_from(kept: str | None) -> tuple[int, ...]:
     return () if kept is None else tuple(msgspec.json.decode(kept))
 
 
 def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
-    """The state a snapshot of this very session points to."""
+    """Load the state of a snapshot of this life; None if it has no such snapshot."""
     row = db.row(SQL["load_snapshot"], (snapshot_id, no))
     return None if row is None else state_from(row)
 
 
 def jumps_to(db: Connection, no: int, head: int) -> list[Jump]:
-    """The jumps up to `head`, newest first: all that there are, and not only those on the path to it."""
+    """Load every jump up to `head`, newest first, whether it is on the path to it or not."""
     return db.rows(SQL["list_jumps"], (no << 32, (no << 32) + head))
 
 
-class Trail:
-    """The path to a head, walked back only as far as it is asked for.
+def roots(db: Connection, no: int) -> list[tuple[State, str]]:
+    """Read every state the session can return to (its own, of snapshots, of undo steps), with a name for messages."""
+    rows = db.execute(SQL["list_roots"], {"no": no})
+    return [(state_from(columns), name) for *columns, name in rows]
 
-    A session that was edited ten thousand times has as many jumps, and few of them lead to where it stands now. So each
-    step seeks the next jump on the way; where nearly every jump is on the way, it takes more of them at a time.
+
+def remembered_states(db: Connection, no: int) -> list[tuple[int, State]]:
+    """Read the states of earlier versions that can still be read, each with the id of its change, oldest first."""
+    return [(row_id, state_from(columns)) for row_id, *columns in db.execute(SQL["list_remembered"], span(no))]
+
+
+class PathWalk:
+    """The path to a head, walked back only as far as a caller asks for.
+
+    A session that was edited ten thousand times has as many jumps, and few of them are on the path to its head. So each
+    step seeks the next jump on the path; where nearly every jump is on it, a step fetches more of them.
     """
 
     __slots__ = ("_ranges", "_walk")
@@ -138,24 +152,24 @@ class Trail:
 
     @property
     def walked(self) -> list[Range]:
-        """The ranges seen so far, in order."""
+        """The ranges walked so far, in order."""
         return self._ranges[::-1]
 
     def back(self) -> Iterator[Range]:
-        """The ranges of the path, newest first."""
+        """Yield the ranges of the path, newest first."""
         place = 0
         while place < len(self._ranges) or self._goes_on():
             yield self._ranges[place]
             place += 1
 
     def down_to(self, seq: int) -> list[Range]:
-        """The newest ranges of the path, in order: as many as lead down to `seq`."""
+        """Walk down to `seq`, and return the ranges from there to the head, in order."""
         self._reach(seq)
         return self._ranges[::-1]
 
     def __contains__(self, seq: int) -> bool:
         self._reach(seq)
-        at = bisect_left(self._ranges, -seq, key=_negative_first)  # the first range that begins at `seq` or before
+        at = bisect_left(self._ranges, -seq, key=_negative_first)  # the newest range that begins at `seq` or before
         return seq > 0 and at < len(self._ranges) and seq <= self._ranges[at][1]
 
     def _reach(self, seq: int) -> None:

@@ -1,6 +1,6 @@
-"""How a batch of changes is run: together in one transaction, or one by one where that fails.
+"""Transactions: runs a batch of changes together in one, or one by one where that fails.
 
-Who runs it, and when, is group_commit.py's business; what a change does, apply_change.py's.
+group_commit.py decides which thread runs a batch, and when. apply_change.py is the work of one change.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Work = Callable[[Connection], Any]
 
 
 class Stage(Enum):
-    """How far a change has come."""
+    """Stages of a change on its way to the commit."""
 
     WAITING = auto()
-    LEADING = auto()  # still waiting, and asked to lead the next batch
+    LEADING = auto()  # still waiting; its thread is asked to run the next batch
     RUNNING = auto()  # too late to withdraw
     DONE = auto()
 
 
 class Job(msgspec.Struct, eq=False):
-    """One change on its way through. A subclass says how to reach whoever waits for it."""
+    """One change on its way to the commit. A subclass knows how to wake the thread or task that waits for it."""
 
     work: Work
     deadline: float
@@ -40,24 +40,24 @@ class Job(msgspec.Struct, eq=False):
     error: BaseException | None = None
 
     def wait_for_call(self) -> None:
-        """Someone else leads: `lead_on` or `wake` will come from another thread."""
+        """Get ready to wait: another thread leads, and will call `lead_on` or `wake`."""
         raise NotImplementedError
 
     def promote(self) -> None:
-        """It is first in line: whoever waits for it is to lead."""
+        """Mark it as first in the queue: its thread is to lead the next batch."""
         raise NotImplementedError
 
     def lead_on(self) -> None:
-        """Wake whoever is to lead."""
+        """Wake the thread that is to lead."""
         raise NotImplementedError
 
     def wake(self) -> None:
-        """It is done: wake whoever waits for it."""
+        """Wake the thread or task that waits for it: it is done."""
         raise NotImplementedError
 
 
 def run_batch(db: Connection, name: str, batch: list[Job]) -> None:
-    """Run the batch in the open transaction. Afterwards every job is done, with a result or an error."""
+    """Run the batch in the open transaction, and commit. Afterwards every job is done, with a result or an error."""
     if len(batch) > 1 and _together(db, name, batch):
         return
     for job in batch:
@@ -65,10 +65,10 @@ def run_batch(db: Connection, name: str, batch: list[Job]) -> None:
 
 
 def _together(db: Connection, name: str, batch: list[Job]) -> bool:
-    """Run the batch as one transaction. False: SQLite dropped it as a whole, and each has to be run alone.
+    """Run the batch as one transaction. False: SQLite rolled it back as a whole, and each job has to run alone.
 
-    Full disk, IO error, interrupt: these end the transaction whatever the savepoints say, and nobody says which change
-    was the bad one. One by one, the good ones pass.
+    A full disk, an IO error or an interrupt ends the transaction whatever the savepoints say, and SQLite does not tell
+    which change was the cause. One by one, the good ones pass.
     """
     db.patience.deadline = max(job.deadline for job in batch)
     try:
@@ -87,7 +87,7 @@ def _together(db: Connection, name: str, batch: list[Job]) -> bool:
 
 
 def _in_savepoint(db: Connection, name: str, job: Job) -> None:
-    """Run one change of several. Its own error is its own; raises if it took the transaction with it."""
+    """Run one change of several. Its error becomes `job.error`; raises only if the whole transaction ended."""
     job.result = job.error = None
     with translated(name):
         db.execute("SAVEPOINT change")
@@ -116,7 +116,7 @@ def _alone(db: Connection, name: str, job: Job) -> None:
     except Exception as exc:
         roll_back(db)
         if is_interruption(exc):
-            raise  # it is the thread's that runs the job, which may be another's
+            raise  # to the caller of this thread, which the signal was for, and not to the waiter of the job
         job.error = translation(exc, name)
     job.stage = Stage.DONE
 
@@ -124,8 +124,8 @@ def _alone(db: Connection, name: str, job: Job) -> None:
 def _commit(db: Connection, name: str) -> None:
     try:
         db.execute("COMMIT")
-    except (apsw.Error, OSError) as exc:  # an OSError is that of a VFS written in Python
-        # Where writing failed there is no commit. After that, as when a sync fails, a crash could bring it back.
+    except (apsw.Error, OSError) as exc:  # OSError: from a VFS written in Python
+        # A failed write is no commit. After a failed sync it is unknown: a crash could bring the change back.
         unwritten = isinstance(exc, (apsw.FullError, apsw.BusyError)) or (
             isinstance(exc, apsw.IOError) and getattr(exc, "extendedresult", None) == apsw.SQLITE_IOERR_WRITE
         )

@@ -1,7 +1,7 @@
-"""A session in and out of the file as a dossier, each step inside one transaction.
+"""Exports and imports of sessions, for copies between backends: each step inside one transaction.
 
-What is staged stands in the tables under a session number of its own, which no read looks at; one row makes it visible.
-When to copy what is the business of transfer/copy.py.
+Staged rows lie in the tables under a session number of their own, which no read looks at. One update of a row makes
+them visible. transfer/copy.py decides which step comes when.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from everturn.backend import ChangeOutcome, Status
 from everturn.backends.sqlite import apply_change, session_row, statements
 from everturn.backends.sqlite.apply_change import LAST_SEQ
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import MOST, look_from, within
-from everturn.backends.sqlite.session_row import Session, columns_of, span, state_from
+from everturn.backends.sqlite.maintenance import delete_undo_steps
+from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start, entries_within
+from everturn.backends.sqlite.session_row import SessionRow, columns_of, span, state_from
 from everturn.errors import MemoryStoreBackendError
 from everturn.transfer.protocol import STAGED_FOR, Arrival, Mark, PortionRequest, Staging
 from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
@@ -28,7 +29,7 @@ SQL = statements.load("transfer.sql")
 
 
 def outline(db: Connection, session_id: str, now: float) -> Outline | None:
-    """All of the session's present life but its log and its changes. See Portable.outline."""
+    """Read the session's present life without its entries and changes (Portable.outline); None if there is none."""
     session = session_row.load(db, session_id, now)
     if session is None:
         return None
@@ -65,13 +66,13 @@ def _undo_steps(db: Connection, no: int) -> Iterator[UndoPart]:
 
 
 def _call_of(db: Connection, no: int, version: int) -> bytes:
-    """The call that made a version; empty if it is not remembered."""
+    """Load the call id of the change that made a version; empty if it is not remembered."""
     call: bytes | None = db.value(SQL["load_call"], ((no << 32) + version,))
     return call or b""
 
 
 def portion(db: Connection, request: PortionRequest, now: float) -> Portion | None:
-    """The next rows of a life. See Portable.portion."""
+    """Read the next rows of a life (Portable.portion); None if it has ended."""
     session = session_row.load(db, request.session_id, now)
     if session is None or session.life != request.life:
         return None
@@ -84,9 +85,11 @@ def portion(db: Connection, request: PortionRequest, now: float) -> Portion | No
 
 def _entries(db: Connection, base: int, request: PortionRequest) -> Iterator[EntryPart]:
     first, last = request.after_seq + 1, request.last_seq
-    rows = db.execute(SQL["some_entries"], (base + look_from(first), base + last, request.entries + MOST, first, last))
+    rows = db.execute(
+        SQL["some_entries"], (base + earliest_start(first), base + last, request.entries + MOST_LINES, first, last)
+    )
     size = 0
-    for row in islice(within(rows), request.entries):
+    for row in islice(entries_within(rows), request.entries):
         yield EntryPart.of(row)
         size += len(row[3])
         if size >= request.bytes:
@@ -107,25 +110,25 @@ def _changes(db: Connection, base: int, request: PortionRequest) -> Iterator[Cha
 
 
 def stage(db: Connection, request: Staging, now: float) -> str | None:
-    """Put rows where nobody sees them. See Portable.stage."""
+    """Write rows where no reader sees them (Portable.stage); None if those staged before have been removed."""
     name = (db.namespace, request.session_id)
     size = 0
     if request.handle is None:
-        db.execute(SQL["begin_arriving"], (*name, now, now, db.lives_from + STAGED_FOR))
+        db.execute(SQL["begin_staged"], (*name, now, now, db.lives_from + STAGED_FOR))
         no = db.last_insert_rowid()
     else:
         no = int(request.handle)
-        found = db.value(SQL["load_arriving"], (no, *name, now))
+        found = db.value(SQL["load_staged"], (no, *name, now))
         if found is None:
             return None
         size = found
     size += _write_rows(db, no, request.portion)
-    db.execute(SQL["go_on_arriving"], (size, db.lives_from + STAGED_FOR, no))
+    db.execute(SQL["extend_staged"], (size, db.lives_from + STAGED_FOR, no))
     return str(no)
 
 
 def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
-    """Make the session visible in one step. See Portable.restore."""
+    """Publish the session in one step (Portable.restore)."""
     outline = arrival.outline
     name = (db.namespace, outline.session_id)
     session = session_row.load(db, outline.session_id, now)
@@ -136,21 +139,21 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
         return ChangeOutcome(Status.MOVED)
     if any(db.row(SQL["snapshot_elsewhere"], (snapshot.id, *name)) for snapshot in outline.snapshots):
         return ChangeOutcome(Status.SNAPSHOT_TAKEN)
-    # Nothing was written up to here. What is replaced, or has expired, may still hold the ids of snapshots.
+    # Nothing was written up to here. A life that is replaced, or has expired, may still hold the ids of snapshots.
     db.execute(SQL["forget_snapshots"], name)
     no = place.no
     if session is not None and no == session.no:
-        db.execute(SQL["forget_undo_steps"], span(no))
+        delete_undo_steps(db, no)
     else:
         db.execute(apply_change.SQL["end_session"], name)
     if not no:
-        db.execute(SQL["begin_arriving"], (*name, now, now, now))
+        db.execute(SQL["begin_staged"], (*name, now, now, now))
         no = db.last_insert_rowid()
     size = place.bytes + _write_rows(db, no, arrival.portion)
     _write_pointers(db, no, outline, place.last_seq)
     expires_at = None if arrival.expires_in is None else db.lives_from + arrival.expires_in
     db.execute(
-        SQL["take_place"],
+        SQL["publish"],
         (
             *(outline.life, outline.version, outline.last_seq, outline.created_at, outline.changed_at),
             *(outline.ttl, expires_at, outline.dimension, outline.forked_from),
@@ -160,39 +163,40 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
     return ChangeOutcome(Status.APPLIED, outline.life, outline.version)
 
 
-def _mark_of(db: Connection, session: Session | None) -> Mark | None:
+def _mark_of(db: Connection, session: SessionRow | None) -> Mark | None:
     if session is None:
         return None
     return Mark(session.life, session.version, _call_of(db, session.no, session.version))
 
 
 class _Place(msgspec.Struct, frozen=True, gc=False):
-    """Where the rows of an arrival go (0: to a new number), and what is there: bytes, and the log up to a seq."""
+    """Session number that an arrival is written under (0: a new one), and the bytes and last seq it has already."""
 
     no: int
     bytes: int
     last_seq: int
 
 
-def _place_for(db: Connection, arrival: Arrival, session: Session | None, now: float) -> _Place | None:
-    """None: what was staged has gone."""
+def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now: float) -> _Place | None:
+    """Find the session number to write under. None: the staged rows have been removed."""
     _refuse_too_long(arrival.outline.last_seq, arrival.outline.version)
     if arrival.handle is not None:
         no = int(arrival.handle)
-        staged = db.value(SQL["load_arriving"], (no, db.namespace, arrival.outline.session_id, now))
+        staged = db.value(SQL["load_staged"], (no, db.namespace, arrival.outline.session_id, now))
         return None if staged is None else _Place(no, staged, 0)
     return _Place(0, 0, 0) if session is None else _Place(session.no, session.bytes, session.last_seq)
 
 
 def _refuse_too_long(*numbers: int) -> None:
-    """A row's id has room for so much beside the session's number; more would make it another session's."""
+    """Raise MemoryStoreBackendError for a seq or version that does not fit into a row's id: it would be another
+    session's."""
     if any(number > LAST_SEQ for number in numbers):
         text = f"a session in SQLite has at most {LAST_SEQ:,} entries, and as many changes; fork it, and copy the fork"
         raise MemoryStoreBackendError(text, outcome="not_written")
 
 
 def _write_rows(db: Connection, no: int, portion: Portion) -> int:
-    """Write entries and changes under a session's number. Returns the bytes of the bodies."""
+    """Write entries and changes under a session's number. Returns the bytes of the bodies that are new."""
     base = no << 32
     size = 0
     _refuse_too_long(*(part.seq for part in portion.entries[-1:]), *(part.version for part in portion.changes[-1:]))
@@ -214,7 +218,7 @@ def _write_rows(db: Connection, no: int, portion: Portion) -> int:
 
 
 def _write_pointers(db: Connection, no: int, outline: Outline, last_seq: int) -> None:
-    """Write what points into the log, but for jumps that are there: those up to `last_seq`."""
+    """Write jumps, snapshots and undo steps. Jumps up to `last_seq` are there already."""
     base = no << 32
     for seq, after in outline.jumps:
         if seq > last_seq:

@@ -1,60 +1,57 @@
--- load_outline: all that stands in the row of a live session
+-- load_outline: load every column of a live session
 SELECT no, life, version, last_seq, created_at, changed_at, ttl, expires_at, dimension, forked_from,
        head, cleared, floor, kept, messages
   FROM sessions WHERE no = ?
 
--- load_call: the call that made a version
+-- load_call: load the call id of the change that made a version
 SELECT call FROM changes WHERE id = ?
 
--- list_snapshots: in the order they were taken
+-- list_snapshots: list snapshots in the order they were taken
 SELECT snapshot_id, label, version, created_at, head, cleared, floor, kept, messages
   FROM snapshots WHERE session = ? ORDER BY version
 
--- list_undo_steps: oldest first
+-- list_undo_steps: list undo steps, oldest first
 SELECT version, kind, moved_to, hidden, head, cleared, floor, kept, messages
   FROM undo_steps WHERE id BETWEEN ? AND ? ORDER BY id
 
--- some_entries: the next of the log
+-- some_entries: load the next rows of the log
 SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums, ?4, ?5
   FROM entries WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3
 
--- some_changes: the next that are remembered
+-- some_changes: load the next remembered changes
 SELECT version, kind, first_seq, count, created_at, call, key, content, snapshot_id, label,
        ifnull(head, 0), cleared, floor, kept, messages, head IS NOT NULL
   FROM changes WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
 
--- begin_arriving: ended, and without a life; left alone, it is reaped when it expires
+-- begin_staged: insert a session for staged rows: ended, and without a life; if it is abandoned, it is removed when it expires
 INSERT INTO sessions (namespace, session_id, ended, life, created_at, changed_at, expires_at) VALUES (?, ?, 1, '', ?, ?, ?)
 
--- load_arriving: what is staged under this number, unless it has begun to be reaped
+-- load_staged: load the bytes staged under this number, unless they are being removed
 SELECT bytes FROM sessions WHERE no = ? AND namespace = ? AND session_id = ? AND ended = 1 AND life = '' AND expires_at > ?
 
--- go_on_arriving: more of it was staged
+-- extend_staged: add bytes to a staged session, and put off its expiry
 UPDATE sessions SET bytes = ?, expires_at = ? WHERE no = ?
 
--- insert_entry: as it was stored elsewhere (staged twice is staged once)
+-- insert_entry: insert an entry as it was stored elsewhere; staging it twice is the same as once
 INSERT OR IGNORE INTO entries (id, turn, kind, created_at, checksum, body) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT))
 
--- insert_change: likewise
+-- insert_change: insert a change as it was stored elsewhere, once
 INSERT OR IGNORE INTO changes (id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at,
                                head, cleared, floor, kept, messages)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- take_place: the row of a session that becomes visible, or stands elsewhere now
+-- publish: publish: the staged session becomes live, or a live one is extended
 UPDATE sessions
    SET ended = 0, life = ?, version = ?, last_seq = ?, created_at = ?, changed_at = ?, ttl = ?, expires_at = ?,
        dimension = ?, forked_from = ?, head = ?, cleared = ?, floor = ?, kept = ?, messages = ?, bytes = ?
  WHERE no = ?
 
--- forget_snapshots: of every life of this name: those of the one that arrives may be among them
+-- forget_snapshots: delete the snapshots of every life of this name: the arriving life may have the same ones
 DELETE FROM snapshots WHERE session IN (
     SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 0
     UNION ALL
     SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 1)
 
--- forget_undo_steps: of the session that is extended
-DELETE FROM undo_steps WHERE id BETWEEN ? AND ?
-
--- snapshot_elsewhere: whether this snapshot belongs to a session of another name; a file holds its id once
+-- snapshot_elsewhere: whether this snapshot belongs to a session of another name; its id is unique in a file
 SELECT 1 FROM snapshots p JOIN sessions s ON s.no = p.session
  WHERE p.snapshot_id = ? AND NOT (s.namespace = ? AND s.session_id = ?)

@@ -1,4 +1,4 @@
-"""Looks at everything stored and says what is wrong with it. Reads only; one read transaction a session."""
+"""Verify: reads everything stored and lists what is wrong. Writes nothing; one read transaction per session."""
 
 from __future__ import annotations
 
@@ -8,41 +8,46 @@ from contextlib import suppress
 import apsw
 
 from everturn.backend import REMEMBERED
-from everturn.backends._shared.verification import Stored, examine
+from everturn.backends._shared.verification import StoredSession, examine
 from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.maintenance import SQL as UPKEEP
-from everturn.backends.sqlite.maintenance import roots
-from everturn.backends.sqlite.packed_rows import MOST, is_checked, unpacked
-from everturn.backends.sqlite.session_row import Session, jumps_to, load, state_from
+from everturn.backends.sqlite.packed_rows import MOST_LINES, has_its_checksums, unpacked
+from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, remembered_states, roots
 from everturn.core.codec import EntryRow
 from everturn.model import Problem
 
 SQL = statements.load("verify.sql")
-UNREADABLE = (apsw.CorruptError, apsw.SQLError, UnicodeDecodeError)  # a page, the schema, a text: not as written
+UNREADABLE = (
+    apsw.CorruptError,
+    apsw.SQLError,
+    UnicodeDecodeError,
+)  # raised by a page, the schema or a text that is not as it was written
 KINDS = {"append", "replace", "trim", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork"}
 
 
 def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, list[Problem]]:
-    """How many entries the session has stored, and what is wrong: bad checksums, gaps, pointers that point nowhere."""
+    """Count the stored entries of a session, and list problems: bad checksums, gaps, pointers that lead nowhere.
+
+    An absent session has none of either.
+    """
     session = load(db, session_id, now)
     if session is None:
         return 0, []
-    stored = Stored(
+    stored = StoredSession(
         session_id,
         session.version,
         session.last_seq,
         jumps_to(db, session.no, session.last_seq),
         roots(db, session.no),
-        [state_from(columns) for *columns, _, _ in db.execute(UPKEEP["list_remembered"], session.span)],
+        [state for _, state in remembered_states(db, session.no)],
         [version for (version,) in db.execute(SQL["every_version"], session.span)],
     )
     unchecked: list[range] = []
 
     def entries() -> Iterator[EntryRow]:
         for row in db.execute(SQL["every_row"], session.span):
-            if not is_checked(row):
-                unchecked.append(range(row[0], row[0] + min(max(row[6], 1), MOST)))
+            if not has_its_checksums(row):
+                unchecked.append(range(row[0], row[0] + min(max(row[6], 1), MOST_LINES)))
             yield from unpacked(row)
 
     kinds, problems = examine(stored, entries())
@@ -56,8 +61,8 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
     return len(kinds), problems
 
 
-def _disagreements(db: Connection, session: Session) -> Iterator[str]:
-    """Whatever is stored twice, and not alike: without page checksums, nothing else tells of most columns."""
+def _disagreements(db: Connection, session: SessionRow) -> Iterator[str]:
+    """Find facts that are stored twice and differ. Without page checksums, nothing else shows damage there."""
     low, high = session.span
     named = {"no": session.no, "low": low, "high": high, "remembered": REMEMBERED}
     try:
@@ -74,7 +79,7 @@ def _disagreements(db: Connection, session: Session) -> Iterator[str]:
 
 
 def verify_file(db: Connection, path: str) -> list[Problem]:
-    """What is wrong with the file itself, or belongs to no session. Ends the transaction that it is run in."""
+    """List problems of the file itself, and rows that belong to no session. Ends the transaction that it is run in."""
     page_checksums.look_past_damage(db)
     problems: list[Problem] = []
     for look in (_integrity, _orphans, _schema):
@@ -100,7 +105,7 @@ def _orphans(db: Connection) -> Iterator[str]:
 
 
 def _schema(db: Connection) -> Iterator[str]:
-    """The tables, indexes and views of ours that are not as they are made. (There may be others beside them.)"""
+    """Find tables, indexes and views of ours that are not defined as we define them. Others may exist beside them."""
     found = schema.parts(db)
     for name, text in schema.wanted().items():
         if found.get(name) != text:
@@ -108,7 +113,7 @@ def _schema(db: Connection) -> Iterator[str]:
 
 
 def names(db: Connection) -> list[str]:
-    """The names of the sessions, as far as the table can be read, and as far as the index of names can."""
+    """List the names of sessions that can be read from the table or from the index of names."""
     page_checksums.look_past_damage(db)
     found: dict[str, None] = {}
     for statement in ("every_name", "every_indexed_name"):

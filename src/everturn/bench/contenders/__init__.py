@@ -1,9 +1,16 @@
-"""The stores that are compared, and the three verbs each one is driven by.
+"""The stores that are compared, and the calls each one is driven by.
 
-A contender turns the workload's plain messages into its own kind before the clock starts, because making
-them is the caller's work. Encoding and writing is the store's work and is timed. Each store keeps its
-default settings, except that the bare driver is set to the durability everturn promises (WAL,
-synchronous=FULL).
+base.py            BlockingContender, AsyncContender: the clock around a store's own calls
+timing.py          seconds of calls, one after the other or from many tasks
+process.py         each contender in a process of its own
+everturn_store.py  everturn, sync and async, in a file or on a server
+bare.py            the bare driver on SQLite; on_redis/ and on_postgres/ have theirs
+checkpoints.py     a LangGraph checkpointer as a contender
+langchain.py langchain_messages.py langgraph.py openai_agents.py google_adk.py   peers on SQLite
+
+A contender turns the workload's plain messages into its own kind before the clock starts, because making them is the
+caller's work. Encoding and writing is the store's work and is timed. Each store keeps its default settings, except that
+the bare driver is set to the durability everturn promises (WAL, synchronous=FULL).
 """
 
 from collections.abc import Sequence
@@ -12,14 +19,14 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 Place: TypeAlias = Path | str
-"""Where a contender keeps what it is given: an empty directory, or the URL of a server."""
+"""A contender's own place for its data: an empty directory, or the URL of a server."""
 
 
 class Contender(Protocol):
     """One store in one place."""
 
     def __init__(self, place: Place) -> None:
-        """Open or make the database there."""
+        """Open the database in this place, or make it."""
 
     def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
         """Append `turns` turns of two messages, numbered from `first`; seconds each one took."""
@@ -31,38 +38,56 @@ class Contender(Protocol):
         """Let go of the file or the server."""
 
 
-class Flooder(Contender, Protocol):
+class ReadsLatest(Contender, Protocol):
+    """A store that can read the latest messages of a session without the others."""
+
+    def load_latest(self, session_id: str, *, count: int) -> tuple[float, int]:
+        """Read the latest `count` messages as the store's own objects: seconds, and how many messages came."""
+
+    def agent_turns(self, session_id: str, *, turns: int, first: int, count: int) -> list[float]:
+        """Read the latest `count` messages and append a turn, `turns` times; seconds each time took."""
+
+
+class AppendsFromTasks(Contender, Protocol):
     """A store on a server, which many tasks of one event loop can use at once."""
 
-    def flood(self, ids: Sequence[str], *, turns: int) -> float:
+    def append_from_tasks(self, ids: Sequence[str], *, turns: int) -> float:
         """Append `turns` turns to each of these sessions, a task for each, all at once: the seconds for all of it."""
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """Where to find a contender without importing it here: some take seconds to import."""
+    """A contender by the name of its class, without importing it here: some take seconds to import."""
 
     title: str
     target: str
     distributions: tuple[str, ...]
 
 
-EVERTURN = Entrant("everturn", "everturn.bench.contenders.ours:Everturn", ("everturn", "apsw"))
-EVERTURN_ASYNC = Entrant("everturn async", "everturn.bench.contenders.ours:AsyncEverturn", ("everturn", "apsw"))
-BARE = Entrant("bare apsw, 2 rows", "everturn.bench.contenders.bare:Bare", ("apsw",))
-BARE_SAME_ROWS = Entrant("bare apsw, same rows", "everturn.bench.contenders.bare:BareSameRows", ("apsw",))
-TWIN = Entrant("its twin", "everturn.bench.contenders.bare:BareSameRows", ("apsw",))  # to see the noise of the method
+EVERTURN = Entrant("everturn", "everturn.bench.contenders.everturn_store:Everturn", ("everturn", "apsw"))
+EVERTURN_ASYNC = Entrant(
+    "everturn async", "everturn.bench.contenders.everturn_store:AsyncEverturn", ("everturn", "apsw")
+)
+BARE = Entrant("bare apsw, 2 rows", "everturn.bench.contenders.bare:BareSqlite", ("apsw",))
+BARE_SAME_ROWS = Entrant("bare apsw, same rows", "everturn.bench.contenders.bare:BareSqliteSameRows", ("apsw",))
+TWIN = Entrant(
+    "its twin", "everturn.bench.contenders.bare:BareSqliteSameRows", ("apsw",)
+)  # to see the noise of the method
 PEERS = (
-    Entrant("OpenAI Agents SQLiteSession", "everturn.bench.contenders.openai_agents:OpenAIAgents", ("openai-agents",)),
+    Entrant(
+        "OpenAI Agents SQLiteSession", "everturn.bench.contenders.openai_agents:OpenAISQLiteSession", ("openai-agents",)
+    ),
     Entrant(
         "LangChain SQLChatMessageHistory",
-        "everturn.bench.contenders.langchain:LangChain",
+        "everturn.bench.contenders.langchain:LangChainSQLHistory",
         ("langchain-community", "SQLAlchemy"),
     ),
     Entrant(
         "LangGraph SqliteSaver",
-        "everturn.bench.contenders.langgraph:LangGraph",
+        "everturn.bench.contenders.langgraph:LangGraphSqliteSaver",
         ("langgraph", "langgraph-checkpoint-sqlite"),
     ),
-    Entrant("ADK SqliteSessionService", "everturn.bench.contenders.google_adk:GoogleADK", ("google-adk", "aiosqlite")),
+    Entrant(
+        "ADK SqliteSessionService", "everturn.bench.contenders.google_adk:AdkSqliteService", ("google-adk", "aiosqlite")
+    ),
 )

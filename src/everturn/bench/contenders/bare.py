@@ -1,4 +1,4 @@
-"""The bare driver: what a careful person would write by hand with apsw and `json`, and no more.
+"""The bare driver on SQLite: apsw and `json`, as a careful person writes it by hand, and no more.
 
 One transaction per turn, stdlib `json`, WAL, synchronous=FULL, statements prepared once by apsw's cache.
 The next seq is kept in memory, so it does not even read before it writes. It promises none of what everturn
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import apsw
 
+from everturn.bench.contenders.base import BlockingContender
 from everturn.bench.workload import Message, encode
-from everturn.bench.workload import turns as make_turns
 
 INSERT = "INSERT INTO log (session, seq, body) VALUES (?, ?, ?)"
 
@@ -41,7 +41,7 @@ def connect(path: Path, *, vfs: str | None = None) -> apsw.Connection:
     return connection
 
 
-class Bare:
+class BareSqlite(BlockingContender):
     """The messages alone: two rows per turn in one clustered table."""
 
     def __init__(self, path: Path, *, vfs: str | None = None) -> None:
@@ -49,37 +49,33 @@ class Bare:
         self._connection = connect(path, vfs=vfs)
         self._last: defaultdict[str, int] = defaultdict(int)
 
-    def append_turn(self, session_id: str, turn: list[Message]) -> None:
+    def add(self, session: str, turn: list[Message]) -> None:
         """Encode and commit one turn."""
-        last = self._last[session_id]
-        rows = [(session_id, seq, encode(message)) for seq, message in enumerate(turn, last + 1)]
+        last = self._last[session]
+        rows = [(session, seq, encode(message)) for seq, message in enumerate(turn, last + 1)]
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany(INSERT, rows)
         self._connection.execute("COMMIT")
-        self._last[session_id] = last + len(turn)
+        self._last[session] = last + len(turn)
 
-    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
-        """See Contender.append."""
-        seconds = []
-        for turn in make_turns(turns, first=first):
-            start = time.perf_counter()
-            self.append_turn(session_id, turn)
-            seconds.append(time.perf_counter() - start)
-        return seconds
-
-    def load(self, session_id: str) -> tuple[float, int]:
+    def read(self, session: str) -> list[object]:
         """Rows in order, each through `json.loads`."""
-        start = time.perf_counter()
-        rows = self._connection.execute("SELECT body FROM log WHERE session = ? ORDER BY seq", (session_id,))
-        loaded = [json.loads(body) for (body,) in rows]
-        return time.perf_counter() - start, len(loaded)
+        rows = self._connection.execute("SELECT body FROM log WHERE session = ? ORDER BY seq", (session,))
+        return [json.loads(body) for (body,) in rows]
+
+    def latest(self, session: str, count: int) -> list[object]:
+        """The last rows of the index, turned round."""
+        rows = self._connection.execute(
+            "SELECT body FROM log WHERE session = ? ORDER BY seq DESC LIMIT ?", (session, count)
+        )
+        return [json.loads(body) for (body,) in rows][::-1]
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the connection."""
         self._connection.close()
 
 
-class BareSameRows(Bare):
+class BareSqliteSameRows(BareSqlite):
     """The rows everturn writes, by hand: the turn, a line of the change log, and the session's own row.
 
     The same bytes in the same number of rows, in tables keyed by plain integers as everturn's are, but
@@ -93,12 +89,12 @@ class BareSameRows(Bare):
         self._numbers: dict[str, int] = {}
         self._versions: defaultdict[str, int] = defaultdict(int)
 
-    def append_turn(self, session_id: str, turn: list[Message]) -> None:
+    def add(self, session: str, turn: list[Message]) -> None:
         """Encode and commit one turn."""
-        if session_id not in self._numbers:
-            self._create(session_id)
-        execute, number, now = self._connection.execute, self._numbers[session_id], time.time()
-        first, version = self._last[session_id] + 1, self._versions[session_id] + 1
+        if session not in self._numbers:
+            self._create(session)
+        execute, number, now = self._connection.execute, self._numbers[session], time.time()
+        first, version = self._last[session] + 1, self._versions[session] + 1
         last = first + len(turn) - 1
         bodies = [encode(message) for message in turn]
         base = number << 32
@@ -118,7 +114,7 @@ class BareSameRows(Bare):
             (version, last, last, last, sum(map(len, bodies)), now, number),
         )
         execute("COMMIT")
-        self._last[session_id], self._versions[session_id] = last, version
+        self._last[session], self._versions[session] = last, version
 
     def _create(self, session_id: str) -> None:
         number = self._numbers[session_id] = len(self._numbers) + 1
@@ -127,12 +123,19 @@ class BareSameRows(Bare):
             (number, session_id, os.urandom(16).hex(), time.time()),
         )
 
-    def load(self, session_id: str) -> tuple[float, int]:
+    def read(self, session: str) -> list[object]:
         """Rows in order, each line through `json.loads`."""
-        base = self._numbers[session_id] << 32
-        start = time.perf_counter()
+        base = self._numbers[session] << 32
         rows = self._connection.execute(
             "SELECT body FROM entries WHERE id BETWEEN ? AND ? ORDER BY id", (base, base + 0xFFFFFFFF)
         )
-        loaded = [json.loads(line) for (body,) in rows for line in body.split("\n")]
-        return time.perf_counter() - start, len(loaded)
+        return [json.loads(line) for (body,) in rows for line in body.split("\n")]
+
+    def latest(self, session: str, count: int) -> list[object]:
+        """The last rows, each of one turn of two messages, turned round."""
+        base = self._numbers[session] << 32
+        rows = self._connection.execute(
+            "SELECT body FROM entries WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?",
+            (base, base + 0xFFFFFFFF, count // 2),
+        )
+        return [json.loads(line) for (body,) in reversed(list(rows)) for line in body.split("\n")]

@@ -1,4 +1,4 @@
-"""A LangGraph checkpointer without a graph around it: what it is given to remember one more turn.
+"""A LangGraph checkpointer without a graph around it: the calls that remember one more turn.
 
 A turn is: read the latest checkpoint, add two messages to its `messages` channel, put the new checkpoint.
 """
@@ -50,13 +50,12 @@ def following(
     return latest.config if latest else config, checkpoint, {"source": "update", "step": step}, {"messages": version}
 
 
-class Checkpointing:
+class CheckpointerContender:
     """A contender that is a checkpointer: one for all threads."""
 
     saver: BaseCheckpointSaver[Any]
 
     def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
-        """See Contender.append."""
         config = config_of(session_id)
         return timed(lambda turn: self._put(config, turn), as_messages(turns, first))
 
@@ -64,7 +63,6 @@ class Checkpointing:
         self.saver.put(*following(self.saver, config, self.saver.get_tuple(config), turn))
 
     def load(self, session_id: str) -> tuple[float, int]:
-        """See Contender.load."""
         start = time.perf_counter()
         latest = self.saver.get_tuple(config_of(session_id))
         loaded = latest.checkpoint["channel_values"]["messages"] if latest else []

@@ -3,65 +3,64 @@
 Rollback journal and a new connection per call, its own defaults.
 """
 
-import asyncio
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from google.adk.events import Event
-from google.adk.sessions import Session
+from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, Part
 
+from everturn.bench.contenders.base import AsyncContender
 from everturn.bench.workload import Message
-from everturn.bench.workload import turns as make_turns
 
 APP, USER = "bench", "user"
 
 
-class GoogleADK:
-    """One service; a session object is kept from call to call, as a runner does."""
+class AdkService(AsyncContender):
+    """A contender that is a session service. A session object is kept from call to call, as a runner does."""
+
+    service: BaseSessionService
+
+    def __init__(self) -> None:
+        """Make the loop. Nothing is open yet."""
+        super().__init__()
+        self._sessions: dict[str, Session] = {}
+
+    def session(self, session_id: str) -> Session:
+        """The kept object; the session is made before the clock starts."""
+        if session_id not in self._sessions:
+            created = self.service.create_session(app_name=APP, user_id=USER, session_id=session_id)
+            self._sessions[session_id] = self.runner.run(created)
+        return self._sessions[session_id]
+
+    def made(self, turn: Sequence[Message]) -> list[Event]:
+        return [_event(message) for message in turn]
+
+    async def add(self, session: Session, turn: list[Event]) -> None:
+        """Append the turn, event by event: the interface has nothing else."""
+        for event in turn:
+            await self.service.append_event(session, event)
+
+    async def read(self, session: Session) -> Sequence[object]:
+        loaded = await self.service.get_session(app_name=APP, user_id=USER, session_id=session.id)
+        return loaded.events if loaded else []
+
+
+class AdkSqliteService(AdkService):
+    """`SqliteSessionService` in a file."""
 
     def __init__(self, path: Path) -> None:
         """Make the service in this empty directory."""
-        self._service = SqliteSessionService(str(path / "adk.db"))
-        self._runner = asyncio.Runner()
-        self._sessions: dict[str, Session] = {}
-
-    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
-        """See Contender.append."""
-        prepared = [[made(message) for message in turn] for turn in make_turns(turns, first=first)]
-        return self._runner.run(self._append(session_id, prepared))
-
-    async def _append(self, session_id: str, prepared: list[list[Event]]) -> list[float]:
-        if session_id not in self._sessions:
-            self._sessions[session_id] = await self._service.create_session(
-                app_name=APP, user_id=USER, session_id=session_id
-            )
-        session = self._sessions[session_id]
-        seconds = []
-        for turn in prepared:
-            start = time.perf_counter()
-            for event in turn:
-                await self._service.append_event(session, event)
-            seconds.append(time.perf_counter() - start)
-        return seconds
-
-    def load(self, session_id: str) -> tuple[float, int]:
-        """See Contender.load."""
-        return self._runner.run(self._load(session_id))
-
-    async def _load(self, session_id: str) -> tuple[float, int]:
-        start = time.perf_counter()
-        session = await self._service.get_session(app_name=APP, user_id=USER, session_id=session_id)
-        return time.perf_counter() - start, len(session.events) if session else 0
+        super().__init__()
+        self.service = self._sqlite = SqliteSessionService(str(path / "adk.db"))
 
     def close(self) -> None:
-        """See Contender.close."""
-        self._runner.run(self._service.close())
-        self._runner.close()
+        """Close the service and the loop."""
+        self.runner.run(self._sqlite.close())
+        self.runner.close()
 
 
-def made(message: Message) -> Event:
-    """The message as an event."""
+def _event(message: Message) -> Event:
     role = "model" if message["role"] == "assistant" else "user"
     return Event(author=role, content=Content(role=role, parts=[Part(text=message["content"])]))

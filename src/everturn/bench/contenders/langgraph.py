@@ -1,7 +1,7 @@
 """LangGraph `SqliteSaver`, without a graph around it: the least a checkpointer does to remember a turn.
 
-What a turn is, is said in checkpoints.py. A compiled graph does the same and more (it also stores pending writes), so
-this is kinder to the peer than the way it is used. The whole state is written each time: the cost of an append grows
+checkpoints.py defines a turn. A compiled graph does the same and more (it also stores pending writes), so this is
+kinder to the peer than the way it is used. The whole state is written each time: the cost of an append grows
 with the history. WAL, its own default, with Python's synchronous=FULL.
 """
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from everturn.bench.contenders.checkpoints import Checkpointing
+from everturn.bench.contenders.checkpoints import CheckpointerContender
 
 
-class LangGraph(Checkpointing):
+class LangGraphSqliteSaver(CheckpointerContender):
     """One saver for all threads."""
 
     def __init__(self, path: Path) -> None:
@@ -21,5 +21,5 @@ class LangGraph(Checkpointing):
         self.saver = self._context.__enter__()
 
     def close(self) -> None:
-        """See Contender.close."""
+        """Close the saver."""
         self._context.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""How a contender times itself: one call after the other, or many tasks at once. Knows no store."""
+"""Clocks around calls of a contender: one call after the other, or many tasks at once. Knows no store."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ def timed(append: Callable[[Turn], object], turns: Sequence[Turn]) -> list[float
 
 
 async def timed_async(append: Callable[[Turn], Awaitable[object]], turns: Sequence[Turn]) -> list[float]:
-    """The same for a coroutine: one task."""
+    """Await one append after the other, in one task; the seconds that each took."""
     seconds = []
     for turn in turns:
         start = time.perf_counter()
@@ -28,8 +28,10 @@ async def timed_async(append: Callable[[Turn], Awaitable[object]], turns: Sequen
     return seconds
 
 
-async def flooded(append: Callable[[str, Turn], Awaitable[object]], ids: Sequence[str], turns: Sequence[Turn]) -> float:
-    """A task for each session, all at once, each with its turns one after the other; the seconds for all of it."""
+async def timed_tasks(
+    append: Callable[[str, Turn], Awaitable[object]], ids: Sequence[str], turns: Sequence[Turn]
+) -> float:
+    """Start a task for each session, which appends the turns one after the other; the seconds until all are done."""
 
     async def one(session_id: str) -> None:
         for turn in turns:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from everturn.adapters.openai_agents.items import to_message
+from everturn.adapters._shared.openai_items import to_message
 from everturn.model import ChatMessage
 
 ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}

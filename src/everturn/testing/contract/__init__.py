@@ -1,4 +1,18 @@
-"""The contract: every promise that a memory store can be held to, by layer. docs/contract.md is made from it."""
+"""The contract: every promise of a memory store, as clauses. `grep -rn '"clause-id"' .` here finds a clause.
+
+sequential.py    one caller: order, contents, keys, versions
+removal.py       clear, replace, pop, trim
+snapshots.py     save, rollback, undo
+isolation.py     sessions with similar ids
+checkpoints.py   LangGraph's checkpointers
+races.py         every two operations at once, at every point (ids like append-trim)
+concurrency.py   many callers in random rounds
+persistence.py   other processes, reopening, os.fork
+edge.py          unusual contents, sizes, ids; expiry.py time to live
+faults.py        servers, disks and files that fail
+crash.py         kill -9 and power loss
+docs_page.py     docs/contract.md, made from the clauses (`python -m everturn.testing.contract`)
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores of whole states (LangGraph's checkpointers): what they keep, and whether a lost update is noticed."""
+"""Clauses of checkpointers (LangGraph), which store whole states: what they keep, and lost updates."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def checkpoint_lost_update(kit: Kit) -> None:
     store.call("hold", session, "A")
     store.call("hold", session, "B")
     store.call("put_held", session, "A", first)
-    told = store.take(Step("put_held", session, ("B", second)))
+    outcome = store.take(Step("put_held", session, ("B", second)))
     found = {seen.content for seen in store.read(session)}
     kit.check(
-        not told.ok or found.issuperset(sent.content for sent in (*first, *second)),
+        not outcome.ok or found.issuperset(sent.content for sent in (*first, *second)),
         "A reads, B reads, A puts, B puts: B was told nothing, and A's turn is gone",
         session=session,
     )
@@ -62,7 +62,7 @@ def checkpoints_are_all_kept(kit: Kit) -> None:
     for _ in range(3 if kit.quick else 10):
         session = kit.session()
         for store in stores:
-            steps = (Step("append_knowing", session, (kit.turn(),)) for _ in range(4))
+            steps = (Step("append_with_parent", session, (kit.turn(),)) for _ in range(4))
             store.worker.send(store.job(*steps))
         made = [one.value for store in stores for one in kit.report(store.worker, Done).outcomes[0] if one.ok]
         if len(made) < 4:

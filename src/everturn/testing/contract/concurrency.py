@@ -133,7 +133,7 @@ def many_sessions(kit: Kit) -> None:
     kit.judge(*NO_LOSS)
 
 
-# --- who comes first -------------------------------------------------------------------------------------------------
+# --- one of several wins ---------------------------------------------------------------------------------------------
 
 
 @registry.clause(
@@ -217,7 +217,7 @@ def open_together(kit: Kit) -> None:
             break
     kit.notes.append(f"one process stopped at {points} driver calls of opening, while another opened and stored")
     stored = 0
-    for number in range(8):  # a store that tells late writers so acknowledges few of them
+    for number in range(8):  # a store that refuses late writers acknowledges few turns
         if number >= 3 and stored >= ENOUGH:
             break
         stored += _four_at_once(kit)
@@ -226,7 +226,7 @@ def open_together(kit: Kit) -> None:
 
 def _opened_meanwhile(kit: Kit, session: str, n: int) -> bool:
     """Stop one process at its n-th driver call in opening a new store, and let another open it and store a turn.
-    False if the first had opened it before."""
+    Returns False if opening ended before that call."""
     place = kit.place()
     late, early = kit.worker(watched=True), kit.worker()
     late.send(kit.opening("late", place, stop=Stop(n)))
@@ -234,7 +234,7 @@ def _opened_meanwhile(kit: Kit, session: str, n: int) -> bool:
     early.send(kit.opening("early", place))
     blocked = not early.poll(min(max(0.05, 4 * kit.environment.open_seconds), 1.0))
     if blocked and isinstance(report, Paused):
-        late.resume()  # it holds what the other waits for
+        late.resume()  # it holds a lock that the other waits for
     first = kit.adopt(early, "early", place, "early", kit.report(early, Opened))
     first.append(session, kit.turn())
     if not blocked and isinstance(report, Paused):

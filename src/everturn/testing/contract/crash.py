@@ -1,4 +1,4 @@
-"""A process that dies: killed with -9 at every driver call, right after an acknowledgement, or at any moment."""
+"""Clauses of crashes: a process killed with -9 at every driver call, right after an acknowledgement, or at random."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ registry = ClauseRegistry("crash")
 
 
 def killed_at_every_call(kit: Kit, prepare: Callable[[Instance, str], Step], *, snapshots: bool = False) -> None:
-    """Kill the process at its n-th driver call in a step, for every n; then see what another process finds.
+    """Kill the process at the n-th driver call of a step, for every n; then read in another process.
 
-    `prepare` gets an instance and a session that holds three turns, and gives the step that is killed. With
-    `snapshots`, every snapshot that was acknowledged before is rolled back to as well.
+    `prepare` gets an instance and a session with three turns, and returns the step to kill. With `snapshots`, a
+    snapshot from before is rolled back to as well.
     """
     reader = kit.open("reader")
     points, end = 0, FARTHEST
@@ -333,7 +333,7 @@ def nothing_immortal(kit: Kit) -> None:
 
 
 def _killed_at_random(kit: Kit) -> dict[str, int]:
-    """Where no driver call is visible: kill processes somewhere in an append."""
+    """Kill processes at random moments of an append, for targets without a visible driver call."""
     sessions: dict[str, int] = {}
     for _ in range(8):
         session = kit.session()

@@ -1,4 +1,4 @@
-"""docs/contract.md, made from the clauses themselves: a promise that is not run is not on the page."""
+"""Makes docs/contract.md from the clauses, so that every promise on the page is also run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEAD = "| clause | promise | the incident behind it | needs |\n|---|---|---|---
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     shapes = "\n".join(f"- {shape.name} (one {shape.unit} a call)" for shape in SHAPES)
     top = files(__package__).joinpath("page_top.md").read_text("utf-8")
     parts = [top.format(number=len(CLAUSES), version=CONTRACT_VERSION, shapes=shapes)]

@@ -1,4 +1,4 @@
-"""Content, sizes and names at the edge of what a store expects. Expiry has a module of its own."""
+"""Clauses of edge cases: unusual contents, sizes and session ids. Expiry is in expiry.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SLOWEST = 30.0  # seconds that 1,001 messages may take
 
 
 def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[SentMessage, ...]]:
-    """The contents as turns of the shape: each in a call of its own, with company where a call takes more than one."""
+    """Make one turn for each content; where a call takes a pair, both messages have the content."""
     unit = kit.environment.opened.unit
     if unit == "pair":
         return [(SentMessage("user", content), SentMessage("assistant", content)) for content in contents]
@@ -26,8 +26,8 @@ def turn_of(kit: Kit, contents: Sequence[Any]) -> list[tuple[SentMessage, ...]]:
 
 
 def round_trip(kit: Kit, contents: Sequence[Any], story: str, *, may_refuse: bool = False, large: bool = False) -> None:
-    """Store each content, and see that it comes back code point for code point. Where a store may refuse, it must do
-    so loudly, and then nothing of it is stored. What is `large` is not left for the clauses that follow."""
+    """Store each content, and check that it comes back code point for code point. With `may_refuse` the store may raise
+    instead, and must then store nothing. `large` contents are not left in the shared store."""
     store, session = (kit.open if large else kit.borrow)(), kit.session()
     accepted = 0
     kept: list[tuple[SentMessage, ...]] = []
@@ -219,7 +219,7 @@ def odd_json(kit: Kit) -> None:
 
 
 def exactly(one: Any, other: Any) -> bool:
-    """Equal, and of the same types all the way down; NaN equals NaN, and zeros have signs."""
+    """Whether two values are equal, with equal types at every level; NaN equals NaN, and zeros have signs."""
     pairs = [(one, other)]
     while pairs:
         one, other = pairs.pop()
@@ -253,7 +253,7 @@ def sizes(kit: Kit) -> None:
 
 
 def filler(length: int, start: str) -> str:
-    """Text of this length, without repetition that would hide a piece that is missing."""
+    """Make text of this length, without repetition, so that a missing piece shows."""
     parts: list[str] = [start]
     have = len(start)
     number = 0
@@ -277,7 +277,7 @@ def large_turn(kit: Kit) -> None:
 
 
 def gives_up(kit: Kit) -> float:
-    """When even 1,001 messages are given up: the clauses that follow want their time, too."""
+    """Return when to give up on 1,001 messages, so that the next clauses get their time."""
     now = time.monotonic()
     return now + max(4 * (kit.until - now), SLOWEST)
 

@@ -1,6 +1,6 @@
-"""Expiry, where a factory takes `ttl`: neither early nor never, judged by timestamps on both sides of each call.
+"""Clauses of expiry, for factories that take `ttl`: not too early, not never, by the times before and after each call.
 
-All sessions of the layer live and die at the same time, in one scene that a run plays once.
+All sessions are observed at the same time, once in a run, to save waiting.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from everturn.testing.workers.messages import Outcome, Step
 
 registry = ClauseRegistry("edge")
 TTL = 1.0  # seconds; whole, because some backends count in those
-ATTEMPTS = 3  # at a scene that a busy machine plays too slowly
-GRACE = 3.0  # what a backend may take longer to let go
+ATTEMPTS = 3  # if a busy machine is too slow
+GRACE = 3.0  # seconds that a backend may be late
 
 
-class Scene(msgspec.Struct):
-    """What was seen of the sessions, each observation with the times between which it was made."""
+class ExpiryRecord(msgspec.Struct):
+    """Observations of sessions that expire, each with the times between which it was made."""
 
     first: Outcome  # the append that everything is counted from
     refreshed: Outcome  # a second append to `busy`, half a life later
@@ -35,7 +35,7 @@ class Scene(msgspec.Struct):
 
     @property
     def in_time(self) -> bool:
-        """Whether every observation was made between the times that it is about."""
+        """Whether every observation was made in time."""
         return (
             self.early["quiet"].ended < self.first.began + TTL
             and self.refreshed.ended < self.first.began + TTL
@@ -44,19 +44,19 @@ class Scene(msgspec.Struct):
         )
 
 
-def scene(kit: Kit) -> Scene:
+def expiry_record(kit: Kit) -> ExpiryRecord:
     if "expiry" not in kit.environment.shared_results:
         for _ in range(ATTEMPTS):
-            played = kit.environment.shared_results["expiry"] = _played(kit)
+            played = kit.environment.shared_results["expiry"] = _observe(kit)
             if played.in_time:
                 break
-    found: Scene = kit.environment.shared_results["expiry"]
+    found: ExpiryRecord = kit.environment.shared_results["expiry"]
     if not found.in_time:
         raise Untested(f"the machine was too slow, {ATTEMPTS} times: what should have come in time did not")
     return found
 
 
-def _played(kit: Kit) -> Scene:
+def _observe(kit: Kit) -> ExpiryRecord:
     store = kit.open("A", at=kit.place(), ttl=TTL)
     without = kit.open("B", at=kit.place())
     turns = {name: [kit.turn()] for name in ("quiet", "busy", "endless")}
@@ -82,7 +82,7 @@ def _played(kit: Kit) -> Scene:
     turns["anew"] = [kit.turn()]
     anew = store.take(Step("append", "quiet", (turns["anew"][0],)))
     again = store.take(Step("read", "quiet"))
-    return Scene(first, refreshed, turns, early, late, last, anew, again, without.take(Step("read", "endless")))
+    return ExpiryRecord(first, refreshed, turns, early, late, last, anew, again, without.take(Step("read", "endless")))
 
 
 def _sleep_until(moment: float) -> None:
@@ -96,7 +96,7 @@ def _sleep_until(moment: float) -> None:
     needs=["ttl"],
 )
 def not_too_early(kit: Kit) -> None:
-    seen = scene(kit)
+    seen = expiry_record(kit)
     read = seen.early["quiet"]
     kit.check(read.ok, f"reading a session that lives raised {read.fault}")
     kit.same(read.value, seen.turns["quiet"], f"within its {TTL:g} s", session="quiet")
@@ -109,7 +109,7 @@ def not_too_early(kit: Kit) -> None:
     needs=["ttl"],
 )
 def not_never(kit: Kit) -> None:
-    seen = scene(kit)
+    seen = expiry_record(kit)
     for name, read in seen.last.items():
         kit.check(
             read.ok and read.value == [],
@@ -126,7 +126,7 @@ def not_never(kit: Kit) -> None:
     needs=["ttl"],
 )
 def refreshed_by_a_turn(kit: Kit) -> None:
-    seen = scene(kit)
+    seen = expiry_record(kit)
     read, turn = seen.late["busy"], seen.turns["busy"][1]
     kit.check(read.ok, f"reading a session that lives raised {read.fault}")
     kit.check(
@@ -143,7 +143,7 @@ def refreshed_by_a_turn(kit: Kit) -> None:
     needs=["ttl"],
 )
 def no_ttl_no_expiry(kit: Kit) -> None:
-    seen = scene(kit)
+    seen = expiry_record(kit)
     kit.check(seen.endless.ok, f"reading it raised {seen.endless.fault}")
     kit.same(seen.endless.value, seen.turns["endless"], "it has no ttl", session="endless")
 
@@ -155,7 +155,7 @@ def no_ttl_no_expiry(kit: Kit) -> None:
     needs=["ttl"],
 )
 def a_new_life(kit: Kit) -> None:
-    seen = scene(kit)
+    seen = expiry_record(kit)
     if any(read.value != [] for read in seen.last.values()):
         raise Untested("nothing ever expired")
     for outcome in (seen.anew, seen.again):

@@ -1,6 +1,6 @@
-"""A backend that fails: down, hung, slow, full, out of handles, or with garbage where the data was.
+"""Clauses of faults: a backend that is down, hung, slow, full, out of handles, or holds garbage.
 
-A fault is an error: never silence, never an empty list, never a false acknowledgement.
+A fault must become an error: never silence, never an empty list, never a false acknowledgement.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ IN_TIME = TIMEOUT + 4.5  # a busy machine is late, too
 HUNG = 0.5  # seconds that a backend hangs, where no time-out is offered
 
 
-def hasty(kit: Kit, name: str = "A") -> Instance:
-    """An instance that gives up on a call after TIMEOUT, where the target can be told so.
+def open_with_timeout(kit: Kit, name: str = "A") -> Instance:
+    """Open an instance with a time-out of TIMEOUT, if the target takes one.
 
-    Nothing is wrong yet, but on a busy machine to open it may take as long: then it is tried again.
+    On a busy machine even opening may take so long: then it is tried again.
     """
     if not kit.offers("timeout"):
         return kit.open(name)
@@ -43,16 +43,16 @@ def hasty(kit: Kit, name: str = "A") -> Instance:
     return kit.open(name, timeout=TIMEOUT)
 
 
-def begun(kit: Kit, turns: int = 3) -> tuple[Instance, str]:
-    store, session = hasty(kit), kit.session()
+def session_with_turns(kit: Kit, turns: int = 3) -> tuple[Instance, str]:
+    store, session = open_with_timeout(kit), kit.session()
     for _ in range(turns):
         store.append(session, kit.turn())
     return store, session
 
 
-def tried(kit: Kit, store: Instance, *steps: Step, relieve: Callable[[], None] | None = None) -> tuple[Outcome, ...]:
-    """Take steps while something is wrong. `relieve` ends the fault when they should long have failed, or, where no
-    time-out is offered, after a while."""
+def attempt(kit: Kit, store: Instance, *steps: Step, relieve: Callable[[], None] | None = None) -> tuple[Outcome, ...]:
+    """Take steps during a fault. `relieve` ends the fault when they should long have failed, or after a while if the
+    target takes no time-out."""
     store.worker.send(store.job(*steps))
     long_enough = IN_TIME + 0.5 if kit.offers("timeout") else HUNG
     if relieve is not None and not store.worker.poll(long_enough):
@@ -60,15 +60,15 @@ def tried(kit: Kit, store: Instance, *steps: Step, relieve: Callable[[], None] |
     return kit.report(store.worker, Done).outcomes[0]
 
 
-def in_time(kit: Kit, outcomes: tuple[Outcome, ...], what: str) -> None:
+def check_in_time(kit: Kit, outcomes: tuple[Outcome, ...], what: str) -> None:
     if kit.offers("timeout"):
         for outcome in outcomes:
             took = outcome.ended - outcome.began
             kit.check(took <= IN_TIME, f"{what}, a call took {took:.1f} s, though its time-out was {TIMEOUT:g} s")
 
 
-def judged_later(kit: Kit, session: str) -> None:
-    """When all is well again, another process must find what was acknowledged, and no more than was asked for."""
+def judge_later(kit: Kit, session: str) -> None:
+    """Judge after the fault: another process must find everything acknowledged, and nothing that was not written."""
     kit.open("later").read(session)
     kit.judge(least=3)
 
@@ -77,10 +77,10 @@ def judged_later(kit: Kit, session: str) -> None:
 
 
 @contextmanager
-def mended(kit: Kit) -> Iterator[Any]:
-    """The proxy before the server; faithful again afterwards, whatever happens."""
+def faulty_proxy(kit: Kit) -> Iterator[Any]:
+    """Get the proxy in front of the server; restore it at the end of the block."""
     (option, proxy), *_ = kit.environment.proxies.items()
-    kit.environment.shared_place.close()  # what waits for another clause is connected through it, too
+    kit.environment.shared_place.close()  # instances that wait there are connected through the proxy too
     try:
         yield proxy
     finally:
@@ -95,11 +95,11 @@ def mended(kit: Kit) -> Iterator[Any]:
     needs=["server", "private"],
 )
 def backend_down(kit: Kit) -> None:
-    store, session = begun(kit)
-    with mended(kit) as proxy:
+    store, session = session_with_turns(kit)
+    with faulty_proxy(kit) as proxy:
         proxy.refuse()
         proxy.cut()
-        outcomes = tried(
+        outcomes = attempt(
             kit,
             store,
             Step("read", session),
@@ -107,12 +107,12 @@ def backend_down(kit: Kit) -> None:
             Step("read", session),
             relieve=proxy.restore,
         )
-    in_time(kit, outcomes, "with the backend down")
+    check_in_time(kit, outcomes, "with the backend down")
     for outcome in outcomes:
         kit.check(
             not (outcome.ok and outcome.value == []), "with the backend down, a session of three turns read as empty"
         )
-    judged_later(kit, session)
+    judge_later(kit, session)
 
 
 @registry.clause(
@@ -122,16 +122,16 @@ def backend_down(kit: Kit) -> None:
     needs=["server", "private"],
 )
 def backend_hung(kit: Kit) -> None:
-    store, session = begun(kit)
-    with mended(kit) as proxy:
+    store, session = session_with_turns(kit)
+    with faulty_proxy(kit) as proxy:
         server = next(iter(kit.environment.servers.values()))
         server.pause()
-        outcomes = tried(
+        outcomes = attempt(
             kit, store, Step("append", session, (kit.turn(),)), Step("read", session), relieve=server.resume
         )
         del proxy
-    in_time(kit, outcomes, "with the backend hung")
-    judged_later(kit, session)
+    check_in_time(kit, outcomes, "with the backend hung")
+    judge_later(kit, session)
 
 
 @registry.clause(
@@ -141,11 +141,11 @@ def backend_hung(kit: Kit) -> None:
     needs=["server", "private"],
 )
 def backend_slow(kit: Kit) -> None:
-    store, session = begun(kit)
-    with mended(kit) as proxy:
+    store, session = session_with_turns(kit)
+    with faulty_proxy(kit) as proxy:
         proxy.delay(0.15)
-        tried(kit, store, *(Step("append", session, (kit.turn(),)) for _ in range(3)), Step("read", session))
-    judged_later(kit, session)
+        attempt(kit, store, *(Step("append", session, (kit.turn(),)) for _ in range(3)), Step("read", session))
+    judge_later(kit, session)
 
 
 @registry.clause(
@@ -158,14 +158,14 @@ def backend_slow(kit: Kit) -> None:
 def reply_swallowed(kit: Kit) -> None:
     session = kit.session()
     for then in ("close", "silence"):
-        store = hasty(kit)
+        store = open_with_timeout(kit)
         store.append(session, kit.turn())
         store.append(session, kit.turn())
         turn = kit.turn()
-        with mended(kit) as proxy:
+        with faulty_proxy(kit) as proxy:
             swallowed = proxy.swallowed
             proxy.swallow_next_reply(matching=str(turn[0].content).encode(), then=then)
-            tried(kit, store, Step("append", session, (turn,)), relieve=proxy.cut)
+            attempt(kit, store, Step("append", session, (turn,)), relieve=proxy.cut)
             if proxy.swallowed == swallowed:
                 raise Untested("no request with the turn's words in it was seen on the wire")
         kit.open("later").read(session)
@@ -180,10 +180,10 @@ def reply_swallowed(kit: Kit) -> None:
     weight=2,
 )
 def connections_cut(kit: Kit) -> None:
-    stores = [hasty(kit, f"writer {number}") for number in range(1, 4)]
+    stores = [open_with_timeout(kit, f"writer {number}") for number in range(1, 4)]
     session = kit.session()
     for _ in range(3):
-        with mended(kit) as proxy:
+        with faulty_proxy(kit) as proxy:
             for store in stores:
                 turns = [kit.turn() for _ in range(4)]
                 # One cut of each writer falls between the server's work and its answer, where a blind retry doubles.
@@ -205,7 +205,7 @@ def connections_cut(kit: Kit) -> None:
     needs=["redis_url", "server", "private"],
 )
 def server_full(kit: Kit) -> None:
-    store, session = begun(kit)
+    store, session = session_with_turns(kit)
     server = kit.environment.servers["redis_url"]
     used = int(server.info("memory")["used_memory"])
     server.command("CONFIG", "SET", "maxmemory", used + 200_000)
@@ -213,11 +213,11 @@ def server_full(kit: Kit) -> None:
         large = [
             tuple(SentMessage(sent.role, f"{sent.content} {'x' * 30_000}") for sent in kit.turn()) for _ in range(12)
         ]
-        outcomes = tried(kit, store, *(Step("append", session, (turn,)) for turn in large), Step("read", session))
+        outcomes = attempt(kit, store, *(Step("append", session, (turn,)) for turn in large), Step("read", session))
     finally:
         server.command("CONFIG", "SET", "maxmemory", 0)
     kit.notes.append(f"{sum(not one.ok for one in outcomes)} of {len(outcomes)} calls were refused")
-    judged_later(kit, session)
+    judge_later(kit, session)
 
 
 @registry.clause(
@@ -228,17 +228,17 @@ def server_full(kit: Kit) -> None:
     weight=2,
 )
 def crowd(kit: Kit) -> None:
-    store, session = begun(kit)
+    store, session = session_with_turns(kit)
     mode: SideBySide = "tasks" if kit.offers("tasks") else "threads"
     callers = tuple(
         CallerSteps(kit.unique_name("caller"), tuple(Step("append", session, (kit.turn(),)) for _ in range(2)))
         for _ in range(40)
     )
-    with mended(kit) as proxy:
+    with faulty_proxy(kit) as proxy:
         proxy.delay(0.03)
         store.worker.send(Do(store.slot, callers, mode, record=kit.record(store.worker)))
         kit.report(store.worker, Done)
-    judged_later(kit, session)
+    judge_later(kit, session)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def crowd(kit: Kit) -> None:
     needs=["files"],
 )
 def disk_full(kit: Kit) -> None:
-    store, session = begun(kit, turns=5)
+    store, session = session_with_turns(kit, turns=5)
     largest = max((path.stat().st_size for path in _files(store.place)), default=0)
     store.limit("fsize", largest + 64 * 1024)
     padded = [tuple(SentMessage(sent.role, f"{sent.content} {'x' * 4000}") for sent in kit.turn()) for _ in range(30)]
@@ -262,7 +262,7 @@ def disk_full(kit: Kit) -> None:
     if not refused:
         raise Untested(f"{len(padded)} turns of {len(padded[0]) * 4} kB fitted into 64 kB: what it writes is not seen")
     store.take(Step("append", session, (kit.turn(),)))
-    judged_later(kit, session)
+    judge_later(kit, session)
 
 
 @registry.clause(
@@ -272,7 +272,7 @@ def disk_full(kit: Kit) -> None:
     needs=["files"],
 )
 def no_file_handles(kit: Kit) -> None:
-    store, session = begun(kit)
+    store, session = session_with_turns(kit)
     store.limit("nofile", 0)
     steps = (Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
     outcomes = store.run(*steps)
@@ -291,7 +291,7 @@ def no_file_handles(kit: Kit) -> None:
             not (read.ok and read.value == []), "opened without file handles, a session of three turns read as empty"
         )
     store.limit("nofile", None)
-    judged_later(kit, session)
+    judge_later(kit, session)
 
 
 @registry.clause(
@@ -301,17 +301,17 @@ def no_file_handles(kit: Kit) -> None:
     needs=["files"],
 )
 def file_locked(kit: Kit) -> None:
-    store, session = begun(kit)
+    store, session = session_with_turns(kit)
     databases = [path for path in _files(store.place) if files.is_sqlite(path)]
     if not databases:
         raise NotOffered("there is no SQLite file that could be locked")
     with files.Locks(databases) as locks:
-        outcomes = tried(
+        outcomes = attempt(
             kit, store, Step("append", session, (kit.turn(),)), Step("read", session), relieve=locks.release
         )
-    in_time(kit, outcomes, "with the file locked")
+    check_in_time(kit, outcomes, "with the file locked")
     store.take(Step("read", session))
-    judged_later(kit, session)
+    judge_later(kit, session)
 
 
 # --- garbage ---------------------------------------------------------------------------------------------------------
@@ -333,7 +333,7 @@ def garbage(kit: Kit) -> None:
 
 
 def readable(kit: Kit, place: Path, session: str) -> list[ReadMessage]:
-    """What another process reads while all is well. If it cannot, its error later says nothing about the damage."""
+    """Read the session in another process before the damage. If that fails, a later error would prove nothing."""
     before = kit.open("before", at=place)
     found = before.read(session)
     before.close()

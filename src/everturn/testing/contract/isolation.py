@@ -1,4 +1,4 @@
-"""Sessions that look alike: no operation on one touches another, whatever characters their ids hold."""
+"""Clauses of isolation: no operation on a session touches another, however similar their ids are."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 
 
 def filled(kit: Kit, store: Instance, names: Sequence[str], turns: int = 2) -> dict[str, list[tuple[SentMessage, ...]]]:
-    """Write to each session, taking them in turns. A name may be refused; a store that refuses all is untested."""
+    """Append to each session, one after the other. The store may refuse an id; if it refuses all, raises Untested."""
     written: dict[str, list[tuple[SentMessage, ...]]] = {name: [] for name in names}
     for _ in range(turns):
         fresh = {name: kit.turn() for name in written}

@@ -1,4 +1,4 @@
-"""What outlives an instance, its process, and the way it ended."""
+"""Clauses of persistence: stored data outlives the instance, its process, and a kill."""
 
 from __future__ import annotations
 

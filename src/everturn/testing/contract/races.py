@@ -1,6 +1,6 @@
-"""Every two operations on one session, made to meet: one is stopped half-way, the other completes, for every half-way.
+"""Clauses of races: every two operations on one session. One is stopped at each of its points, the other completes.
 
-The sweep is sweeps.py's, the verdict the checker's; here is what meets.
+testing/races/sweep.py runs them, testing/history judges them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ NEEDS = {
 }
 
 
-class Pair(msgspec.Struct, frozen=True):
-    """Two operations, what is promised when they meet, and what happened where it was not kept."""
+class RacingPair(msgspec.Struct, frozen=True):
+    """Two operations, the promise for their race, and an incident where it was broken."""
 
     one: str
     other: str
@@ -41,121 +41,121 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 PAIRS = (
-    Pair(
+    RacingPair(
         "append",
         "append",
         "Two turns stored at once are both kept, whole, one after the other.",
         "Two workers read the same list, each adds its turn, and the second writes over the first.",
     ),
-    Pair(
+    RacingPair(
         "append",
         "read",
         "A reader sees all of a turn that is being stored, or nothing of it.",
         "LangChain Redis and Postgres histories: a turn is several writes, and a prompt is built from half of it.",
     ),
-    Pair(
+    RacingPair(
         "append",
         "trim",
         "A turn stored during a trim is kept or trimmed as a whole; what was trimmed stays away.",
         "LTRIM to a length read before: the turn that came in between is cut off.",
     ),
-    Pair(
+    RacingPair(
         "append",
         "clear",
         "A turn stored during a clear is kept or cleared as a whole; what was cleared stays away.",
         "A worker writes back the list it had read before the user pressed reset: the conversation is back.",
     ),
-    Pair(
+    RacingPair(
         "append",
         "snapshot",
         "A snapshot taken while a turn is stored holds all of the turn or nothing of it, and the turn is kept.",
         "A snapshot copies rows while a turn is half-way in: rolling back restores half a turn.",
     ),
-    Pair(
+    RacingPair(
         "append",
         "rollback",
         "A turn stored during a rollback is kept or dropped as a whole, and the rest is the snapshot's.",
         "A rollback deletes and inserts in two steps: a turn in between sits in the middle of the past.",
     ),
-    Pair(
+    RacingPair(
         "read",
         "trim",
         "A reader during a trim sees the session before it or after it.",
         "A trim that deletes all and inserts the rest: a prompt is built from an empty history.",
     ),
-    Pair(
+    RacingPair(
         "read",
         "clear",
         "A reader during a clear sees the session before it or after it.",
         "A clear that deletes row by row: a prompt begins with an answer to a question that is gone.",
     ),
-    Pair(
+    RacingPair(
         "read",
         "snapshot",
         "Taking a snapshot changes nothing for a reader, not even for a moment.",
         "A snapshot that renames the table and copies it back: for a moment there is no conversation.",
     ),
-    Pair(
+    RacingPair(
         "read",
         "rollback",
         "A reader during a rollback sees the session before it or after it.",
         "A rollback that empties the table first: the bot greets a customer of three years as a new one.",
     ),
-    Pair(
+    RacingPair(
         "trim",
         "trim",
         "Of two trims at once both hold: what either has trimmed stays away.",
         "A trim writes back the list it had read: what the stricter trim removed is there again.",
     ),
-    Pair(
+    RacingPair(
         "trim",
         "clear",
         "A trim during a clear leaves the session cleared.",
         "A trim writes back the list it had read: what was cleared, for privacy, is there again.",
     ),
-    Pair(
+    RacingPair(
         "trim",
         "snapshot",
         "A snapshot taken during a trim holds the session before it or after it.",
         "A snapshot taken while rows are being deleted: rolling back restores a history with holes.",
     ),
-    Pair(
+    RacingPair(
         "trim",
         "rollback",
         "A trim during a rollback: one comes after the other, whichever it is.",
         "A trim computed on the rows before the rollback deletes rows that the rollback brought back.",
     ),
-    Pair(
+    RacingPair(
         "clear",
         "clear",
         "Two clears at once leave an empty session that takes the next turn.",
         "A counter of cleared rows is added up twice: the next turns are hidden, though they were acknowledged.",
     ),
-    Pair(
+    RacingPair(
         "clear",
         "snapshot",
         "A snapshot taken during a clear holds the session before it or after it.",
         "A clear takes the snapshot that is being written along: the safety net is gone with what it was for.",
     ),
-    Pair(
+    RacingPair(
         "clear",
         "rollback",
         "A clear during a rollback: one comes after the other, whichever it is.",
         "A clear deletes half of what a rollback is bringing back: a conversation begins in the middle.",
     ),
-    Pair(
+    RacingPair(
         "snapshot",
         "snapshot",
         "Two snapshots taken at once are two: each has its handle, and each can be rolled back to.",
         "Ids from a counter in memory: the second snapshot is written over the first.",
     ),
-    Pair(
+    RacingPair(
         "snapshot",
         "rollback",
         "A snapshot taken during a rollback holds the session before it or after it.",
         "A rollback deletes all that is later than its snapshot, also the one that is being taken.",
     ),
-    Pair(
+    RacingPair(
         "rollback",
         "rollback",
         "Of two rollbacks at once, one comes after the other: the session is one of the two states.",
@@ -164,8 +164,8 @@ PAIRS = (
 )
 
 
-class Scene:
-    """A session for one race, and the steps of the two that meet in it."""
+class RaceSession:
+    """A session for one race, and the steps of its two operations."""
 
     def __init__(self, kit: Kit, reader: Instance, *, rollbacks: int) -> None:
         """Two turns, two more, one more; with a snapshot after each two, where there will be a rollback."""
@@ -199,8 +199,8 @@ class Scene:
                 return Step(operation, self._session)
 
 
-def _afterwards(kit: Kit, reader: Instance, session: str, ended: list[Ended]) -> None:
-    """What is there now must take the next turn; and what was snapshotted must be had again."""
+def _check_afterwards(kit: Kit, reader: Instance, session: str, ended: list[Ended]) -> None:
+    """Check that the session takes the next turn, and that every snapshot can be rolled back to."""
     reader.values(Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
     handles = [outcome.value for step, outcome in ended if step.op == "save_snapshot" and outcome.ok]
     kit.check(len(handles) == len(set(map(str, handles))), f"two snapshots have one handle: {handles}", session=session)
@@ -209,7 +209,7 @@ def _afterwards(kit: Kit, reader: Instance, session: str, ended: list[Ended]) ->
         reader.read(session)
 
 
-def _enter(pair: Pair) -> None:
+def _register(pair: RacingPair) -> None:
     needs = dict.fromkeys(("appends", "processes|threads|tasks", *NEEDS[pair.one], *NEEDS[pair.other]))
 
     @registry.clause(pair.name, pair.promise, incident=pair.incident, needs=needs, weight=3)
@@ -217,16 +217,16 @@ def _enter(pair: Pair) -> None:
         both = list(dict.fromkeys([(pair.one, pair.other), (pair.other, pair.one)]))
         for mode in modes(kit):
             sweep = Sweep(kit, mode)
-            # A quick run takes one direction or the other, as the seed has it; a replay takes both.
+            # A quick run takes one direction, chosen by the seed; a replay takes both.
             for stopped, passing in [kit.dice.choice(both)] if kit.quick and kit.only is None else both:
-                sweep.run(partial(_prepare, kit, stopped, passing), partial(_afterwards, kit))
+                sweep.run(partial(_prepare, kit, stopped, passing), partial(_check_afterwards, kit))
             kit.notes.append(sweep.describe())
         kit.judge(least=10)
 
 
 def _prepare(kit: Kit, stopped: str, passing: str, reader: Instance) -> Race:
-    return Scene(kit, reader, rollbacks=[stopped, passing].count("rollback")).race(stopped, passing)
+    return RaceSession(kit, reader, rollbacks=[stopped, passing].count("rollback")).race(stopped, passing)
 
 
 for _pair in PAIRS:
-    _enter(_pair)
+    _register(_pair)

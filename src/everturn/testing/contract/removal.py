@@ -1,8 +1,8 @@
-"""One caller at a time, and what takes something away: clear, replace, pop and trim."""
+"""Clauses of removal, one caller at a time: clear, replace, pop and trim."""
 
 from __future__ import annotations
 
-from everturn.testing.contract.sequential import TOOL_CALL, begun
+from everturn.testing.contract.sequential import TOOL_CALL, session_with_turns
 from everturn.testing.kit.clause import ClauseRegistry
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
@@ -19,7 +19,7 @@ registry = ClauseRegistry("sequential")
     needs=["clear"],
 )
 def clear(kit: Kit) -> None:
-    store, session, _ = begun(kit, 3)
+    store, session, _ = session_with_turns(kit, 3)
     turn = kit.turn()
     store.clear(session)
     kit.same(store.read(session), [], "the session was cleared", session=session)
@@ -34,7 +34,7 @@ def clear(kit: Kit) -> None:
     needs=["clear"],
 )
 def clear_absent(kit: Kit) -> None:
-    store, session, turns = begun(kit)
+    store, session, turns = session_with_turns(kit)
     nobody = kit.session()
     store.take(Step("clear", nobody))
     kit.same(store.read(nobody), [], "a session that never was was cleared", session=nobody)
@@ -66,7 +66,7 @@ def clear_all(kit: Kit) -> None:
     needs=["replace"],
 )
 def replace(kit: Kit) -> None:
-    store, session, _ = begun(kit, 3)
+    store, session, _ = session_with_turns(kit, 3)
     turn, later = kit.turn(), kit.turn()
     store.call("replace", session, turn)
     kit.same(store.read(session), [turn], "its messages were replaced", session=session)
@@ -81,7 +81,7 @@ def replace(kit: Kit) -> None:
     needs=["pop"],
 )
 def pop(kit: Kit) -> None:
-    store, session, turns = begun(kit, 3)
+    store, session, turns = session_with_turns(kit, 3)
     messages = [sent for turn in turns for sent in turn]
     while messages:
         last = messages.pop()
@@ -99,7 +99,7 @@ def pop(kit: Kit) -> None:
 
 
 def trimmed(kit: Kit, store: Instance, session: str, messages: list[SentMessage], most: int) -> list[SentMessage]:
-    """Trim, and see that what is left is a suffix of at most so many. Returns it."""
+    """Trim, and check that a suffix of at most so many messages is left. Returns it."""
     store.trim(session, most)
     found = [(seen.role, seen.content) for seen in store.read(session)]
     wanted = [(sent.role, sent.content) for sent in messages]
@@ -120,7 +120,7 @@ def trimmed(kit: Kit, store: Instance, session: str, messages: list[SentMessage]
     needs=["trim"],
 )
 def trim(kit: Kit) -> None:
-    store, session, turns = begun(kit, 8)
+    store, session, turns = session_with_turns(kit, 8)
     messages = [sent for turn in turns for sent in turn]
     size = len(turns[0])
     left = trimmed(kit, store, session, messages, 5 * size)
@@ -136,7 +136,7 @@ def trim(kit: Kit) -> None:
     needs=["trim"],
 )
 def trim_to_more(kit: Kit) -> None:
-    store, session, turns = begun(kit, 2)
+    store, session, turns = session_with_turns(kit, 2)
     for most in (len(turns) * len(turns[0]), 50):
         store.trim(session, most)
         kit.same(store.read(session), turns, f"it was trimmed to {most}", session=session)
@@ -152,7 +152,7 @@ def trim_to_more(kit: Kit) -> None:
     needs=["trim"],
 )
 def trim_then_append(kit: Kit) -> None:
-    store, session, turns = begun(kit, 6)
+    store, session, turns = session_with_turns(kit, 6)
     left = trimmed(kit, store, session, [sent for turn in turns for sent in turn], 2 * len(turns[0]))
     later = kit.turns(3)
     for turn in later:

@@ -1,4 +1,4 @@
-"""One caller at a time: what a store owes to anybody who uses it at all. Removal, snapshots, isolation have modules."""
+"""Clauses for one caller at a time: order, contents, keys, versions. Removal, snapshots and isolation have modules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from everturn.testing.workers.messages import Step
 registry = ClauseRegistry("sequential")
 
 
-def begun(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[SentMessage, ...]]]:
-    """An instance, a session, and the turns that were stored in it."""
+def session_with_turns(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[SentMessage, ...]]]:
+    """Make a session with turns. Returns the instance, the session and the turns."""
     store, session, stored = kit.borrow(), kit.session(), kit.turns(turns)
     for turn in stored:
         store.append(session, turn)
@@ -28,7 +28,7 @@ def begun(kit: Kit, turns: int = 1) -> tuple[Instance, str, list[tuple[SentMessa
     incident="The bot asks for the order number right after it was given.",
 )
 def store_and_retrieve(kit: Kit) -> None:
-    store, session, turns = begun(kit)
+    store, session, turns = session_with_turns(kit)
     kit.same(store.read(session), turns, "one turn was stored", session=session)
 
 
@@ -110,7 +110,7 @@ def empty_session(kit: Kit) -> None:
     incident="A store that pops what it reads: the second prompt has no history.",
 )
 def reading_changes_nothing(kit: Kit) -> None:
-    store, session, turns = begun(kit, 5)
+    store, session, turns = session_with_turns(kit, 5)
     for _ in range(4):
         kit.same(store.read(session), turns, "5 turns were stored, and it was read again", session=session)
 
@@ -121,7 +121,7 @@ def reading_changes_nothing(kit: Kit) -> None:
     incident="A prompt builder shortens the list it was given, and the conversation is shorter for everybody.",
 )
 def returned_is_a_copy(kit: Kit) -> None:
-    store, session, turns = begun(kit, 2)
+    store, session, turns = session_with_turns(kit, 2)
     turn = kit.turn()
     store.call("append_and_spoil", session, turn)
     kit.same(store.read(session), [*turns, turn], "the list that was handed over was emptied later", session=session)
@@ -135,7 +135,7 @@ def returned_is_a_copy(kit: Kit) -> None:
     incident="A store that drops what equals the last message: the user says yes twice, and it counts once.",
 )
 def repeated_call(kit: Kit) -> None:
-    store, session, turns = begun(kit)
+    store, session, turns = session_with_turns(kit)
     store.append(session, turns[0])
     kit.same(store.read(session), [turns[0], turns[0]], "the same turn was stored twice", session=session)
 
@@ -147,7 +147,7 @@ def repeated_call(kit: Kit) -> None:
     needs=["lists"],
 )
 def empty_turn(kit: Kit) -> None:
-    store, session, turns = begun(kit)
+    store, session, turns = session_with_turns(kit)
     store.take(Step("append", session, ((),)))
     kit.same(store.read(session), turns, "an empty turn was stored after one turn", session=session)
     other = kit.session()
@@ -162,7 +162,7 @@ def empty_turn(kit: Kit) -> None:
     needs=["twins"],
 )
 def twins(kit: Kit) -> None:
-    store, session, turns = begun(kit)
+    store, session, turns = session_with_turns(kit)
     awaited = kit.turn()
     step = Step("append_awaited", session, (awaited,))
     fault = store.take(step).fault
@@ -182,7 +182,7 @@ def twins(kit: Kit) -> None:
     needs=["latest"],
 )
 def latest(kit: Kit) -> None:
-    store, session, turns = begun(kit, 5)
+    store, session, turns = session_with_turns(kit, 5)
     messages = [sent for turn in turns for sent in turn]
     for most in (1, 2, len(messages) - 1, len(messages), len(messages) + 5):
         kit.same(
@@ -203,7 +203,7 @@ def latest(kit: Kit) -> None:
     needs=["key"],
 )
 def keyed_retry(kit: Kit) -> None:
-    store, session, turns = begun(kit)
+    store, session, turns = session_with_turns(kit)
     turn, later = kit.turn(), kit.turn()
     store.append(session, turn, key="request-1")
     store.append(session, turn, key="request-1")

@@ -1,4 +1,4 @@
-"""One caller at a time, with a way back: snapshots, rollback, undo, and handles that are wrong."""
+"""Clauses of snapshots, one caller at a time: save, rollback, undo, and wrong handles."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SNAPSHOTS = ("save_snapshot", "rollback")
 
 
 def kept(kit: Kit) -> tuple[Instance, str, list[tuple[SentMessage, ...]], Any]:
-    """An instance, a session with two turns, and a snapshot of it. One more turn follows."""
+    """Make a session with two turns, a snapshot, and one more turn. Returns instance, session, turns and snapshot."""
     store, session, turns = kit.borrow(), kit.session(), kit.turns(2)
     for turn in turns:
         store.append(session, turn)
@@ -172,7 +172,7 @@ def unknown_snapshot(kit: Kit) -> None:
 
 
 def _never_were(snapshot: Any) -> list[Any]:
-    """Handles of the same type as one that is, which are not."""
+    """Make handles of the same type that name no snapshot."""
     if isinstance(snapshot, int):
         return [snapshot + 1000, 0, -1]
     return [f"{snapshot}x", "no-such-snapshot", ""]

@@ -1,4 +1,4 @@
-"""Faults made on purpose.
+"""Faults made on purpose: disks, network, files.
 
 disks.py  SQLite VFSes that lose power, or are slow to sync
 proxy.py  a loopback proxy that breaks the network

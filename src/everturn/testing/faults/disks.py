@@ -168,7 +168,7 @@ class PowerLossVFS(_Disk):
 
 
 class _PowerLossFile(apsw.VFSFile):
-    """The real file, its locks and shared memory; the platter is told of every change."""
+    """The real file, its locks and shared memory. Every change is also noted in the platter."""
 
     def __init__(self, platter: _SyncedState, path: str, name: _Filename, flags: list[int]) -> None:
         existed = Path(path).exists()

@@ -156,7 +156,7 @@ class FaultProxy:
         self._do(self._release)
 
     def restore(self) -> None:
-        """Forward faithfully again: accept, release what was held back, forget replies not swallowed yet. Requests that
+        """Forward everything again: accept, release replies held back, forget rules not used yet. Requests that
         are kept stay so.
 
         A connection that lost a reply stays silent.
@@ -171,7 +171,7 @@ class FaultProxy:
             self._thread.join()
             self._loop.close()
 
-    # What follows runs in the proxy's thread.
+    # The methods below run in the proxy's thread.
 
     async def _listen(self) -> None:
         if self._listener is not None:

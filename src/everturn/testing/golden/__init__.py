@@ -1,10 +1,21 @@
-"""`snapshot_db`: a SQLite file as a golden artifact. Knows nothing of everturn's own store.
+"""`snapshot_db`: a SQLite file as a golden artifact. It knows nothing of everturn's own store.
 
-pytest process                                          a process for files (inspection)
-hooks, options, workers, summary    what pytest does    copying    a consistent copy, locks held
-marks, names, chains                what tests say      reading    SQLite -> image
-fixture, case, run                  what a test holds   masks, matching, comparing, rendering
-processes, loading, child           a test's functions  artifacts  image -> file
+In the pytest process:
+
+fixture.py         SnapshotDb and Database, as a test sees them
+hooks.py           pytest's hooks; options.py its command line; xdist.py several workers; summary.py the last lines
+marks.py           the marks of a test; names.py the file names of artifacts; ordering.py which test comes first
+database_file.py   the files of one test; pytest_run.py the state of one pytest process
+subprocesses.py    a test's function in a new process; child_main.py runs there; pickle_by_name.py finds the function
+inspector.py       talks to the process that opens database files
+
+In the process that opens database files:
+
+inspector_main.py  its jobs
+file_copy.py       a consistent copy, with locks held; read_database.py makes an image of it
+database_image.py  the content of a database as a value
+masks.py           volatile values; match_rows.py pairs rows; compare.py finds differences; render.py shows them
+artifacts.py       writes an artifact
 """
 
 from __future__ import annotations
@@ -19,7 +30,7 @@ __all__ = ["Database", "GoldenError", "SnapshotDb", "SnapshotMismatch"]
 
 
 def __getattr__(name: str) -> object:
-    # When it is asked for: the process that looks at files needs no fixture, and the command line no pytest.
+    # Imported on demand: the process that opens files needs no fixture, and the command line no pytest.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from everturn.testing.golden import errors, fixture

@@ -1,6 +1,6 @@
-"""Owns the bytes of an artifact on disk: written whole or not at all, and the same bytes for the same writes.
+"""Writes artifacts: whole or not at all, and the same bytes for the same writes.
 
-It does not know when an artifact is due, nor how two of them compare.
+inspector_main.py decides when; compare.py compares.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from everturn.testing.golden.errors import GoldenError
 
 LARGE = 1 << 20
 
-# What changes in a header though nothing in the database did: change counter, schema cookie, and, in one piece, the
-# counter again (it must be equal: else the size in the header does not count) and the SQLite version that wrote it.
+# Header fields that change though the database does not: change counter, schema cookie, and, side by side, the counter
+# again (it must be equal, or SQLite ignores the size in the header) and the version of the SQLite that wrote it.
 _FIXED = {
     24: (1).to_bytes(4, "big"),
     40: (1).to_bytes(4, "big"),
@@ -27,7 +27,7 @@ _ROLLBACK_JOURNAL = b"\x01\x01"
 
 
 def pack(source: Path, target: Path) -> None:
-    """Write what is committed in a database to a new file, as an artifact. `source` stays as it is.
+    """Write the committed content of a database to a new file, as an artifact. `source` is not changed.
 
     Raises GoldenError, with nothing written, if it fails integrity_check, or cannot be packed without a loss.
     """
@@ -45,8 +45,8 @@ def _write(source: Path, target: Path) -> None:
             raise GoldenError(f"{source} fails integrity_check, and is no artifact: {'; '.join(before.problems)}")
         db.execute("VACUUM INTO ?", (str(target),))
     _fix_header(target)
-    page_checksums.stamp(str(target))  # else a store of ours would take its own artifact for damaged
-    # VACUUM is free to number rows anew where a table has no INTEGER PRIMARY KEY, and an FTS index may go by numbers.
+    page_checksums.stamp(str(target))  # otherwise everturn's store would take the artifact for damaged
+    # VACUUM may change rowids of a table without INTEGER PRIMARY KEY, and an FTS index may refer to rowids.
     if not compare(before, read_database.read(target)).is_none:
         raise GoldenError(
             f"{source} does not survive VACUUM: something in it goes by the rowids of a table that has no INTEGER "
@@ -55,7 +55,7 @@ def _write(source: Path, target: Path) -> None:
 
 
 def install(draft: Path, artifact: Path) -> None:
-    """Put a packed file in its place, in one step. Raises GoldenError, with nothing changed."""
+    """Put a packed file in its place, atomically. Raises GoldenError, with nothing changed."""
     beside = artifact.with_name(f".{artifact.name}.{os.getpid()}")
     try:
         artifact.parent.mkdir(parents=True, exist_ok=True)

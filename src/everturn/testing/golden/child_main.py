@@ -1,4 +1,4 @@
-"""Owns the process that a test's function runs in: calls it, tells what came of it, and dies where it was told to.
+"""Main of the process in which a test's function runs: calls it, writes the result, and dies at the chosen statement.
 
 subprocesses.py starts it.
 """
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from everturn.testing.golden import pickle_by_name
-from everturn.testing.golden.subprocesses import ProcessDied, Request, Result
+from everturn.testing.golden.subprocesses import ChildRequest, ChildResult, ProcessDied
 
 
 def main(folder: str, path: list[str]) -> None:
-    request: Request = pickle.loads((Path(folder) / "request").read_bytes())  # noqa: S301 - from our parent
+    request: ChildRequest = pickle.loads((Path(folder) / "request").read_bytes())  # noqa: S301 - from our parent
     sys.path[:] = path
     sys.argv[1:] = []
     counter = _Statements(Path(folder) / "killed", request.kill_at)
@@ -31,7 +31,7 @@ def main(folder: str, path: list[str]) -> None:
     (Path(folder) / "draft").rename(Path(folder) / "result")  # whole or not at all
 
 
-def _outcome(call: bytes, counter: _Statements) -> Result:
+def _outcome(call: bytes, counter: _Statements) -> ChildResult:
     try:
         function, args, kwargs = pickle_by_name.loads(call)
         value = function(*args, **kwargs)
@@ -39,28 +39,28 @@ def _outcome(call: bytes, counter: _Statements) -> Result:
             import asyncio  # not for all: it takes a while
 
             value = asyncio.run(value)
-        return Result(value, statements=counter.count)
+        return ChildResult(value, statements=counter.count)
     except BaseException as exc:  # noqa: BLE001 - it is raised again in the parent
         first = exc.__traceback__.tb_next if exc.__traceback__ is not None else None  # without this very function
         lines = traceback.format_exception(type(exc), exc, first)
-        return Result(raised=exc, traceback="".join(lines).rstrip(), statements=counter.count)
+        return ChildResult(raised=exc, traceback="".join(lines).rstrip(), statements=counter.count)
 
 
-def _pickled(result: Result) -> bytes:
-    """The result, or an error that says why there is none: some values and some errors cannot cross."""
+def _pickled(result: ChildResult) -> bytes:
+    """Pickle the result; if it cannot be pickled, an error that says so."""
     try:
         octets = pickle_by_name.dumps(result)
         pickle_by_name.loads(octets)
         return octets
-    except Exception as exc:  # noqa: BLE001 - whatever it is, it is told
+    except Exception as exc:  # noqa: BLE001 - the parent shows it
         what = result.value if result.raised is None else result.raised
         why = f"{type(exc).__name__}: {exc}"
         error = ProcessDied(f"{what!r} cannot be brought from the process that made it ({why})")
-        return pickle_by_name.dumps(Result(raised=error, traceback=result.traceback, statements=result.statements))
+        return pickle_by_name.dumps(ChildResult(raised=error, traceback=result.traceback, statements=result.statements))
 
 
 class _Statements:
-    """Counts the SQL statements of this process, whichever library runs them, and dies before one of them."""
+    """Counts the SQL statements of this process, of sqlite3 and apsw, and kills the process before the chosen one."""
 
     def __init__(self, last_words: Path, kill_at: int | None) -> None:
         self.count = 0
@@ -69,7 +69,7 @@ class _Statements:
         self._lock = threading.Lock()
 
     def watch(self) -> None:
-        """Have every connection that is opened from now on tell."""
+        """Watch every connection that is opened from now on."""
         import sqlite3
 
         import apsw

@@ -1,6 +1,6 @@
-"""Owns the database files of one test: where each starts, when it is compared, and what is written once it passes.
+"""The database files of one test: where each starts, when it is compared, and what is written when the test passes.
 
-Looking at files is the inspector's; fixture.py is the face that a test sees.
+The inspector process opens the files; fixture.py is the public side.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from everturn.testing.golden import names
 from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
-from everturn.testing.golden.marks import Plan, TestPlan
+from everturn.testing.golden.marks import DatabasePlan, TestPlan
 from everturn.testing.golden.masks import Mask
-from everturn.testing.golden.pytest_run import Run
+from everturn.testing.golden.pytest_run import GoldenRun
 
 
 @dataclass(frozen=True)
-class _Draft:
-    """What is to become an artifact, once the test has passed."""
+class _PendingArtifact:
+    """A file that becomes an artifact when the test has passed."""
 
     file: Path
     artifact: Path
@@ -28,23 +28,23 @@ class _Draft:
 class DatabaseFile:
     """One SQLite file of a test, and the artifacts that it is compared with."""
 
-    def __init__(self, run: Run, test: TestPlan, folder: Path, *, name: str) -> None:
+    def __init__(self, run: GoldenRun, test: TestPlan, folder: Path, *, name: str) -> None:
         self.masks: list[Mask] = []
         self._run = run
         self._test = test
         self._name = name
-        self._plan = test.databases.get(name, Plan())
+        self._plan = test.databases.get(name, DatabasePlan())
         self._folder = folder
         self._file: Path | None = None
         self._stages: dict[str, str] = {}
-        self._drafts: list[_Draft] = []
+        self._drafts: list[_PendingArtifact] = []
 
     @property
     def is_used(self) -> bool:
         return self._file is not None or self._plan.start is not None
 
     def path(self) -> Path:
-        """The file, a copy of its start when it is first asked for. Raises GoldenError if that cannot be had."""
+        """Get the file; at the first call, make it as a copy of its start. Raises GoldenError if that fails."""
         if self._file is None:
             file = self._folder / f"{self._name or 'snapshot_db'}{names.SUFFIX}"
             if self._plan.start is not None:
@@ -63,7 +63,7 @@ class DatabaseFile:
         else:
             self._compare(artifact, f"{self._called}, {stage!r}," if stage else self._called)
 
-    def drafts(self) -> list[_Draft]:
+    def drafts(self) -> list[_PendingArtifact]:
         return self._drafts
 
     def _artifact(self, stage: str) -> Path:
@@ -80,7 +80,7 @@ class DatabaseFile:
     def _draft(self, artifact: Path) -> None:
         draft = self._folder / f"draft-{self._name}-{len(self._drafts)}{names.SUFFIX}"
         self._run.inspector.take(self.path(), draft, foreign_keys=self._plan.foreign_keys)
-        self._drafts.append(_Draft(draft, artifact, self._all_masks))
+        self._drafts.append(_PendingArtifact(draft, artifact, self._all_masks))
 
     def _compare(self, artifact: Path, what: str) -> None:
         run = self._run
@@ -105,10 +105,10 @@ class DatabaseFile:
         return f"snapshot_db[{self._name!r}]" if self._name else "snapshot_db"
 
 
-class Case:
-    """The database files of a test, by name; "" is the one without."""
+class DatabasesOfTest:
+    """The database files of a test, by name; "" is the unnamed one."""
 
-    def __init__(self, run: Run, plan: TestPlan, folder: Path) -> None:
+    def __init__(self, run: GoldenRun, plan: TestPlan, folder: Path) -> None:
         self.plan = plan
         self._run = run
         self._folder = folder
@@ -120,7 +120,7 @@ class Case:
         return self._files[name]
 
     def begin(self) -> None:
-        """Have every file in its place that a mark names a start for. Raises GoldenError if one cannot be had."""
+        """Make every file for which a mark names a start. Raises GoldenError if one cannot be made."""
         for name in self.plan.databases:
             if self.file(name).is_used:
                 self.file(name).path()
@@ -136,9 +136,9 @@ class Case:
         for file in used:
             file.check("")
         for draft in self._all_drafts(used):
-            self._run.settle(draft.file, draft.artifact, draft.masks)
+            self._run.write_artifact(draft.file, draft.artifact, draft.masks)
 
     @staticmethod
-    def _all_drafts(files: list[DatabaseFile]) -> Iterator[_Draft]:
+    def _all_drafts(files: list[DatabaseFile]) -> Iterator[_PendingArtifact]:
         for file in files:
             yield from file.drafts()

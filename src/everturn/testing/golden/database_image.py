@@ -1,6 +1,6 @@
-"""Owns the logical image of a database: what two files have in common if they hold the same, whatever their bytes are.
+"""The logical content of a database as a value: equal for two files that hold the same, whatever their bytes are.
 
-Pure. read_database.py makes images, comparing is left to others.
+Pure. read_database.py makes images, compare.py compares them.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Row = tuple[Cell, ...]
 
 
 def exact(cell: Cell) -> object:
-    """A value that is equal to another's only if the two cells have the same type and the same content.
+    """Make a value that is equal to another only if both cells have the same type and content.
 
-    To Python 1.0 is 1 and -0.0 is 0.0, so a real number goes by its bits.
+    In Python 1.0 == 1 and -0.0 == 0.0, so real numbers are compared by their bits.
     """
     return ("real", struct.pack(">d", cell)) if type(cell) is float else cell
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """The rows of a table, in no order. `key` are the places of the primary key's columns, if it has one."""
+class TableImage:
+    """The rows of a table, in no order. `key` has the indexes of the primary key's columns."""
 
     name: str
     columns: tuple[str, ...]
@@ -48,14 +48,14 @@ class SchemaObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class DatabaseImage:
     """Everything in a database that is compared.
 
-    And what is wrong with it: `problems` are from integrity_check, `dangling` from foreign_key_check.
+    `problems` are from integrity_check, `dangling` from foreign_key_check.
     """
 
     facts: dict[str, int | str] = field(default_factory=dict)
     schema: dict[str, SchemaObject] = field(default_factory=dict)
-    tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, TableImage] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
     dangling: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Owns the two errors of golden files. Each message says what is wrong, where, and what to do."""
+"""The two errors of golden files. Each message says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 

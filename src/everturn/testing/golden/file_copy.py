@@ -1,7 +1,7 @@
-"""Owns the consistent copy of a database file that others may have open, side files included. Changes nothing there.
+"""Makes a consistent copy of a database file that others may have open, with its WAL or journal. Changes nothing there.
 
-For a process that opens no database of its own: to close a file drops every POSIX lock its process has on it, those of
-a SQLite library too. It does not know what is in a file.
+Only for a process that opens no database itself: closing a file drops every POSIX lock that the process has on it, also
+those of a SQLite library.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _CHUNK = 1 << 20
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy all that is committed in `source`, its WAL or hot journal beside it, to `target`, which must not exist.
+    """Copy everything committed in `source`, with its WAL or hot journal, to `target`, which must not exist.
 
-    No writer can come between: we hold the lock that a writer needs, and write nothing. Nothing is created, changed
-    or deleted beside `source`. Raises GoldenError if it is no database, or a write transaction stays open for 2 s.
+    We hold the lock that a writer needs, so no writer can interfere. Nothing is created, changed or deleted beside
+    `source`. Raises GoldenError if it is not a database, or if a write transaction stays open for 2 s.
     """
     with _opened(source) as main, _no_writer(main, source):
         head = os.pread(main, 100, 0)
         _refuse_foreign(head, source)
         if not any(_beside(source, side).exists() for side in _SIDES):  # with one, the file may be of any size
             _refuse_short(head, os.fstat(main).st_size, source)
-        # The main file first. Meanwhile another may copy pages from the WAL into it (a checkpoint); but the WAL still
-        # has them, as only a writer may begin it anew, so that together the two are right.
+        # The main file first. Meanwhile another process may copy pages from the WAL into it (a checkpoint). The WAL
+        # still has these pages, because only a writer may restart it, so the two copies together are right.
         _write(main, target)
         for side in _SIDES:
             _copy_side_file(_beside(source, side), _beside(target, side))
@@ -93,7 +93,7 @@ def _no_writer(main: int, source: Path) -> Iterator[None]:
 
 
 def _begin_to_read(main: int) -> None:
-    """Lock as a reader does, then as the one who means to write. Raises BlockingIOError, with no lock held."""
+    """Take the lock of a reader, then that of a future writer. Raises BlockingIOError, with no lock held."""
     fcntl.lockf(main, fcntl.LOCK_SH | fcntl.LOCK_NB, 1, _PENDING)
     try:
         fcntl.lockf(main, fcntl.LOCK_SH | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED)
@@ -103,7 +103,7 @@ def _begin_to_read(main: int) -> None:
         try:
             fcntl.lockf(main, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _RESERVED)
         except OSError:
-            # Who has it may be about to commit, and waits until no reader is left.
+            # The process that has it may be about to commit, and waits until no reader is left.
             fcntl.lockf(main, fcntl.LOCK_UN, _SHARED_SIZE, _SHARED)
             raise
 
@@ -142,7 +142,7 @@ def _refuse_foreign(head: bytes, source: Path) -> None:
 
 
 def _refuse_short(head: bytes, size: int, source: Path) -> None:
-    """SQLite takes what is missing at the end of a page for zeros, and may find nothing wrong with that."""
+    """Raise GoldenError for a file that was cut short: SQLite reads missing bytes as zeros, and may find no fault."""
     if head[24:28] != head[92:96]:
         return  # an old SQLite wrote it, that did not keep the size in the header
     page = int.from_bytes(head[16:18], "big")
@@ -154,7 +154,7 @@ def _refuse_short(head: bytes, size: int, source: Path) -> None:
 
 
 def _write(descriptor: int, target: Path) -> None:
-    """Through the descriptor that holds the locks: another one on the same file would drop them when it is closed."""
+    """Copy through the descriptor that holds the locks: closing another one on the same file would drop them."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     with target.open("xb") as out:
         while chunk := os.read(descriptor, _CHUNK):

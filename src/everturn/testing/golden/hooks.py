@@ -1,4 +1,4 @@
-"""Owns what snapshot_db does at each moment of a pytest run. What that is, the modules beside it know."""
+"""The pytest hooks of snapshot_db. They only call the modules beside this one."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from everturn.testing.golden import marks, summary, xdist
-from everturn.testing.golden.database_file import Case
+from everturn.testing.golden.database_file import DatabasesOfTest
 from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
 from everturn.testing.golden.fixture import SnapshotDb
-from everturn.testing.golden.ordering import Chains
-from everturn.testing.golden.pytest_run import Run
+from everturn.testing.golden.ordering import ArtifactOrdering
+from everturn.testing.golden.pytest_run import GoldenRun
 
 if TYPE_CHECKING:
     from everturn.testing.golden.marks import TestPlan
 
 NAME = "everturn-snapshot-db"
-_RUN: pytest.StashKey[Run] = pytest.StashKey()
+_RUN: pytest.StashKey[GoldenRun] = pytest.StashKey()
 _PLAN: pytest.StashKey[TestPlan | GoldenError] = pytest.StashKey()
-_CASE: pytest.StashKey[Case] = pytest.StashKey()
+_DATABASES: pytest.StashKey[DatabasesOfTest] = pytest.StashKey()
 
 
 def register(config: pytest.Config) -> None:
-    """Take part in this run."""
+    """Register mark and hooks for this run."""
     config.addinivalue_line("markers", marks.SIGNATURE)
-    config.stash[_RUN] = Run(config)
-    config.pluginmanager.register(Hooks(config.stash[_RUN]), NAME)
+    config.stash[_RUN] = GoldenRun(config)
+    config.pluginmanager.register(GoldenHooks(config.stash[_RUN]), NAME)
 
 
 def snapshot_db(request: pytest.FixtureRequest, factory: pytest.TempPathFactory) -> SnapshotDb:
-    """The object for one test. Files come when they are asked for: what is wrong with one is then a failure."""
+    """Make the fixture of one test. Files are made on demand, so that a problem with one is a failure of the test."""
     plan = _plan(request.node)
-    case = Case(request.config.stash[_RUN], plan, factory.mktemp("snapshot_db"))
-    request.node.stash[_CASE] = case
-    return SnapshotDb(case)
+    databases = DatabasesOfTest(request.config.stash[_RUN], plan, factory.mktemp("snapshot_db"))
+    request.node.stash[_DATABASES] = databases
+    return SnapshotDb(databases)
 
 
 def _plan(item: pytest.Item) -> TestPlan:
@@ -51,12 +51,12 @@ def _plan(item: pytest.Item) -> TestPlan:
     return plan
 
 
-class Hooks:
+class GoldenHooks:
     """The hooks of one run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: GoldenRun) -> None:
         self._run = run
-        self._summary = summary.Summary(run)
+        self._summary = summary.RunSummary(run)
         self._refusals = xdist.Refusals()
 
     # --- collection --------------------------------------------------------------------------------------------------
@@ -67,20 +67,20 @@ class Hooks:
     ) -> Generator[None]:
         is_grouped = self._run.is_updating and xdist.has_groups(config)
         if is_grouped:
-            xdist.ask_for_groups(items, Chains(_plans(items).values()).groups())
+            xdist.ask_for_groups(items, ArtifactOrdering(_plans(items).values()).groups())
         yield  # others choose among the tests, and shuffle them
         if is_grouped:
             xdist.put_groups_into_ids(items)
         plans = _plans(items)
-        chains = self._run.chains = Chains(plans.values())
+        ordering = self._run.ordering = ArtifactOrdering(plans.values())
         self._run.tests |= {plan.home for plan in plans.values()}
         self._summary.collected(session, items)
         try:
-            chains.refuse_what_cannot_be()
+            ordering.refuse_conflicts()
             if self._run.is_updating:
                 if xdist.is_worker(config):
-                    xdist.refuse_to_be_parted(chains.groups())
-                _put_in_order(items, chains.order())
+                    xdist.refuse_split_groups(ordering.groups())
+                _put_in_order(items, ordering.order())
         except GoldenError as exc:
             self._refusals.refuse(config, str(exc))
 
@@ -89,15 +89,15 @@ class Hooks:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        self._refusals.tell(node)
+        self._refusals.send_folder(node)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self) -> None:
-        self._refusals.look()
+        self._refusals.check()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:  # noqa: ARG002 - pytest goes by the names
-        """A worker of xdist has ended: take over what it knows."""
+        """Take over the results of an xdist worker that has ended."""
         sent = xdist.received(node)
         if sent is not None:
             self._run.from_worker(sent["run"])
@@ -105,7 +105,7 @@ class Hooks:
 
     # --- tests -------------------------------------------------------------------------------------------------------
 
-    # trylast, so innermost: to all other plugins, what we find is found by the test itself.
+    # trylast, so innermost: for all other plugins, our failures are failures of the test itself.
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
         if marks.is_stray(item):
@@ -114,16 +114,16 @@ class Hooks:
                 "compared: add snapshot_db to its arguments, or take the mark away",
                 pytrace=False,
             )
-        case = item.stash.get(_CASE, None)
-        if case is None:
+        databases = item.stash.get(_DATABASES, None)
+        if databases is None:
             return (yield)
         with _as_failure():
-            case.begin()
+            databases.begin()
         yield
         if not getattr(item, "_excinfo", None):  # where unittest's failures are: they are noted, not raised
             with _as_failure():
-                case.finish()
-            self._run.finished.add(case.plan.home)
+                databases.finish()
+            self._run.finished.add(databases.plan.home)
         return None
 
     @pytest.hookimpl(wrapper=True)
@@ -156,7 +156,7 @@ class Hooks:
 
 
 def _plans(items: list[pytest.Item]) -> dict[str, TestPlan]:
-    """What is to be known of the tests that have the fixture, and a mark that makes sense; the others fail alone."""
+    """Read the marks of the tests that use the fixture. A test with a bad mark is left out, and fails by itself."""
     found = {}
     for item in items:
         if marks.FIXTURE in getattr(item, "fixturenames", ()):
@@ -168,7 +168,7 @@ def _plans(items: list[pytest.Item]) -> dict[str, TestPlan]:
 
 
 def _put_in_order(items: list[pytest.Item], order: list[str]) -> None:
-    """Tests with artifacts in that order, in the places that such tests have; all others stay where they are."""
+    """Put tests with artifacts into that order, among the places of such tests; all others stay where they are."""
     rank = {nodeid: number for number, nodeid in enumerate(order)}
     places = [place for place, item in enumerate(items) if item.nodeid in rank]
     ordered = sorted((items[place] for place in places), key=lambda item: rank[item.nodeid])
@@ -178,7 +178,7 @@ def _put_in_order(items: list[pytest.Item], order: list[str]) -> None:
 
 @contextmanager
 def _as_failure() -> Iterator[None]:
-    """Make what we found wrong a failure of the test, without a traceback: it would be of our own code."""
+    """Turn our errors into failures of the test, without a traceback of our own code."""
     try:
         yield
     except (GoldenError, SnapshotMismatch) as exc:

@@ -1,7 +1,7 @@
-"""Owns the process that looks at database files (inspector_main.py), seen from pytest: start, end, answers.
+"""Starts the process that opens database files (inspector_main.py), and talks to it from pytest.
 
-pytest's own process must open no database file: SQLite's locks do not survive two libraries in one process. One
-process serves a whole run: it costs a start once, and a few milliseconds for each file.
+pytest's own process must not open a database file: two SQLite libraries in one process break each other's locks. One
+process serves a whole run: it is started once, and takes a few milliseconds for each file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from everturn.testing.golden.errors import GoldenError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from everturn.testing.golden.inspector_main import Settled
+    from everturn.testing.golden.inspector_main import WrittenArtifact
     from everturn.testing.golden.masks import Mask
 
 # The parent's path comes after this Python's own: what is in a test folder must not stand in for a module of ours.
@@ -30,8 +30,8 @@ serve()
 """
 
 
-class Inspector:
-    """The jobs of inspector_main.py, done elsewhere. Each raises GoldenError as it does there."""
+class InspectorProcess:
+    """The jobs of inspector_main.py, run in its process. Each raises GoldenError as it does there."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,9 +47,9 @@ class Inspector:
     def take(self, actual: Path, draft: Path, *, foreign_keys: bool) -> None:
         self._ask("take", actual, draft, foreign_keys=foreign_keys)
 
-    def settle(self, draft: Path, artifact: Path, masks: tuple[Mask, ...]) -> Settled:
-        settled: Settled = self._ask("settle", draft, artifact, masks)
-        return settled
+    def write_artifact(self, draft: Path, artifact: Path, masks: tuple[Mask, ...]) -> WrittenArtifact:
+        written: WrittenArtifact = self._ask("write_artifact", draft, artifact, masks)
+        return written
 
     def close(self) -> None:
         """End the process, if it was ever needed."""
@@ -76,7 +76,7 @@ class Inspector:
         return value
 
     def _running(self) -> subprocess.Popen[bytes]:
-        # After a fork (pytest-forked) the pipes are the parent's: two must not speak into them.
+        # After os.fork (pytest-forked) the pipes belong to the parent: two processes must not write to them.
         if self._process is None or self._owner != os.getpid():
             self._owner = os.getpid()
             self._process = subprocess.Popen(  # noqa: S603 - this Python

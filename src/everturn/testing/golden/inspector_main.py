@@ -1,6 +1,6 @@
-"""Owns what is done to database files, in a process that does nothing else; inspector.py is its other end.
+"""Jobs on database files, in a process that does nothing else. inspector.py is its other end.
 
-No file that a test or a user has is opened with SQLite here, only copies of it; and none is changed but artifacts.
+SQLite opens only copies of files here. No file is changed but artifacts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from everturn.testing.golden import artifacts, file_copy, read_database
-from everturn.testing.golden.compare import Difference, compare
-from everturn.testing.golden.database_image import Image
+from everturn.testing.golden.compare import DatabaseDifference, compare
+from everturn.testing.golden.database_image import DatabaseImage
 from everturn.testing.golden.errors import GoldenError
 from everturn.testing.golden.masks import Mask
 from everturn.testing.golden.render import render
@@ -25,28 +25,28 @@ _ROWS = 10  # of a kind and table, in a test's report
 
 
 @dataclass(frozen=True)
-class Settled:
-    """What became of an artifact: whether it was written, and its size."""
+class WrittenArtifact:
+    """An artifact after an update: whether it was written, and its size."""
 
     is_written: bool
     size: int
 
 
 def provide(start: Path, target: Path) -> None:
-    """Give a test its own copy of an artifact. Raises GoldenError if it is none that this SQLite can read."""
+    """Give a test its own copy of an artifact. Raises GoldenError if this SQLite cannot read it."""
     _sound(start)
     file_copy.copy(start, target)
 
 
 def judge(expected: Path, actual: Path, masks: tuple[Mask, ...], *, foreign_keys: bool) -> str:
-    """Compare a file with its artifact. Returns what is wrong, for people; "" if nothing is."""
+    """Compare a file with its artifact. Returns a text that says what is wrong; "" if nothing is."""
     before, after = _sound(expected), read_database.read(actual)
     difference = compare(before, after, masks)
     return "\n".join((*_difference(difference), *_faults(after, difference, foreign_keys=foreign_keys)))
 
 
 def take(actual: Path, draft: Path, *, foreign_keys: bool) -> None:
-    """Pack what is in a file now into a draft of an artifact. Raises GoldenError if something is wrong with it."""
+    """Pack the content of a file into a draft of an artifact. Raises GoldenError if the file has a problem."""
     artifacts.pack(actual, draft)
     if foreign_keys:
         dangling = read_database.read(draft).dangling
@@ -55,8 +55,8 @@ def take(actual: Path, draft: Path, *, foreign_keys: bool) -> None:
             raise GoldenError("\n".join(_dangling(dangling)))
 
 
-def settle(draft: Path, artifact: Path, masks: tuple[Mask, ...]) -> Settled:
-    """Make the draft the artifact, unless that is logically the same: then not a byte of it changes."""
+def write_artifact(draft: Path, artifact: Path, masks: tuple[Mask, ...]) -> WrittenArtifact:
+    """Replace the artifact by the draft, unless both hold the same: then not a byte changes."""
     after = read_database.read(draft)
     before = _existing(artifact)
     difference = compare(after if before is None else before, after, masks)
@@ -64,19 +64,19 @@ def settle(draft: Path, artifact: Path, masks: tuple[Mask, ...]) -> Settled:
         raise GoldenError("\n".join(_idle(difference.idle)))
     if before is None or not difference.is_none:
         artifacts.install(draft, artifact)
-        return Settled(is_written=True, size=artifact.stat().st_size)
-    return Settled(is_written=False, size=artifact.stat().st_size)
+        return WrittenArtifact(is_written=True, size=artifact.stat().st_size)
+    return WrittenArtifact(is_written=False, size=artifact.stat().st_size)
 
 
-def _sound(artifact: Path) -> Image:
+def _sound(artifact: Path) -> DatabaseImage:
     image = read_database.read(artifact)
     if image.problems:
         raise GoldenError(f"{artifact} is damaged, integrity_check finds: {'; '.join(image.problems)}")
     return image
 
 
-def _existing(artifact: Path) -> Image | None:
-    """What is in an artifact; None if there is none. What cannot be read is not replaced: it is something else."""
+def _existing(artifact: Path) -> DatabaseImage | None:
+    """Read the artifact; None if there is none. Raises GoldenError for an unreadable file: it is not replaced."""
     if not artifact.exists():
         return None
     try:
@@ -85,11 +85,11 @@ def _existing(artifact: Path) -> Image | None:
         raise GoldenError(f"{exc}\nIt was not replaced. To have it written anew, take it away first") from exc
 
 
-def _difference(difference: Difference) -> Iterable[str]:
+def _difference(difference: DatabaseDifference) -> Iterable[str]:
     return () if difference.is_none else render(difference, limit=_ROWS)
 
 
-def _faults(image: Image, difference: Difference, *, foreign_keys: bool) -> Iterable[str]:
+def _faults(image: DatabaseImage, difference: DatabaseDifference, *, foreign_keys: bool) -> Iterable[str]:
     if image.problems:
         yield "\nintegrity_check finds:"
         yield from (f"  {problem}" for problem in image.problems)
@@ -115,13 +115,13 @@ def _idle(idle: tuple[str, ...]) -> Iterable[str]:
 
 # --- the process -----------------------------------------------------------------------------------------------------
 
-JOBS: dict[str, Callable[..., Any]] = {job.__name__: job for job in (provide, judge, take, settle)}
+JOBS: dict[str, Callable[..., Any]] = {job.__name__: job for job in (provide, judge, take, write_artifact)}
 
 
 def serve() -> None:
-    """Do one job after the other, as they come on stdin, until it ends."""
+    """Run jobs from stdin one by one, until stdin ends."""
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not come between the replies
+    os.dup2(2, 1)  # prints must not get between the replies
     while True:
         try:
             name, args, kwargs = pickle.load(requests)  # noqa: S301 - from the process that started this one

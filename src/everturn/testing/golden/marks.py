@@ -1,7 +1,4 @@
-"""Owns the mark: what `@pytest.mark.snapshot_db(...)` says about the databases of a test, and what is wrong with it.
-
-It reads pytest's items, and touches no artifact.
-"""
+"""Reads the marks `@pytest.mark.snapshot_db(...)` of a test, and refuses wrong ones. Touches no artifact."""
 
 from __future__ import annotations
 
@@ -31,8 +28,8 @@ _TEST = re.compile(r"(?:([^\[\]/]+)/)?([^@+\[\]/]+(?:\[.*\])?)(?:\+([^@]+))?(?:@
 
 
 @dataclass(frozen=True)
-class Start:
-    """The artifact that a database begins as, and the function that makes it, if there is one."""
+class StartingFile:
+    """The artifact that a database starts as, and the function that makes it, if there is one."""
 
     artifact: Path
     build: Callable[[Path], object] | None = None
@@ -40,57 +37,57 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What the marks say of one database."""
+class DatabasePlan:
+    """The marks of one database: its start, its masks."""
 
-    start: Start | None = None
+    start: StartingFile | None = None
     masks: tuple[Mask, ...] = ()
     foreign_keys: bool = True
 
 
 @dataclass(frozen=True)
 class TestPlan:
-    """The databases of a test by name ("" is the one without), and where its artifacts are."""
+    """The databases of a test by name ("" is the unnamed one), and the folder of its artifacts."""
 
     __test__ = False  # pytest: not a test class
 
     nodeid: str
     folder: Path
     test: str
-    databases: dict[str, Plan] = field(default_factory=dict)
+    databases: dict[str, DatabasePlan] = field(default_factory=dict)
 
     @property
     def home(self) -> Path:
-        """Its artifact, whose name those of its stages and named databases begin with."""
+        """The artifact of the test. Names of its stages and named databases begin with its name."""
         return names.artifact(self.folder, test=self.test)
 
     @property
-    def starts(self) -> list[Start]:
+    def starts(self) -> list[StartingFile]:
         return [plan.start for plan in self.databases.values() if plan.start is not None]
 
 
 def home_of(artifact: Path) -> Path:
-    """The artifact of the test that an artifact, of a stage or a named database perhaps, belongs to."""
+    """Find the home of an artifact: the test's own, without stage and database."""
     stem = artifact.name.removesuffix(names.SUFFIX).partition("@")[0].partition("+")[0]
     return artifact.with_name(stem + names.SUFFIX)
 
 
 def read(item: pytest.Item) -> TestPlan:
-    """What the marks of a test, its class and its module say; the nearest says where it starts, all of them mask.
+    """Read the marks of a test, its class and its module. The nearest one decides the start; the masks of all apply.
 
-    Raises GoldenError for a mark that makes no sense.
+    Raises GoldenError for a wrong mark.
     """
     classes = [node.name for node in item.listchain() if isinstance(node, pytest.Class)]
     folder = names.module_folder(item.path)
-    databases: dict[str, Plan] = {}
+    databases: dict[str, DatabasePlan] = {}
     started: set[str] = set()
     for mark in item.iter_markers(MARK):
         options = _options(mark)
         name = names.given(options["database"]) if options.get("database") else ""
-        nearer = databases.get(name, Plan())
+        nearer = databases.get(name, DatabasePlan())
         is_first = name not in started and not options.keys().isdisjoint(("file", "start", "build"))
         started |= {name} if is_first else set()
-        databases[name] = Plan(
+        databases[name] = DatabasePlan(
             start=_start(options, item.path) if is_first else nearer.start,
             masks=(*_masks(options.get("mask", ())), *nearer.masks),
             foreign_keys=nearer.foreign_keys and bool(options.get("foreign_keys", True)),
@@ -99,7 +96,7 @@ def read(item: pytest.Item) -> TestPlan:
 
 
 def is_stray(item: pytest.Item) -> bool:
-    """Whether a test has a mark of its own, and not the fixture. (A mark of a module is for those tests that have.)"""
+    """Whether a test has the mark but not the fixture. (A mark of a module is for the tests that have the fixture.)"""
     return any(mark.name == MARK for mark in item.own_markers) and FIXTURE not in getattr(item, "fixturenames", ())
 
 
@@ -124,21 +121,21 @@ def _masks(masks: str | Iterable[str]) -> list[Mask]:
     return [Mask.of(columns)] if columns else []
 
 
-def _start(options: dict[str, Any], test_file: Path) -> Start | None:
+def _start(options: dict[str, Any], test_file: Path) -> StartingFile | None:
     file, start, build = (options.get(option) for option in ("file", "start", "build"))
     if build is not None:
         if not callable(build):
             raise GoldenError(f"build={build!r} is not a function: give one that takes the path of a new file")
         name = file if file is not None else getattr(build, "__name__", "start")
         # Into the folder that is ours: a file directly in snapshots/ is the user's, and never written.
-        return Start(names.module_folder(test_file) / names.given_path(str(name)).name, build)
+        return StartingFile(names.module_folder(test_file) / names.given_path(str(name)).name, build)
     if file is not None:
-        return Start(test_file.parent / names.FOLDER / names.given_path(str(file)))
-    return None if start is None else Start(_artifact_of(start, test_file), is_test=True)
+        return StartingFile(test_file.parent / names.FOLDER / names.given_path(str(file)))
+    return None if start is None else StartingFile(_artifact_of(start, test_file), is_test=True)
 
 
 def _artifact_of(start: object, test_file: Path) -> Path:
-    """The artifact of another test: the test function itself, or its name, in this module or in `module/test`."""
+    """Find the artifact of another test, given as a function or by name: `test_a`, or `module/test_a`."""
     if isinstance(start, str):
         match = _TEST.fullmatch(start)
         if match is None:

@@ -1,6 +1,6 @@
-"""Owns masks: which values of a database are volatile, and what is left of them to compare.
+"""Masks: which values of a database are volatile, and what is left of them to compare.
 
-Pure. Which value of one side stands for which of the other is match_rows.py's to find out.
+Pure. match_rows.py finds out which masked value of one side is which of the other.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cached_property
 
-from everturn.testing.golden.database_image import BadText, Cell, Image, Row, Table, exact
+from everturn.testing.golden.database_image import BadText, Cell, DatabaseImage, Row, TableImage, exact
 from everturn.testing.golden.errors import GoldenError
 
 _UUID = r"(?<![0-9A-Za-z-])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9A-Za-z-])"
@@ -23,7 +23,7 @@ _TIMESTAMP = rf"(?<![0-9])(?:{_DATE}[T ]{_TIME}(?::[0-6][0-9](?:[.,][0-9]+)?)?|{
 PATTERNS = {"uuid": _UUID, "ulid": _ULID, "timestamp": _TIMESTAMP}
 TYPES = (*PATTERNS, "epoch")
 
-# Shorter ones are often equal by chance; a uuid, as text or as 16 bytes, is not.
+# Shorter values are often equal by chance; a uuid, as text or as 16 bytes, is not.
 _LONG = 16
 # Seconds and milliseconds since 1970, from 2001 to 2099. Two rows may well share one of these in one run and not in
 # the next, unlike micro- and nanoseconds.
@@ -32,7 +32,7 @@ _EPOCHS = ((10**9, 4_070_908_800), (10**12, 4_070_908_800_000))
 
 @dataclass(frozen=True)
 class Mask:
-    """One call of `mask()`: where (columns; all text if none), and what there (a pattern, types; all of it if none)."""
+    """One call of `mask()`: columns (all text if none), and a pattern or types in them (whole values if neither)."""
 
     columns: tuple[str, ...]
     pattern: str | None = None
@@ -48,7 +48,7 @@ class Mask:
         types: str | Iterable[str] = (),
         missing_ok: bool = False,
     ) -> Mask:
-        """A mask that makes sense. Raises GoldenError for one that does not, and says what would."""
+        """Make a mask. Raises GoldenError for wrong arguments, and says what would be right."""
         mask = cls(tuple(columns), pattern, (types,) if isinstance(types, str) else tuple(types), missing_ok)
         for column in mask.columns:
             if not isinstance(column, str) or "." not in column.strip("."):
@@ -69,7 +69,7 @@ class Mask:
 
     @cached_property
     def searches(self) -> tuple[tuple[str, re.Pattern[str]], ...]:
-        """What to look for inside text, each with the word that stands for it."""
+        """Patterns to look for inside text, each with the word that replaces a match."""
         named = [(kind, re.compile(PATTERNS[kind])) for kind in self.types if kind in PATTERNS]
         return (*named, *([("text", re.compile(self.pattern))] if self.pattern is not None else ()))
 
@@ -79,8 +79,8 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """A volatile value. Equal ones are one value; `scope` keeps apart short ones that are equal by chance."""
+class MaskedValue:
+    """A volatile value. Equal ones are one value; `scope` separates short ones that are equal by chance."""
 
     scope: int | None
     content: object
@@ -88,8 +88,8 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Hole:
-    """What is left of a masked cell: its type, the text around what was masked, and a word for each of those."""
+class MaskedCell:
+    """The rest of a masked cell: its type, the text around the masked parts, and a word for each part."""
 
     type: str
     around: tuple[str, ...]
@@ -98,20 +98,20 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class MaskedRow:
-    """A row as it is compared: its shape is content that is equal or not, and holes; then the values from the holes.
+    """A row as it is compared: `shape` has plain contents and masked cells; `values` the values from masked cells.
 
-    `places` are the columns that the values are from.
+    `places` are the columns of these values.
     """
 
     cells: Row
     shape: tuple[object, ...]
-    values: tuple[Value, ...] = ()
+    values: tuple[MaskedValue, ...] = ()
     places: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """What one mask does to one column."""
+    """One mask, applied to one column."""
 
     call: int
     mask: Mask
@@ -121,13 +121,13 @@ class _Rule:
 class Masking:
     """Masks as they apply to the two images that are compared."""
 
-    def __init__(self, masks: tuple[Mask, ...], images: tuple[Image, ...]) -> None:
+    def __init__(self, masks: tuple[Mask, ...], images: tuple[DatabaseImage, ...]) -> None:
         self._masks = masks
         self._images = images
         self._found: set[tuple[int, str]] = set()
 
-    def rows(self, table: Table) -> Iterator[MaskedRow]:
-        """The rows of a table of either image, masked."""
+    def rows(self, table: TableImage) -> Iterator[MaskedRow]:
+        """Yield the rows of a table of either image, masked."""
         rules = [self._rules(table.name, column) for column in table.columns]
         if not any(rules):
             for row in table.rows:
@@ -135,7 +135,7 @@ class Masking:
             return
         for row in table.rows:
             shape: list[object] = []
-            values: list[Value] = []
+            values: list[MaskedValue] = []
             places: list[int] = []
             for place, (cell, of_column) in enumerate(zip(row, rules, strict=True)):
                 shape.append(self._masked(cell, of_column, values) if of_column and cell is not None else exact(cell))
@@ -143,7 +143,7 @@ class Masking:
             yield MaskedRow(row, tuple(shape), tuple(values), tuple(places))
 
     def idle(self) -> list[str]:
-        """The masks that found nothing in either image, once all rows have been masked."""
+        """Describe the masks that found nothing in either image. Call it after all rows have been masked."""
         lost = []
         for call, mask in enumerate(self._masks):
             if mask.missing_ok:
@@ -167,7 +167,7 @@ class Masking:
         return [(table.name, column) for table in tables for column in table.columns]
 
     def _near(self, column: str) -> str:
-        """The columns of that table, or the tables, for someone who mistyped one."""
+        """List the columns of that table, or the tables, for a user who mistyped one."""
         table = column.rpartition(".")[0].casefold()
         columns = sorted({each for name, each in self._columns() if name.casefold() == table})
         if columns:
@@ -185,7 +185,7 @@ class Masking:
         return [_Rule(call, mask, clocks) for call, mask in here]
 
     def _clocks(self, table: str, column: str) -> frozenset[str]:
-        """The types of which all values in a column, on both sides, could be readings of a clock."""
+        """Find the types of a column of which all values, on both sides, could be readings of a clock."""
         clocks = {"real", "integer", "text"}
         for image in self._images:
             found = image.tables.get(table)
@@ -194,19 +194,19 @@ class Masking:
                 clocks -= {_type(row[place]) for row in found.rows if not _could_be_a_clock(row[place])}
         return frozenset(clocks)
 
-    def _masked(self, cell: Cell, rules: list[_Rule], values: list[Value]) -> object:
+    def _masked(self, cell: Cell, rules: list[_Rule], values: list[MaskedValue]) -> object:
         for rule in rules:
             if rule.mask.columns and rule.mask.takes_whole_values:
                 return _whole(cell, rule, values)
             if "epoch" in rule.mask.types and isinstance(cell, int | float):
-                return Hole(_type(cell), (), ("time",))
+                return MaskedCell(_type(cell), (), ("time",))
         if isinstance(cell, str):
             return self._inside(cell, rules, values)
         return exact(cell)
 
-    def _inside(self, text: str, rules: list[_Rule], values: list[Value]) -> object:
+    def _inside(self, text: str, rules: list[_Rule], values: list[MaskedValue]) -> object:
         """Mask parts of a text, the rules one after the other, each in what is left."""
-        parts: list[str | Value | None] = [text]  # None: a clock reading, of which nothing is kept
+        parts: list[str | MaskedValue | None] = [text]  # None: a clock reading, of which nothing is kept
         for rule in rules:
             for word, search in rule.mask.searches:
                 if search.search(text) is None:
@@ -220,7 +220,7 @@ class Masking:
         found = [part for part in parts if not isinstance(part, str)]
         values += [part for part in found if part is not None]
         words = tuple("time" if part is None else part.word for part in found)
-        return Hole("text", tuple(part for part in parts if isinstance(part, str)), words)
+        return MaskedCell("text", tuple(part for part in parts if isinstance(part, str)), words)
 
 
 def _covers(pattern: str, table: str, column: str) -> bool:
@@ -228,8 +228,10 @@ def _covers(pattern: str, table: str, column: str) -> bool:
     return fnmatchcase(f"{table}.{column}".casefold(), pattern.casefold())
 
 
-def _cut(part: str | Value | None, word: str, search: re.Pattern[str], call: int) -> Iterator[str | Value | None]:
-    """Text, hole, text, hole, ..., text: a text stays between any two holes, if only an empty one."""
+def _cut(
+    part: str | MaskedValue | None, word: str, search: re.Pattern[str], call: int
+) -> Iterator[str | MaskedValue | None]:
+    """Split text at matches: text, value, text, value, ..., text. Texts between two values may be empty."""
     if not isinstance(part, str):
         yield part
         return
@@ -242,20 +244,20 @@ def _cut(part: str | Value | None, word: str, search: re.Pattern[str], call: int
     yield part[end:]
 
 
-def _value(text: str, word: str, call: int) -> Value | None:
+def _value(text: str, word: str, call: int) -> MaskedValue | None:
     if word == "timestamp" or _is_timestamp(text):
         return None
-    return Value(None if len(text) >= _LONG else call, text, word)
+    return MaskedValue(None if len(text) >= _LONG else call, text, word)
 
 
-def _whole(cell: Cell, rule: _Rule, values: list[Value]) -> Hole:
+def _whole(cell: Cell, rule: _Rule, values: list[MaskedValue]) -> MaskedCell:
     kind = _type(cell)
     if kind in rule.clocks:
-        return Hole(kind, (), ("time",))
+        return MaskedCell(kind, (), ("time",))
     is_long = isinstance(cell, str | bytes) and len(cell) >= _LONG
     word = next((name for name in ("uuid", "ulid") if isinstance(cell, str) and _fits(name, cell)), kind)
-    values.append(Value(None if is_long else rule.call, exact(cell), word))
-    return Hole(kind, (), (kind,))
+    values.append(MaskedValue(None if is_long else rule.call, exact(cell), word))
+    return MaskedCell(kind, (), (kind,))
 
 
 def _could_be_a_clock(cell: Cell) -> bool:
@@ -273,7 +275,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _type(cell: Cell) -> str:
-    """SQLite's name for the type of a cell."""
+    """Return SQLite's name for the type of a cell."""
     if isinstance(cell, int):
         return "integer"
     if isinstance(cell, float):

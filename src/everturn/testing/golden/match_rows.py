@@ -1,12 +1,12 @@
-"""Owns which row of one database is which of the other, where masked values hide what would tell.
+"""Pairs the rows of two databases whose masked values differ.
 
-Pure. Two databases are equal if some one-to-one naming of the masked values of one by those of the other makes their
-rows the same. A naming that is found proves it, so nothing that differs is ever called equal.
+Pure. Two databases are equal if a one-to-one mapping of the masked values of one to those of the other makes their rows
+equal. A mapping that was found proves it, so databases that differ are never called equal.
 
-Rows that are alone in what is not masked are pairs, and name the values in them; so other rows become alone. Where that
-ends, rows are told apart by who refers to their values, and by whose values those rows hold, and so on (colours).
-Rows that are the same even so may be paired as they come. What is then left is different, and is paired so that a
-reader sees little of it: first by values that both sides have, then by primary key.
+Rows whose unmasked content is unique are pairs, and their values are mapped; this makes other rows unique. Where that
+ends, rows are told apart by the rows that refer to their values, and so on (colours, as in graph isomorphism). Rows
+that are equal even so are paired as they come. The rest differs, and is paired so that a reader sees few differences:
+first by values that both sides have, then by primary key, then by similarity.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from everturn.testing.golden.masks import MaskedRow, Value
+from everturn.testing.golden.masks import MaskedRow, MaskedValue
 
-# Of colouring: how far from two rows that look alike it may be that they differ. Few if the databases differ anyhow.
+# Rounds of colouring: how many references away a difference may be. Few, if the databases differ anyway.
 _MOST_ROUNDS = 64
 _FEW_ROUNDS = 2
 _MOST_LIKENESSES = 20_000
 
 
 @dataclass(slots=True)
-class Match:
-    """How the rows of a table compare: how many are the same, those that changed, and those that one side lacks."""
+class TableMatch:
+    """The rows of one table, compared: the number of equal ones, the changed, missing and added ones."""
 
     same: int = 0
     changed: list[tuple[MaskedRow, MaskedRow]] = field(default_factory=list)
@@ -35,13 +35,13 @@ class Match:
     added: list[MaskedRow] = field(default_factory=list)
 
 
-# Rows, shapes and values are compared very often here: they are numbers, and one number is one shape or value.
+# Shapes and values are compared very often, so each is a number: equal numbers are equal shapes or values.
 _Group = tuple[int, tuple[int, ...], int]
 
 
 @dataclass(eq=False, slots=True)
-class _Node:
-    """A row of one side while it looks for its partner."""
+class _RowNode:
+    """A row of one side, and its partner on the other once it is found."""
 
     side: int
     table: str
@@ -51,37 +51,37 @@ class _Node:
     values: tuple[int, ...]
     colour: int = 0
     group: _Group | None = None
-    partner: _Node | None = None
+    partner: _RowNode | None = None
     is_changed: bool = False
 
 
-class Matching:
-    """The pairs of two sides' rows, 0 expected and 1 actual, and the naming of values that came out of it."""
+class RowMatching:
+    """Pairs of rows of two sides, 0 expected and 1 actual, and the mapping of values that results."""
 
     def __init__(self) -> None:
         self._shapes: dict[tuple[str, tuple[object, ...]], int] = {}
-        self._values: dict[Value, int] = {}
-        self._open: list[_Node] = []
-        self._done: list[_Node] = []
+        self._values: dict[MaskedValue, int] = {}
+        self._open: list[_RowNode] = []
+        self._done: list[_RowNode] = []
         self._count = 0
         self._names: tuple[dict[int, int], dict[int, int]] = ({}, {})
         self._holders: tuple[_Holders, _Holders] = (defaultdict(list), defaultdict(list))
-        self._groups: dict[_Group, tuple[dict[_Node, None], dict[_Node, None]]] = {}
+        self._groups: dict[_Group, tuple[dict[_RowNode, None], dict[_RowNode, None]]] = {}
         self._ready: dict[_Group, None] = {}  # groups that have changed: there may be a pair without a choice in them
 
     def add(self, side: int, table: str, rows: Iterable[MaskedRow], *, key: tuple[int, ...]) -> None:
-        """Take in the rows of a table of one side. All tables of both, before `run`."""
+        """Add the rows of a table of one side. Add all tables of both sides before `run`."""
         shapes, values = self._shapes, self._values
         for row in rows:
             shape = shapes.setdefault((table, row.shape), len(shapes))
             held = tuple([values.setdefault(value, len(values)) for value in row.values])
-            node = _Node(side, table, row, key, shape, held)
+            node = _RowNode(side, table, row, key, shape, held)
             self._open.append(node)
             for value in dict.fromkeys(held):
                 self._holders[side][value].append(node)
 
-    def run(self) -> dict[str, Match]:
-        """Pair what can be paired. Returns what came of each table that has rows."""
+    def run(self) -> dict[str, TableMatch]:
+        """Pair the rows. Returns the result for each table that has rows."""
         self._place_all()
         if self._is_open():
             self._colour()
@@ -98,8 +98,8 @@ class Matching:
             self._is_open()
         return _by_table([*self._done, *self._open])
 
-    def name(self, side: int, value: Value) -> int | None:
-        """The number of a value, the same as that of its counterpart on the other side. None if it has none there."""
+    def name(self, side: int, value: MaskedValue) -> int | None:
+        """Return the number of a value, equal to that of its counterpart on the other side; None if it has none."""
         return self._names[side].get(self._values[value])
 
     def is_same_cell(self, expected: MaskedRow, actual: MaskedRow, place: int) -> bool:
@@ -121,8 +121,8 @@ class Matching:
 
     # --- rows that look alike ----------------------------------------------------------------------------------------
 
-    def _look(self, node: _Node) -> _Group:
-        """What is known of a row: its shape, the names of its values, and which of those without one are the same."""
+    def _group_of(self, node: _RowNode) -> _Group:
+        """Make the group of a row: its shape, the names of its values, and which values without a name are equal."""
         if not node.values:
             return node.shape, (), node.colour
         names, nameless = self._names[node.side], dict[int, int]()
@@ -134,8 +134,8 @@ class Matching:
             self._place(node)
         self._settle()
 
-    def _place(self, node: _Node) -> None:
-        look = self._look(node)
+    def _place(self, node: _RowNode) -> None:
+        look = self._group_of(node)
         if look == node.group:
             return
         if node.group is not None:
@@ -147,7 +147,7 @@ class Matching:
         group[node.side][node] = None
         self._ready[look] = None
 
-    def _leave(self, node: _Node) -> None:
+    def _leave(self, node: _RowNode) -> None:
         look = node.group
         if look is None:
             return
@@ -160,7 +160,7 @@ class Matching:
             del self._groups[look]
 
     def _settle(self) -> None:
-        """Pair wherever there is no choice, or none that matters, until there is no such place."""
+        """Pair rows wherever there is no choice, or no choice that matters, until no such group is left."""
         while self._ready:
             group = self._groups.get(self._ready.popitem()[0])
             if group is None or not group[0] or not group[1]:
@@ -174,13 +174,13 @@ class Matching:
                 for one, other in list(zip(mine, theirs, strict=False)):
                     self._pair(one, other)
 
-    def _is_alone(self, node: _Node) -> bool:
-        """Whether no other row has a nameless value of this one: then its partner may be any that looks alike."""
+    def _is_alone(self, node: _RowNode) -> bool:
+        """Whether no other row holds a nameless value of this one: then any row of its group may be the partner."""
         names, holders = self._names[node.side], self._holders[node.side]
         return all(value in names or len(holders[value]) == 1 for value in node.values)
 
-    def _twin(self, one: _Node) -> _Node | None:
-        """A row of the other side that looks alike and has the very same values, where these have no names yet."""
+    def _twin(self, one: _RowNode) -> _RowNode | None:
+        """Find a row of the other side in the same group with the very same values, which have no names yet."""
         for value in one.values:
             if value not in self._names[0]:
                 for other in self._holders[1].get(value, ()):
@@ -188,13 +188,13 @@ class Matching:
                         return other
         return None
 
-    def _pair(self, one: _Node, other: _Node) -> None:
+    def _pair(self, one: _RowNode, other: _RowNode) -> None:
         self._take(one, other)
         for mine, theirs in zip(one.values, other.values, strict=True):
             if mine not in self._names[0]:
                 self._name(mine, theirs)
 
-    def _take(self, one: _Node, other: _Node) -> None:
+    def _take(self, one: _RowNode, other: _RowNode) -> None:
         for node, partner in ((one, other), (other, one)):
             self._leave(node)
             node.partner = partner
@@ -206,14 +206,14 @@ class Matching:
             if node.partner is None:
                 self._place(node)
 
-    # --- where looks do not tell -------------------------------------------------------------------------------------
+    # --- rows that stay alike ----------------------------------------------------------------------------------------
 
     def _nameless(self, side: int) -> list[int]:
         values = dict.fromkeys(value for node in self._open if node.side == side for value in node.values)
         return [value for value in values if value not in self._names[side]]
 
     def _colour(self) -> None:
-        """Tell rows apart by what else holds their nameless values, in the same way on both sides."""
+        """Tell rows apart by the rows that hold their nameless values, in the same way on both sides."""
         palette: dict[object, int] = {}
 
         def mix(what: object) -> int:
@@ -236,7 +236,7 @@ class Matching:
                 for node, colour in rows.items()
             }
             if _are_alike(rows) and not _are_alike(finer):
-                break  # here they differ; to go on would only spread that to rows that are the same
+                break  # the sides differ here; more rounds would spread that to rows that are equal
             rows = finer
             before, shades = shades, len(set(rows.values()))
             if before == shades:
@@ -245,8 +245,8 @@ class Matching:
             node.colour = colour
         self._place_all()
 
-    def _guess(self, may: Callable[[dict[_Node, None], dict[_Node, None]], bool]) -> None:
-        """In every group that `may`, pair two rows as they come, and see what follows from it, until nothing does."""
+    def _guess(self, may: Callable[[dict[_RowNode, None], dict[_RowNode, None]], bool]) -> None:
+        """In every group that `may` allows, pair rows as they come and apply what follows, until nothing changes."""
         before = -1
         while before != self._count:
             before = self._count
@@ -260,7 +260,7 @@ class Matching:
     # --- rows that differ --------------------------------------------------------------------------------------------
 
     def _name_what_both_have(self) -> None:
-        """Such as the ids that were in the file the test began with. Short values may be the same by chance."""
+        """Name long values that both sides have, such as ids from the start. Short values may be equal by chance."""
         long = {number for value, number in self._values.items() if value.scope is None}
         for value in long.intersection(self._nameless(0), self._nameless(1)):
             self._name(value, value)
@@ -268,7 +268,7 @@ class Matching:
     def _pair_by_key(self) -> None:
         """Pair rows of the same primary key, as changed ones."""
         self._is_open()
-        found: dict[object, tuple[list[_Node], list[_Node]]] = defaultdict(lambda: ([], []))
+        found: dict[object, tuple[list[_RowNode], list[_RowNode]]] = defaultdict(lambda: ([], []))
         for node in self._open:
             key = self._key(node)
             if key is not None:
@@ -278,9 +278,9 @@ class Matching:
                 self._change(mine[0], theirs[0])
 
     def _pair_by_likeness(self) -> None:
-        """Pair rows that are equal in half of their columns or more, as changed ones, where no key says otherwise."""
+        """Pair rows that are equal in at least half of their columns, as changed ones, unless a key says otherwise."""
         self._is_open()
-        found: dict[str, tuple[list[_Node], list[_Node]]] = defaultdict(lambda: ([], []))
+        found: dict[str, tuple[list[_RowNode], list[_RowNode]]] = defaultdict(lambda: ([], []))
         for node in self._open:
             if not node.key or any(_values_at(node, place) for place in node.key):
                 found[node.table][node.side].append(node)
@@ -293,17 +293,17 @@ class Matching:
                 if likest is not None and self._likeness(one, likest) * 2 >= len(one.row.shape):
                     self._change(one, likest)
 
-    def _likeness(self, one: _Node, other: _Node) -> int:
+    def _likeness(self, one: _RowNode, other: _RowNode) -> int:
         return sum(self.is_same_cell(one.row, other.row, place) for place in range(len(one.row.shape)))
 
-    def _key(self, node: _Node) -> object:
-        """The primary key, its values by name. None if there is none, or a value in it has no name."""
+    def _key(self, node: _RowNode) -> object:
+        """Return the primary key, with values by name. None if there is none, or a value in it has no name."""
         names = [self._names[node.side].get(value) for place in node.key for value in _values_at(node, place)]
         if not node.key or None in names:
             return None
         return node.table, tuple(node.row.shape[place] for place in node.key), tuple(names)
 
-    def _change(self, one: _Node, other: _Node) -> None:
+    def _change(self, one: _RowNode, other: _RowNode) -> None:
         self._take(one, other)
         one.is_changed = other.is_changed = True
         for place, (left, right) in enumerate(zip(one.row.shape, other.row.shape, strict=True)):
@@ -314,25 +314,25 @@ class Matching:
         self._settle()
 
 
-_Holders = defaultdict[int, list[_Node]]
+_Holders = defaultdict[int, list[_RowNode]]
 
 
-def _values_at(node: _Node, place: int) -> list[int]:
+def _values_at(node: _RowNode, place: int) -> list[int]:
     return [value for value, where in zip(node.values, node.row.places, strict=True) if where == place]
 
 
-def _are_alike(colours: dict[_Node, int]) -> bool:
+def _are_alike(colours: dict[_RowNode, int]) -> bool:
     """Whether both sides have the same colours, each as often."""
     sides = [Counter(colour for node, colour in colours.items() if node.side == side) for side in (0, 1)]
     return sides[0] == sides[1]
 
 
-def _by_table(nodes: Iterable[_Node]) -> dict[str, Match]:
-    found: dict[str, Match] = {}
+def _by_table(nodes: Iterable[_RowNode]) -> dict[str, TableMatch]:
+    found: dict[str, TableMatch] = {}
     for node in nodes:
         match = found.get(node.table)
         if match is None:
-            match = found[node.table] = Match()
+            match = found[node.table] = TableMatch()
         if node.partner is None:
             (match.added if node.side else match.missing).append(node.row)
         elif node.side == 0:

@@ -1,6 +1,6 @@
-"""Owns the names of artifacts: one file for each test, database and stage, safe on every file system.
+"""Names of artifacts: one file for each test, database and stage, safe on every file system.
 
-Pure: it touches no file. What pytest knows of a test it is told.
+Pure: it touches no file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from everturn.testing.golden.errors import GoldenError
 FOLDER = "snapshots"
 SUFFIX = ".sqlite"
 
-# Of the characters that every file system takes, those that no shell and no glob gives a meaning.
+# Only characters that every file system takes, and that have no meaning for shells and globs.
 _OTHERS = re.compile(r"[^A-Za-z0-9_.,=-]+")
 _GIVEN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,=+@-]*")
 _LONGEST = 80
@@ -22,7 +22,7 @@ _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt"
 
 
 def artifact(folder: Path, *, test: str, database: str = "", stage: str = "") -> Path:
-    """The file for a test (as pytest names it: `TestA::test_b[1-x]`), a database of it, and a stage of that."""
+    """Name the file for a test (as pytest names it: `TestA::test_b[1-x]`), a database of it, and a stage."""
     name, bracket, parameters = test.partition("[")
     stem = portable(name.replace("::", "."))
     if bracket:
@@ -35,12 +35,12 @@ def artifact(folder: Path, *, test: str, database: str = "", stage: str = "") ->
 
 
 def module_folder(test_file: Path) -> Path:
-    """Where the artifacts of a test module are: a folder that is ours."""
+    """Name the folder of a test module's artifacts."""
     return test_file.parent / FOLDER / portable(test_file.stem)
 
 
 def portable(text: str) -> str:
-    """A part of a file name: the text itself where that is safe everywhere, else what is left of it and a digest."""
+    """Make a part of a file name: the text itself if it is safe everywhere, else its safe characters and a digest."""
     name = _OTHERS.sub("-", text)
     if name == text and name and len(name) <= _LONGEST and not _is_device(name):
         return name
@@ -49,7 +49,7 @@ def portable(text: str) -> str:
 
 
 def given(name: str) -> str:
-    """A name that a user chose. Raises GoldenError unless it is the same on every file system."""
+    """Check a name that a user chose. Raises GoldenError unless it is the same on every file system."""
     if _GIVEN.fullmatch(name) and len(name) <= _LONGEST and not _is_device(name) and not name.endswith("."):
         return name
     raise GoldenError(
@@ -59,7 +59,7 @@ def given(name: str) -> str:
 
 
 def given_path(name: str) -> Path:
-    """A file below the snapshots folder, named with or without its suffix, folders parted by '/'."""
+    """Check the path of a file below the snapshots folder, with or without suffix, with '/' between folders."""
     parts = [given(part) for part in name.removesuffix(SUFFIX).split("/")]
     return Path(*parts[:-1], parts[-1] + SUFFIX)
 
@@ -69,5 +69,5 @@ def _is_device(name: str) -> bool:
 
 
 def same_file_key(path: Path) -> str:
-    """Equal for two paths that some file system takes for one."""
+    """Make a key that is equal for two paths that are one file on some file system."""
     return str(path).casefold()

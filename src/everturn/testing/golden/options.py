@@ -1,6 +1,6 @@
-"""Owns the command line of snapshot_db: `--snapshot-update`, often shared with other plugins, and `--snapshot-db-ci`.
+"""The command line of snapshot_db: `--snapshot-update`, often shared with other plugins, and `--snapshot-db-ci`.
 
-Knows nothing of artifacts: it says whether they may be written.
+Decides whether artifacts may be written.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DEST: pytest.StashKey[str] = pytest.StashKey()
 
 
 def add(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Add the flag that is ours alone. The shared one has to wait until every plugin has added what it wants to."""
+    """Add the flag that is ours alone. The shared one is added later, after every other plugin has added its own."""
     group(parser).addoption(
         CI_FLAG, action="store_true", help=f"let {FLAG} write the artifacts of snapshot_db in CI too, where CI is set"
     )
@@ -44,7 +44,7 @@ def _named_in_a_conftest(pluginmanager: pytest.PytestPluginManager) -> bool:
 def share_update_flag(parser: pytest.Parser, config: pytest.Config) -> None:
     """Use another plugin's --snapshot-update if there is one (syrupy, pytest-snapshot), else add it.
 
-    Two plugins that add it end every run with an argparse error, whoever comes first. So we come last, and look.
+    If two plugins add it, every run ends with an argparse error. So we come last, and look.
     """
     dest = _dest_of_flag(parser)
     if dest is None:
@@ -56,7 +56,8 @@ def share_update_flag(parser: pytest.Parser, config: pytest.Config) -> None:
 
 
 def _dest_of_flag(parser: pytest.Parser) -> str | None:
-    """Where a plugin that has the flag keeps it; None if nobody has it. Found by trying: pytest has no list to read."""
+    """Find the option under which another plugin stores the flag; None if there is none. pytest has no list of options,
+    so it is found by parsing with and without it."""
     without, _ = parser.parse_known_and_unknown_args([])
     given, unknown = parser.parse_known_and_unknown_args([FLAG])
     if FLAG in unknown:
@@ -74,7 +75,7 @@ def is_update_asked_for(config: pytest.Config) -> bool:
 
 
 def is_update_withheld(config: pytest.Config) -> bool:
-    """Whether CI keeps us from writing: an artifact that a build machine wrote is one nobody looked at."""
+    """Whether CI keeps us from writing: nobody has looked at an artifact that a build machine wrote."""
     in_ci = os.environ.get("CI", "").lower() not in {"", "0", "false", "no"}
     return is_update_asked_for(config) and in_ci and not config.getoption("snapshot_db_ci")
 

@@ -1,4 +1,4 @@
-"""Owns the order among tests that start from what others write, and the refusal of orders that cannot be.
+"""Orders tests that start from artifacts of other tests, and refuses impossible orders.
 
 Pure, over the plans of the tests of a run.
 """
@@ -13,24 +13,24 @@ from everturn.testing.golden.errors import GoldenError
 from everturn.testing.golden.marks import TestPlan, home_of
 
 
-class Chains:
-    """The tests of a run by what they write and what they need."""
+class ArtifactOrdering:
+    """The tests of a run, with the artifacts that they write and need."""
 
     def __init__(self, plans: Iterable[TestPlan]) -> None:
         self._plans = {plan.nodeid: plan for plan in plans}
         self._writers = {names.same_file_key(plan.home): plan.nodeid for plan in self._plans.values()}
 
-    def refuse_what_cannot_be(self) -> None:
-        """Raise GoldenError for two writers of one artifact, and for a circle of tests each of which needs another."""
+    def refuse_conflicts(self) -> None:
+        """Raise GoldenError for two writers of one artifact, and for a cycle of tests."""
         self._refuse_two_writers()
         self.order()
 
     def writer(self, artifact: Path) -> str | None:
-        """The test of this run that writes an artifact."""
+        """Find the test of this run that writes an artifact; None if there is none."""
         return self._writers.get(names.same_file_key(home_of(artifact)))
 
     def order(self) -> list[str]:
-        """The tests as they came, but each after those it starts from. Raises GoldenError for a circle."""
+        """Sort the tests so that each comes after those it starts from. Raises GoldenError for a cycle."""
         done: dict[str, None] = {}
         path: list[str] = []
 
@@ -51,7 +51,7 @@ class Chains:
         return list(done)
 
     def groups(self) -> list[list[str]]:
-        """Tests that must run in one process when artifacts are written: chains, and those that share a built start."""
+        """Group tests that must run in one process in an update: chains, and tests that share a built start."""
         leader = {nodeid: nodeid for nodeid in self._plans}
 
         def find(nodeid: str) -> str:

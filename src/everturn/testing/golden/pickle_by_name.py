@@ -1,6 +1,6 @@
-"""Owns naming a function or class of one process so that another can find it: by module and file, in any import mode.
+"""Pickles functions and classes by module and file, so that another process finds them in any import mode of pytest.
 
-Runs in both processes. pickle alone goes by module name, and a test module often cannot be imported by its name.
+Runs in both processes. pickle alone uses the module name, and a test module often cannot be imported by its name.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Pickler(pickle.Pickler):
 
 
 def load(module: str, file: str, name: str) -> Any:
-    """The function or class of that name, from the module of that name and file, imported if it has to be."""
+    """Load the function or class of that name from its module, imported from `file` if necessary."""
     return attrgetter(name)(_module(module, file))
 
 
@@ -91,7 +91,7 @@ def _from_file(name: str, file: Path) -> ModuleType:
 
 
 def _package(name: str, folder: Path) -> None:
-    """Have a package of that name, so that modules in it can import each other by relative names."""
+    """Make a package of that name, so that relative imports of its modules work."""
     if name in sys.modules:
         return
     init = folder / "__init__.py"

@@ -1,6 +1,6 @@
-"""Owns what one pytest process knows of its run: may it write, what did it write and use, which tests came how far.
+"""The state of snapshot_db in one pytest process: whether it updates, artifacts written and used, results of tests.
 
-The hooks tell it, the fixture asks it; with xdist, workers send theirs to the controller.
+With xdist, workers send theirs to the controller.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ import pytest
 
 from everturn.testing.golden import names, options, subprocesses
 from everturn.testing.golden.errors import GoldenError
-from everturn.testing.golden.inspector import Inspector
-from everturn.testing.golden.marks import Plan, Start, home_of
+from everturn.testing.golden.inspector import InspectorProcess
+from everturn.testing.golden.marks import DatabasePlan, StartingFile, home_of
 from everturn.testing.golden.masks import Mask
-from everturn.testing.golden.ordering import Chains
+from everturn.testing.golden.ordering import ArtifactOrdering
 
 
-class Run:
-    """The state of a run. Paths are kept as they are, and shown relative to where pytest was started."""
+class GoldenRun:
+    """The state of a run. Paths are shown relative to the directory where pytest was started."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self.is_updating = options.is_updating(config)
-        self.inspector = Inspector()
-        self.chains = Chains(())
+        self.inspector = InspectorProcess()
+        self.ordering = ArtifactOrdering(())
         self.written: list[Path] = []
         self.used: set[Path] = set()
         # Tests, by their homes.
         self.tests: set[Path] = set()
-        self.finished: set[Path] = set()  # what they had to write is written
+        self.finished: set[Path] = set()  # their artifacts are written
         self.skipped: set[Path] = set()
         self.failed: set[Path] = set()
         self._built: dict[Path, GoldenError | None] = {}
 
     def shown(self, path: Path) -> str:
-        """A path as one would type it."""
+        """Show a path as one would type it."""
         here = self._config.invocation_params.dir
         return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
@@ -49,22 +49,22 @@ class Run:
 
     # --- starts ------------------------------------------------------------------------------------------------------
 
-    def ready(self, start: Start, plan: Plan) -> Path:
-        """The artifact of a start, there and up to date. Raises GoldenError if it is not, and says how to get it."""
+    def ready(self, start: StartingFile, plan: DatabasePlan) -> Path:
+        """Get the artifact of a start. Raises GoldenError if it is missing or out of date, and says how to get it."""
         self.used.add(start.artifact)
         if self.is_updating:
             if start.build is not None:
                 self._build(start, plan)
             else:
-                self._refuse_what_is_old(start)
+                self._refuse_outdated(start)
         if not start.artifact.exists():
             raise GoldenError(
                 f"there is no {self.shown(start.artifact)}, which the test starts from: {self._source(start)}"
             )
         return start.artifact
 
-    def _source(self, start: Start) -> str:
-        if start.build is not None or self.chains.writer(start.artifact) is not None:
+    def _source(self, start: StartingFile) -> str:
+        if start.build is not None or self.ordering.writer(start.artifact) is not None:
             return self.how_to_update
         if start.is_test:
             beside = sorted(start.artifact.parent.glob(f"{start.artifact.stem}*{names.SUFFIX}"))
@@ -72,9 +72,9 @@ class Run:
             return f"it is the artifact of a test that is not in this run{near}; run that one with {options.FLAG}"
         return "put a SQLite file there, or have it made: build= takes a function"
 
-    def _refuse_what_is_old(self, start: Start) -> None:
-        """In an update, a start that a test of this run was to write first must have been written."""
-        writer, home = self.chains.writer(start.artifact), home_of(start.artifact)
+    def _refuse_outdated(self, start: StartingFile) -> None:
+        """Raise GoldenError if a test of this run should have written the start first, and has not."""
+        writer, home = self.ordering.writer(start.artifact), home_of(start.artifact)
         if writer is None or home in self.finished or home in self.skipped:
             return
         if home in self.failed:
@@ -84,7 +84,7 @@ class Run:
             "Something changed the order of the tests after everturn had put them right: run without it (-p no:...)"
         )
 
-    def _build(self, start: Start, plan: Plan) -> None:
+    def _build(self, start: StartingFile, plan: DatabasePlan) -> None:
         if start.artifact not in self._built:
             try:
                 self._build_once(start, plan)
@@ -95,7 +95,7 @@ class Run:
         if error is not None:
             raise error
 
-    def _build_once(self, start: Start, plan: Plan) -> None:
+    def _build_once(self, start: StartingFile, plan: DatabasePlan) -> None:
         if start.build is None:
             raise AssertionError("only a start with a function is built")
         name = getattr(start.build, "__qualname__", repr(start.build))
@@ -111,15 +111,15 @@ class Run:
             if not made.exists():
                 raise GoldenError(f"build={name} made no file: it is called with the path of the file to make")
             self.inspector.take(made, draft, foreign_keys=plan.foreign_keys)
-            self.settle(draft, start.artifact, plan.masks)
+            self.write_artifact(draft, start.artifact, plan.masks)
 
-    def settle(self, draft: Path, artifact: Path, masks: tuple[Mask, ...]) -> None:
+    def write_artifact(self, draft: Path, artifact: Path, masks: tuple[Mask, ...]) -> None:
         """Write an artifact if it is missing or differs. Warns if it is large."""
-        settled = self.inspector.settle(draft, artifact, masks)
-        if settled.is_written:
+        written = self.inspector.write_artifact(draft, artifact, masks)
+        if written.is_written:
             self.written.append(artifact)
-            if settled.size > LARGE:
-                _warn_of_size(self.shown(artifact), settled.size)
+            if written.size > LARGE:
+                _warn_of_size(self.shown(artifact), written.size)
 
     # --- to and from xdist's controller ------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ LARGE = 1 << 20
 
 
 class LargeArtifactWarning(pytest.PytestWarning):
-    """An artifact that git will carry for ever is large."""
+    """An artifact is large, and git keeps every version of it."""
 
 
 def _warn_of_size(artifact: str, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Owns reading a database into its image, with apsw's SQLite, from a private copy. It compares nothing.
+"""Reads a database into its image, with apsw's SQLite, from a private copy. It compares nothing.
 
 Only for a process of its own: Python's sqlite3 and apsw in one process break each other's locks.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 
 from everturn.testing.golden import file_copy
-from everturn.testing.golden.database_image import BadText, Cell, Image, Row, SchemaObject, Table
+from everturn.testing.golden.database_image import BadText, Cell, DatabaseImage, Row, SchemaObject, TableImage
 from everturn.testing.golden.errors import GoldenError
 
 _FACTS = ("user_version", "application_id", "encoding")
@@ -29,7 +29,7 @@ _FROM_THE_PROGRAM = re.compile(r"(no such|unknown) (function|collation sequence|
 
 @contextmanager
 def opened(path: Path) -> Iterator[apsw.Connection]:
-    """A connection to a private copy of the file. What apsw raises inside becomes a GoldenError that names `path`."""
+    """Open a private copy of the file. Errors of apsw inside the block become a GoldenError that names `path`."""
     with tempfile.TemporaryDirectory(prefix="everturn-golden-") as folder:
         twin = Path(folder) / "copy"
         file_copy.copy(path, twin)
@@ -43,20 +43,20 @@ def opened(path: Path) -> Iterator[apsw.Connection]:
             db.close(force=True)
 
 
-def read(path: Path) -> Image:
-    """The image of a file, all that is committed in it. Raises GoldenError if it cannot be had."""
+def read(path: Path) -> DatabaseImage:
+    """Read the image of a file: everything that is committed. Raises GoldenError if it cannot be read."""
     with opened(path) as db:
         return image_of(db)
 
 
-def image_of(db: apsw.Connection) -> Image:
+def image_of(db: apsw.Connection) -> DatabaseImage:
     facts: dict[str, int | str] = {name: db.pragma(name) for name in _FACTS}
     encoding = str(facts["encoding"])
     shadows = {name for name, kind in _table_list(db) if kind == "shadow"}
     for name in _bare_fts5(db, shadows):
         facts[f"index {name} agrees with its content"] = _agrees_with_content(db, name)
     problems = tuple(str(line) for (line,) in db.execute(f"PRAGMA integrity_check({_MOST_PROBLEMS})") if line != "ok")
-    return Image(
+    return DatabaseImage(
         facts=facts,
         schema={f"{each.kind} {each.name}": each for each in _schema(db, encoding, shadows)},
         tables={table.name: table for table in _tables(db, encoding, shadows)},
@@ -82,7 +82,7 @@ def _schema(db: apsw.Connection, encoding: str, shadows: set[str]) -> Iterator[S
 # --- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _tables(db: apsw.Connection, encoding: str, shadows: set[str]) -> Iterator[Table]:
+def _tables(db: apsw.Connection, encoding: str, shadows: set[str]) -> Iterator[TableImage]:
     bare = _bare_fts5(db, shadows)
     for name, kind in _table_list(db):
         if kind == "table":
@@ -94,21 +94,21 @@ def _tables(db: apsw.Connection, encoding: str, shadows: set[str]) -> Iterator[T
                 yield shown
 
 
-def _ordinary(db: apsw.Connection, name: str, encoding: str) -> Table:
+def _ordinary(db: apsw.Connection, name: str, encoding: str) -> TableImage:
     described = _columns(db, name)
     columns = tuple(column for column, _ in described)
     key = tuple(index for _, index in sorted((place, index) for index, (_, place) in enumerate(described) if place))
-    return Table(name, columns, _KEYS.get(name, key), _rows(db, _quoted(name), columns, encoding))
+    return TableImage(name, columns, _KEYS.get(name, key), _rows(db, _quoted(name), columns, encoding))
 
 
 def _columns(db: apsw.Connection, table: str) -> list[tuple[str, int]]:
-    """Name and place in the primary key (0: none) of each column that holds something."""
+    """List each column that stores or generates values, with its place in the primary key (0: not in it)."""
     query = "SELECT name, pk, hidden FROM pragma_table_xinfo(?) ORDER BY cid"
     return [(name, place) for name, place, hidden in db.execute(query, (table,)) if hidden in (0, *_GENERATED)]
 
 
-def _virtual(db: apsw.Connection, name: str, encoding: str) -> Table | None:
-    """What a virtual table shows. None if its module is not here: its shadow tables are then read as what they are."""
+def _virtual(db: apsw.Connection, name: str, encoding: str) -> TableImage | None:
+    """Read a virtual table. None if its module is missing; its shadow tables are then read as ordinary tables."""
     try:
         columns = tuple(column for column, _ in _columns(db, name))
     except apsw.SQLError as exc:
@@ -117,15 +117,15 @@ def _virtual(db: apsw.Connection, name: str, encoding: str) -> Table | None:
         raise
     try:
         rows = _rows(db, _quoted(name), ("rowid", *columns), encoding)
-        return Table(name, ("rowid", *columns), (0,), rows)
+        return TableImage(name, ("rowid", *columns), (0,), rows)
     except apsw.SQLError as exc:
         if "no such column: rowid" not in str(exc):
             raise
-        return Table(name, columns, (), _rows(db, _quoted(name), columns, encoding))
+        return TableImage(name, columns, (), _rows(db, _quoted(name), columns, encoding))
 
 
 def _bare_fts5(db: apsw.Connection, shadows: set[str]) -> list[str]:
-    """The FTS5 tables that keep no content of their own: content='', or another table's."""
+    """List the FTS5 tables without content of their own: content='', or another table's."""
     query = (
         "SELECT name, sql FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%' ORDER BY name"
     )
@@ -134,7 +134,7 @@ def _bare_fts5(db: apsw.Connection, shadows: set[str]) -> list[str]:
 
 
 def _agrees_with_content(db: apsw.Connection, name: str) -> str:
-    """Whether the index of an FTS5 table is that of the rows it is about, found by their numbers."""
+    """Whether the index of an FTS5 table agrees with the rows it indexes."""
     try:
         db.execute(f"INSERT INTO {_quoted(name)}({_quoted(name)}, rank) VALUES ('integrity-check', 1)")  # noqa: S608
     except apsw.CorruptError:
@@ -142,18 +142,18 @@ def _agrees_with_content(db: apsw.Connection, name: str) -> str:
     return "yes"
 
 
-def _index_of(db: apsw.Connection, name: str, encoding: str) -> Table:
-    """An FTS5 table without content is what its index says."""
+def _index_of(db: apsw.Connection, name: str, encoding: str) -> TableImage:
+    """Read the index of an FTS5 table that has no content."""
     columns = ("term", "doc", "col", "offset")
     db.execute(f"CREATE VIRTUAL TABLE temp.everturn_terms USING fts5vocab('main', {_text(name)}, 'instance')")
     try:
-        return Table(name, columns, (), _rows(db, "temp.everturn_terms", columns, encoding))
+        return TableImage(name, columns, (), _rows(db, "temp.everturn_terms", columns, encoding))
     finally:
         db.execute("DROP TABLE temp.everturn_terms")
 
 
-def _without_statistics_of(shadows: set[str], table: Table) -> Table:
-    return Table(table.name, table.columns, table.key, [row for row in table.rows if row[0] not in shadows])
+def _without_statistics_of(shadows: set[str], table: TableImage) -> TableImage:
+    return TableImage(table.name, table.columns, table.key, [row for row in table.rows if row[0] not in shadows])
 
 
 def _rows(db: apsw.Connection, table: str, columns: tuple[str, ...], encoding: str) -> list[Row]:
@@ -163,7 +163,7 @@ def _rows(db: apsw.Connection, table: str, columns: tuple[str, ...], encoding: s
             return db.execute(f"SELECT {', '.join(names)} FROM {table}").fetchall()  # noqa: S608 - quoted names
         except UnicodeDecodeError:
             pass
-    # By bytes: SQLite would replace what is not valid when it turns UTF-16 into the UTF-8 that apsw asks for.
+    # As bytes: SQLite would replace invalid characters when it converts UTF-16 to the UTF-8 that apsw asks for.
     cells = ", ".join(
         f"typeof({name}), CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names
     )
@@ -195,11 +195,11 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-# --- what is wrong with a file ---------------------------------------------------------------------------------------
+# --- faults of a file ------------------------------------------------------------------------------------------------
 
 
 def _dangling(db: apsw.Connection) -> tuple[str, ...]:
-    """Rows whose foreign key leads nowhere."""
+    """Find rows whose foreign key refers to a missing row."""
     found = []
     try:
         for table, rowid, parent, number in db.execute("PRAGMA foreign_key_check"):
@@ -214,7 +214,7 @@ def _dangling(db: apsw.Connection) -> tuple[str, ...]:
 
 
 def _writer(path: Path) -> int:
-    """The SQLite version that wrote a file last, as it says."""
+    """Read the version of the SQLite that wrote a file last, from its header."""
     with path.open("rb") as file:
         return int.from_bytes(file.read(100)[96:100], "big")
 

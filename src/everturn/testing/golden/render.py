@@ -1,6 +1,6 @@
-"""Owns how a difference and a database read as text, for people and for `git diff`. It decides nothing.
+"""Renders a difference, or a whole database, as text, for people and for `git diff`. It decides nothing.
 
-Pure. What a database holds was written by others: control characters are shown, never sent.
+Pure. Contents of a database are foreign text: control characters are shown escaped.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import difflib
 import unicodedata
 from collections.abc import Iterable, Iterator
 
-from everturn.testing.golden.compare import Change, Difference, TableDifference
-from everturn.testing.golden.database_image import BadText, Cell, Image
-from everturn.testing.golden.masks import Hole, MaskedRow, Value
-from everturn.testing.golden.match_rows import Matching
+from everturn.testing.golden.compare import DatabaseDifference, TableDifference, ValueChange
+from everturn.testing.golden.database_image import BadText, Cell, DatabaseImage
+from everturn.testing.golden.masks import MaskedCell, MaskedRow, MaskedValue
+from everturn.testing.golden.match_rows import RowMatching
 
 _CELL = 48  # characters of a value; two of them and a name fit a screen
 _LINE = 100
-_KNOWN_BY = 3  # columns of a row without a key that are shown to tell which it is
+_KNOWN_BY = 3  # columns that identify a row without a key
 
 
-def show(image: Image) -> Iterator[str]:
-    """All of an image, a row a line, whole: the text that `git diff` compares."""
+def show(image: DatabaseImage) -> Iterator[str]:
+    """Yield a whole image as text, one line per row, for `git diff`."""
     for name, value in image.facts.items():
         yield f"{name} = {value}"
     for _, each in sorted(image.schema.items()):
@@ -35,8 +35,8 @@ def show(image: Image) -> Iterator[str]:
         yield f"! {line}"
 
 
-def render(difference: Difference, *, limit: int | None = None) -> Iterator[str]:
-    """Counts by table first, then each table's rows; at most `limit` rows of a kind in a table."""
+def render(difference: DatabaseDifference, *, limit: int | None = None) -> Iterator[str]:
+    """Yield counts by table, then each table's rows; at most `limit` rows of a kind in a table."""
     yield from _counts(difference)
     if difference.facts:
         yield ""
@@ -54,7 +54,7 @@ def render(difference: Difference, *, limit: int | None = None) -> Iterator[str]
 # --- counts ----------------------------------------------------------------------------------------------------------
 
 
-def _counts(difference: Difference) -> Iterator[str]:
+def _counts(difference: DatabaseDifference) -> Iterator[str]:
     if difference.tables:
         head = ("table", "expected", "actual", "missing", "added", "changed")
         lines = [head, *(_counted(table) for table in difference.tables)]
@@ -79,7 +79,7 @@ def _counted(table: TableDifference) -> tuple[str, ...]:
 # --- the schema ------------------------------------------------------------------------------------------------------
 
 
-def _schema(change: Change) -> Iterator[str]:
+def _schema(change: ValueChange) -> Iterator[str]:
     if change.actual is None:
         yield f"{change.name} is missing"
     elif change.expected is None:
@@ -88,7 +88,7 @@ def _schema(change: Change) -> Iterator[str]:
         yield f"{change.name} is another"
     before, after = (str(sql).splitlines() if sql is not None else [] for sql in (change.expected, change.actual))
     if len(before) == len(after) == 1:
-        before, after = ([line] for line in _around_the_change(before[0], after[0], _LINE))
+        before, after = ([line] for line in _shorten_to_change(before[0], after[0], _LINE))
     for line in difflib.unified_diff(before, after, n=1, lineterm=""):
         if not line.startswith(("---", "+++", "@@")):
             yield f"  {line[0]} {_visible(line[1:])}"
@@ -123,7 +123,7 @@ def _whole_rows(
 def _changed_rows(
     table: TableDifference, numbers: _Placeholders, pairs: list[tuple[MaskedRow, MaskedRow]]
 ) -> Iterator[str]:
-    """By row, the cells that changed, side by side."""
+    """Yield the changed cells of each row, side by side."""
     rows = [_changed_cells(table, numbers, *pair) for pair in pairs]
     cells = [("", "expected", "actual"), *(cell for _, changed in rows for cell in changed)]
     names, width = (max(len(cell[place]) for cell in cells) for place in (0, 1))
@@ -146,7 +146,7 @@ def _changed_cells(
         [table.columns[place] for place in known_by], [_cut(left.cell(expected, place), _CELL) for place in known_by]
     )
     cells = [
-        (table.columns[place], *_around_the_change(left.cell(expected, place), right.cell(actual, place), _CELL))
+        (table.columns[place], *_shorten_to_change(left.cell(expected, place), right.cell(actual, place), _CELL))
         for place in changed
     ]
     return key, cells
@@ -162,7 +162,7 @@ def _assigned(columns: Iterable[str], cells: Iterable[str]) -> str:
 
 
 def _order(row: Iterable[Cell], key: tuple[int, ...]) -> tuple[object, ...]:
-    """By primary key, then by the rest; as SQLite orders: NULL, numbers, text, blobs."""
+    """Make a sort key: primary key first, then the rest, in SQLite's order: NULL, numbers, text, blobs."""
     cells = tuple(row)
     return tuple(map(_rank, (*(cells[place] for place in key), *cells)))
 
@@ -183,7 +183,7 @@ def _rank(cell: Cell) -> tuple[int, int | float | str | bytes]:
 class _Placeholders:
     """Numbers for masked values, in the order they are first shown: the same for a value and its counterpart."""
 
-    def __init__(self, naming: Matching) -> None:
+    def __init__(self, naming: RowMatching) -> None:
         self.naming = naming
         self._numbers: dict[object, int] = {}
         self._counts: dict[str, int] = {}
@@ -191,7 +191,7 @@ class _Placeholders:
     def of(self, side: int) -> _OneSide:
         return _OneSide(self, side)
 
-    def word(self, side: int, value: Value) -> str:
+    def word(self, side: int, value: MaskedValue) -> str:
         name = self.naming.name(side, value)
         who: object = name if name is not None else (side, value)
         if who not in self._numbers:
@@ -206,9 +206,9 @@ class _OneSide:
         self._side = side
 
     def cell(self, row: MaskedRow, place: int) -> str:
-        """A cell as it is shown: placeholders where values are masked."""
+        """Show a cell, with placeholders for masked values."""
         hole = row.shape[place]
-        if not isinstance(hole, Hole):
+        if not isinstance(hole, MaskedCell):
             return _plain(row.cells[place])
         values = [value for value, where in zip(row.values, row.places, strict=True) if where == place]
         words = self._words(hole, values)
@@ -217,14 +217,14 @@ class _OneSide:
         text = hole.around[0] + "".join(word + after for word, after in zip(words, hole.around[1:], strict=True))
         return repr(text)
 
-    def _words(self, hole: Hole, values: list[Value]) -> list[str]:
+    def _words(self, hole: MaskedCell, values: list[MaskedValue]) -> list[str]:
         rest = iter(values)
         time = "<time>" if hole.type == "text" else f"<{hole.type} time>"
         return [time if word == "time" else self._placeholders.word(self._side, next(rest)) for word in hole.words]
 
 
 def _plain(cell: Cell) -> str:
-    """A value in the way that shows its type: NULL, 1, 1.0, 'text', x'00ff' (2 bytes)."""
+    """Show a value so that its type is visible: NULL, 1, 1.0, 'text', x'00ff'."""
     if cell is None:
         return "NULL"
     if isinstance(cell, bytes):
@@ -234,8 +234,8 @@ def _plain(cell: Cell) -> str:
     return repr(cell)
 
 
-def _around_the_change(left: str, right: str, width: int) -> tuple[str, str]:
-    """Both, shortened so that the first place where they differ can be seen."""
+def _shorten_to_change(left: str, right: str, width: int) -> tuple[str, str]:
+    """Shorten both texts so that the first difference is visible."""
     if _looks_same(left, right):
         left, right = (text.encode("ascii", "backslashreplace").decode() for text in (left, right))
     if max(len(left), len(right)) <= width:

@@ -1,6 +1,6 @@
-"""Owns running a function in a new process: what it returned or raised, a time limit, and a death at a chosen moment.
+"""Runs a function in a new process: returns its value, raises its error, with a time limit, or a kill at a statement.
 
-It knows nothing of databases; where a process dies is counted in child_main.py.
+It knows nothing of databases; child_main.py counts the statements.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class ProcessDied(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a child is to do, in the order of its need: `call` can be read once the modules can be found."""
+class ChildRequest:
+    """A job for a child process. `call` stays pickled until sys.path is set."""
 
     call: bytes
     kill_at: int | None
 
 
 @dataclass(frozen=True)
-class Result:
-    """What became of it. `raised` has come in the place of `value`; `statements` is how many it ran."""
+class ChildResult:
+    """The result of a child: `value`, or `raised`. `statements` is the number of SQL statements it ran."""
 
     value: Any = None
     raised: BaseException | None = None
@@ -52,13 +52,15 @@ class Result:
 
 
 def run(function: Callable[..., _T], args: Any, kwargs: Any, *, timeout: float) -> _T:
-    """Call the function in a new process. Returns what it returned, raises what it raised there.
+    """Call the function in a new process. Returns its value, raises its error.
 
     Raises ProcessDied if the process dies, and TimeoutError, when it has been killed, if it takes longer than that.
     """
     __tracebackhide__ = True
     with tempfile.TemporaryDirectory(prefix="everturn-run-") as folder:
-        code = _call(Path(folder), Request(pickle_by_name.dumps((function, args, kwargs)), None), function, timeout)
+        code = _call(
+            Path(folder), ChildRequest(pickle_by_name.dumps((function, args, kwargs)), None), function, timeout
+        )
         result = _result(Path(folder), function, code)
     _raise(result)
     value: _T = result.value
@@ -66,7 +68,7 @@ def run(function: Callable[..., _T], args: Any, kwargs: Any, *, timeout: float) 
 
 
 def kill_during(function: Callable[..., object], args: Any, kwargs: Any, *, at: int, timeout: float) -> str:
-    """Call the function in a new process, which dies of kill -9 just before its SQL statement number `at` runs.
+    """Call the function in a new process, and kill it with -9 just before its SQL statement number `at`.
 
     Returns that statement. Raises what the function raises before it comes so far, and ValueError if it never does.
     """
@@ -74,7 +76,7 @@ def kill_during(function: Callable[..., object], args: Any, kwargs: Any, *, at: 
     if at < 1:
         raise ValueError(f"at={at}: the first statement is 1")
     with tempfile.TemporaryDirectory(prefix="everturn-run-") as folder:
-        code = _call(Path(folder), Request(pickle_by_name.dumps((function, args, kwargs)), at), function, timeout)
+        code = _call(Path(folder), ChildRequest(pickle_by_name.dumps((function, args, kwargs)), at), function, timeout)
         last_words = Path(folder) / "killed"
         if code == -signal.SIGKILL and last_words.exists():
             return last_words.read_text("utf-8")
@@ -86,11 +88,11 @@ def kill_during(function: Callable[..., object], args: Any, kwargs: Any, *, at: 
     )
 
 
-def _call(folder: Path, request: Request, function: Callable[..., object], timeout: float) -> int:
-    """The exit code of a child that had this to do."""
+def _call(folder: Path, request: ChildRequest, function: Callable[..., object], timeout: float) -> int:
+    """Run a child with this request. Returns its exit code."""
     (folder / "request").write_bytes(pickle.dumps(request))
     command = [sys.executable, "-P", "-X", "faulthandler", "-c", _BOOT, str(folder), *sys.path]
-    # A session of its own, so that what it starts can be ended with it.
+    # A session of its own, so that its own children end with it.
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603 - this Python
     try:
         return child.wait(timeout)
@@ -117,8 +119,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     child.wait()
 
 
-def _raise(result: Result) -> None:
-    """Raise what was raised there, with where that was: some errors lose what is noted on them on the way."""
+def _raise(result: ChildResult) -> None:
+    """Raise the child's error, with its traceback as a note. (Notes of some errors are lost when they are pickled.)"""
     __tracebackhide__ = True
     if result.raised is not None:
         if result.traceback:
@@ -126,13 +128,13 @@ def _raise(result: Result) -> None:
         raise result.raised
 
 
-def _result(folder: Path, function: Callable[..., object], code: int) -> Result:
+def _result(folder: Path, function: Callable[..., object], code: int) -> ChildResult:
     try:
         octets = (folder / "result").read_bytes()
     except FileNotFoundError:
         how = f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         raise ProcessDied(f"{_name(function)}: its process {how} before it was done") from None
-    result: Result = pickle_by_name.loads(octets)
+    result: ChildResult = pickle_by_name.loads(octets)
     return result
 
 

@@ -1,6 +1,6 @@
-"""Owns what is said at the end of a run: what was written, and which artifacts no test uses any more.
+"""Lines at the end of a run: artifacts that were written, and artifacts that no test uses any more.
 
-Whether a run was complete, so that "no test" is true, is decided here.
+Unused ones are listed only after a complete run; this module decides whether it was.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from everturn.testing.golden import names
 from everturn.testing.golden.marks import home_of
-from everturn.testing.golden.pytest_run import LARGE, Run
+from everturn.testing.golden.pytest_run import LARGE, GoldenRun
 
 _PARTIAL = ("keyword", "markexpr", "deselect", "lf", "stepwise", "ignore", "ignore_glob", "collectonly")
 
@@ -22,15 +22,15 @@ def _size(path: Path) -> str:
     return f" ({size / LARGE:.1f} MiB: large for git)" if size > LARGE else ""
 
 
-class Summary:
-    """The end of a run."""
+class RunSummary:
+    """Collects facts during a run, and makes its last lines."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: GoldenRun) -> None:
         self.deselected = 0
         self._run = run
         self._is_complete = True
         self._modules: set[Path] = set()
-        self._folders: set[Path] = set()  # all of whose tests were collected
+        self._folders: set[Path] = set()  # whose tests were all collected
 
     def collected(self, session: pytest.Session, items: list[pytest.Item]) -> None:
         config = session.config
@@ -64,7 +64,7 @@ class Summary:
         return said
 
     def _unused(self) -> list[Path]:
-        """Artifacts in the folders of modules that were collected, or of modules that are gone."""
+        """Find unused artifacts in the folders of collected modules, and of modules that are gone."""
         folders = {names.module_folder(module) for module in self._modules}
         for folder in self._folders:
             alive = {names.module_folder(module) for module in folder.glob("*.py")}
@@ -73,7 +73,7 @@ class Summary:
         return sorted(path for path in found if path not in self._run.used and not self._may_be_used(path))
 
     def _may_be_used(self, path: Path) -> bool:
-        """Whether it belongs to a test that did not come to its end, and so did not say what it uses."""
+        """Whether it belongs to a test that did not finish, so that its use is not known."""
         home = home_of(path)
         return home in self._run.tests and home not in self._run.finished
 

@@ -1,6 +1,6 @@
-"""Owns what snapshot_db must know of xdist: which worker gets which tests, and how a worker ends a run with a message.
+"""snapshot_db under xdist: which worker gets which tests, and how a worker ends a run with a message.
 
-Everything here goes by names that xdist has made public, or that it cannot do without; xdist itself is never imported.
+Uses names that are public in xdist, or that it cannot do without; xdist itself is never imported.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def has_groups(config: pytest.Config) -> bool:
 
 
 def ask_for_groups(items: list[pytest.Item], groups: list[list[str]]) -> None:
-    """Mark each group of tests for one worker, before xdist looks. A group that a user has named keeps that name."""
+    """Mark each group of tests for one worker, before xdist reads marks. A group that a user named keeps its name."""
     by_id = {item.nodeid: item for item in items}
     for number, group in enumerate(groups):
         named = [name for nodeid in group for name in _named(by_id[nodeid])]
@@ -37,7 +37,7 @@ def ask_for_groups(items: list[pytest.Item], groups: list[list[str]]) -> None:
 
 
 def put_groups_into_ids(items: list[pytest.Item]) -> None:
-    """Do what xdist does for its groups: its scheduler knows them by the end of a test's id alone.
+    """Append groups to test ids, as xdist does: its scheduler knows them only by the end of a test's id.
 
     xdist 3.8 sets an attribute for this that pytest 9.2 does not look at any more, so there its groups have no effect.
     """
@@ -48,12 +48,12 @@ def put_groups_into_ids(items: list[pytest.Item]) -> None:
 
 
 def group_of(nodeid: str) -> str:
-    """The group that xdist's scheduler sees in an id; "" if there is none."""
+    """Find the group that xdist's scheduler sees in an id; "" if there is none."""
     head, _, group = nodeid.rpartition("@")
     return group if head and "]" not in group else ""
 
 
-def refuse_to_be_parted(groups: list[list[str]]) -> None:
+def refuse_split_groups(groups: list[list[str]]) -> None:
     """Raise GoldenError if tests that must run in one process would not."""
     for group in groups:
         seen = {group_of(nodeid) for nodeid in group}
@@ -66,7 +66,7 @@ def refuse_to_be_parted(groups: list[list[str]]) -> None:
 
 
 def _named(item: pytest.Item) -> list[str]:
-    """The groups that marks put a test into, as xdist reads them."""
+    """List the groups that marks put a test into, as xdist reads them."""
     marks = item.iter_markers("xdist_group")
     return [str(mark.args[0] if mark.args else mark.kwargs.get("name", "default")) for mark in marks]
 
@@ -75,29 +75,29 @@ def _named(item: pytest.Item) -> list[str]:
 
 
 def send(config: pytest.Config, sent: dict[str, Any]) -> None:
-    """In a worker: leave this for the controller."""
+    """Send this from a worker to the controller."""
     output = getattr(config, "workeroutput", None)
     if output is not None:
         output[_NAME] = sent
 
 
 def received(node: Any) -> dict[str, Any] | None:
-    """In the controller: what a worker that has ended left."""
+    """Get, in the controller, what a worker that has ended sent; None if nothing."""
     sent: dict[str, Any] | None = getattr(node, "workeroutput", {}).get(_NAME)
     return sent
 
 
 class Refusals:
-    """Where a worker says why the run cannot be, and the controller looks before it gives out the first test.
+    """A folder in which a worker leaves the reason why a run cannot start; the controller reads it before any test.
 
-    A file: a worker that ended instead might do so while the controller sends it tests, which xdist does not expect.
+    A worker cannot just exit: the controller may be sending it tests, which xdist does not expect.
     """
 
     def __init__(self) -> None:
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
-    def tell(self, node: Any) -> None:
-        """In the controller: tell a worker where."""
+    def send_folder(self, node: Any) -> None:
+        """Tell a worker, from the controller, where the folder is."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="everturn-refusals-")
         node.workerinput[_NAME] = self._folder.name
@@ -109,8 +109,8 @@ class Refusals:
             raise pytest.UsageError(message)
         (Path(folder) / "usage").write_text(message, "utf-8")
 
-    def look(self) -> None:
-        """In the controller: raise UsageError if a worker has refused."""
+    def check(self) -> None:
+        """Raise UsageError, in the controller, if a worker has refused."""
         if self._folder is not None:
             usage = Path(self._folder.name) / "usage"
             if usage.exists():

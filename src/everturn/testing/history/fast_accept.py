@@ -54,7 +54,7 @@ def _reads_continue_each_other(reads: list[RecordedCall], longest: tuple[str, ..
 def _time_agrees(session: SessionCalls, reads: list[RecordedCall], units: list[Unit]) -> bool:
     """Whether real time allows this order: unit, the reads that end with it, next unit. None may end before an earlier
     one began."""
-    latest = -1  # when the latest began of all that come earlier
+    latest = -1  # the latest begin of everything earlier in the order
     reads_from = 0
     length = 0
     for unit in (None, *units):

@@ -40,7 +40,7 @@ class FoundViolation(msgspec.Struct, frozen=True, eq=False):
     values: tuple[str, ...]  # the ids it is about
     read: RecordedCall | None = None  # the read that shows it
     wrote: tuple[RecordedCall, ...] = ()  # the appends it is about
-    took: tuple[RecordedCall, ...] = ()  # what was taken away or brought back meanwhile
+    took: tuple[RecordedCall, ...] = ()  # destructive calls meanwhile
     before: tuple[RecordedCall, ...] = ()  # reads that saw the right thing, or the other order, before
     after: tuple[RecordedCall, ...] = ()  # reads that saw it afterwards
     cause: Cause = ""

@@ -59,7 +59,7 @@ def missing_violation(
     having = [view.read for view in views if unit in view.units]
     before = [other for other in having if other.end < read.begin][-1:]
     after = [other for other in having if other.end > read.end][:1]
-    if kind == "lost" and not before:  # one that overlaps, or whose end came later, tells more than none
+    if kind == "lost" and not before:  # a read that overlaps is better than none
         before = having[:1]
     return FoundViolation(
         kind,

@@ -71,7 +71,7 @@ class Kit:
         return self.environment.quick
 
     def time_left(self) -> bool:
-        """Whether the clause may go on with what is not essential."""
+        """Whether there is time for work that is not essential."""
         return time.monotonic() < self.until
 
     def ask(self, worker: WorkerProcess, job: Job, kind: type[T]) -> T:
@@ -130,9 +130,7 @@ class Kit:
 
         For a clause that only looks at sessions of its own. Otherwise like `open`.
         """
-        if (
-            "session_id" in self.environment.offer.options
-        ):  # an object for each session: those of all clauses would pile up
+        if "session_id" in self.environment.offer.options:  # one object per session: they would pile up
             return self.open(name, beside=beside, watched=watched)
         shared_place = self.environment.shared_place
         if beside is not None:
@@ -227,7 +225,7 @@ class Kit:
             self.environment.target, self.opening("plain", place), steps, self.environment.patience()
         )
 
-    # --- what is written ---------------------------------------------------------------------------------------------
+    # --- messages to write --------------------------------------------------------------------------------------------
 
     def session(self) -> str:
         """Make a session name that was never used before in this run."""

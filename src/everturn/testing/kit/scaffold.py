@@ -18,7 +18,7 @@ def factory(where: Path):
     raise NotImplementedError("open your store here, and return it")
 
 
-# What else the kit may do or must know; docs/contract.md has the list.
+# More attributes that the kit reads; docs/contract.md has the list.
 # factory.share_threads = True     one instance may be used by several threads
 # factory.processes = False        it lives in memory, and in one process, by nature
 # factory.message = MyMessage      called with role and content, makes what the store takes

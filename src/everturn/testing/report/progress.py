@@ -17,7 +17,7 @@ from everturn.testing.report.wording import MEANING
 from everturn.testing.results import ClauseResult, Status
 from everturn.ui.html import named
 
-_LETTERS: dict[Status, str] = {"pass": ".", "fail": "F", "untested": "u", "known": "k", "not_offered": "-"}
+_MARKS: dict[Status, str] = {"pass": ".", "fail": "F", "untested": "u", "known": "k", "not_offered": "-"}
 
 
 class Progress:
@@ -54,7 +54,7 @@ class Progress:
         if self._bar is None:
             self._ended[result.id].append(result)
             while self._awaited and self._ended[self._awaited[0]]:
-                self._print_letter(self._ended[self._awaited.popleft()].pop())
+                self._print_mark(self._ended[self._awaited.popleft()].pop())
             return
         self._bar.advance(self._task)
         if result.status in {"fail", "untested"}:
@@ -71,17 +71,17 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
-        for clause_id in self._awaited:  # a run that was stopped: what did end, though not in turn
+        for clause_id in self._awaited:  # after a run that was stopped: clauses that ended out of order
             if self._ended[clause_id]:
-                self._print_letter(self._ended[clause_id].pop())
+                self._print_mark(self._ended[clause_id].pop())
         self._end_line()
 
-    def _print_letter(self, result: ClauseResult) -> None:
+    def _print_mark(self, result: ClauseResult) -> None:
         if result.layer != self._layer:
             self._end_line()
             self._console.print(Text(f"{result.layer:<12} "), end="", soft_wrap=True)
             self._layer = result.layer
-        self._console.print(Text(_LETTERS[result.status]), end="", soft_wrap=True)
+        self._console.print(Text(_MARKS[result.status]), end="", soft_wrap=True)
 
     def _end_line(self) -> None:
         if self._bar is None and self._layer:

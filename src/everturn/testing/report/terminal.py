@@ -22,8 +22,8 @@ STYLES: dict[Status, str] = {
     "known": "magenta",
     "not_offered": "dim",
 }
-_NAMED = 3  # clauses that are named where something is not offered; of more, the number is told
-_STORIES = 3  # violations of a clause that are told here; the files have more
+_NAMED = 3  # if more clauses need something, only their number is shown
+_STORIES = 3  # violations of a clause that are shown here; the files have all
 
 
 def terminal(report: RunReport, console: Console) -> None:
@@ -32,7 +32,7 @@ def terminal(report: RunReport, console: Console) -> None:
     with console.capture() as capture:
         for part in _parts(report, plain=plain):
             console.print(part, width=min(console.width, 80 if plain else 100))
-    # A log is no grid: what pads a cell would only be there to be copied.
+    # In a log, the padding of cells is useless.
     text = capture.get()
     console.file.write("\n".join(line.rstrip() for line in text.split("\n")) if plain else text)
 

@@ -85,7 +85,7 @@ class PostgresServer(Server):
         return [str(self._binaries / "postgres"), "-D", str(self._data)]
 
     def _is_up(self) -> bool:
-        # What pg_ctl looks at too: the eighth line of the lock file.
+        # The eighth line of the lock file, as pg_ctl does.
         try:
             lines = (self._data / "postmaster.pid").read_text().splitlines()
         except OSError:

@@ -19,14 +19,14 @@ _FAST_PERIODS = {"info-period": 200, "publish-period": 200, "ping-period": 200, 
 
 
 class SentinelNode(ValkeyServer):
-    """One sentinel. It writes what it learns into its own configuration."""
+    """One sentinel. It saves its knowledge in its own configuration file."""
 
     def __init__(self, supervisor: Supervisor, name: str, monitor: str) -> None:
         super().__init__(supervisor, name, {})
         self._monitor = monitor
 
     def restart(self) -> None:
-        """Start the sentinel again, on the same port, with what it knew."""
+        """Start the sentinel again, on the same port, with its saved configuration."""
         super().restart()
         self.use_fast_periods()
 

@@ -204,7 +204,7 @@ def main(base: str, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if sys.platform == "linux":
-        # PostgreSQL's orphaned children become ours, so that we can tell when they are gone.
+        # PostgreSQL's orphaned children become ours, so that we notice when they are gone.
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     processes = ServerProcesses(Path(tempfile.mkdtemp(prefix="everturn-", dir=base)))
     try:
@@ -216,7 +216,7 @@ def main(base: str, parent: int) -> None:
             sys.stdout.write(json.dumps(_run_request(processes, request.pop("verb"), request)) + "\n")
             sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the parent is gone: nobody to tell, at exit neither
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the parent is gone: nobody reads replies, also at exit
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         processes.close()

@@ -1,11 +1,11 @@
-"""Which shape a target's objects have, and how each shape is spoken to. Recognised by callable attributes alone.
+"""Shapes of memory stores: how the objects of a target are called. Recognised by callable attributes alone.
 
-    base.py        what every shape becomes: a few operations
-    plain.py       lists of messages (everturn's own), pairs of strings, one message at a time
-    frameworks.py  LangChain, OpenAI Agents, LlamaIndex, Google ADK
-    langgraph.py   LangGraph's checkpoints
+base.py        Shape: the operations that every shape has
+plain.py       lists of messages (everturn's own), pairs of strings, one message at a time
+frameworks.py  LangChain, OpenAI Agents, LlamaIndex, Google ADK
+langgraph.py   LangGraph's checkpoints
 
-A new shape is a class here, and a place in SHAPES.
+For a new shape, write a class and add it to SHAPES.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHAPES: tuple[type[Shape], ...] = (
 
 
 def shape_of(example: Any) -> type[Shape] | None:
-    """The shape of an object, or None if it has none of them."""
+    """Find the shape of an object; None if it has none of them."""
     return next((shape for shape in SHAPES if shape.fits(example)), None)
 
 

@@ -1,8 +1,8 @@
-"""What a memory store looks like to the kit, whatever shape it has: a few operations, each of them one coroutine.
+"""The base of all shapes: a memory store as a few operations, each of them a coroutine.
 
-A shape (the modules beside this one) says how its objects are called. It judges nothing, and imports no framework.
+A shape, in the modules beside this one, says how its objects are called. It judges nothing, and imports no framework.
 
-The operations are written once for both faces, as everturn's backend is: over a blocking store they never suspend.
+Operations are written once, for blocking and awaited stores: over a blocking store they never suspend.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 
 Unit: TypeAlias = Literal["turn", "pair", "message"]
-"""What one call of the shape appends, and so what must be all or nothing."""
+"""The messages that one call of the shape appends: the unit that must be stored whole or not at all."""
 
 Source: TypeAlias = Callable[[str | None], Awaitable[Any]]
-"""Gives the target's object: the one of a session where the shape is one object per session, else the only one."""
+"""Gets the target's object: the one of a session, if the shape has one object per session, else the only one."""
 
 
 class DictMessage(dict[str, Any]):
-    """What a store is handed where its factory makes no messages: a dict whose items can be read as attributes."""
+    """A message for stores whose factory makes none: a dict whose items can be read as attributes."""
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -33,7 +33,7 @@ class DictMessage(dict[str, Any]):
 
 
 class SentMessage(msgspec.Struct, frozen=True):
-    """A message as the kit writes it, before a shape makes it the store's."""
+    """A message as the kit writes it, before a shape converts it to the store's type."""
 
     role: str
     content: Any
@@ -41,7 +41,7 @@ class SentMessage(msgspec.Struct, frozen=True):
 
 
 class ReadMessage(msgspec.Struct, frozen=True):
-    """A message as a store gave it back. `fields` is what it carries beside role and content."""
+    """A message as a store returned it. `fields` are those beside role and content."""
 
     role: str
     content: Any
@@ -71,12 +71,12 @@ def read_message(raw: Any) -> ReadMessage:
 
 
 class Shape:
-    """One opened store. A shape overrides `append` and `read`, and names what else it has."""
+    """One opened store. A shape overrides `append` and `read`, and lists its other operations."""
 
     name: ClassVar[str]
     unit: ClassVar[Unit] = "turn"
     per_session: ClassVar[bool] = False
-    has_roles: ClassVar[bool] = True  # any role, or only who asks and who answers
+    has_roles: ClassVar[bool] = True  # any role; False: only user and assistant
     has_fields: ClassVar[bool] = False  # whether a message can be made with more than role and content
     appends_to: ClassVar[tuple[str, ...]]  # the method that appends: blocking, and awaited if named otherwise
     clears_with: ClassVar[tuple[str, ...]] = ("clear",)
@@ -98,7 +98,7 @@ class Shape:
         self._handed: list[Any] = []
         self.awaited = awaited
 
-    # --- what is offered ---------------------------------------------------------------------------------------------
+    # --- operations offered ------------------------------------------------------------------------------------------
 
     @classmethod
     def fits(cls, example: Any) -> bool:
@@ -106,7 +106,7 @@ class Shape:
         raise NotImplementedError
 
     def operations(self) -> frozenset[str]:
-        """The operations that are offered: those whose method is callable, and options that its signature names."""
+        """List the operations offered: methods that are callable, and options named in the signature of append."""
         found = {"append", "read"}
         found |= {name for name, method in self.optional.items() if self._has(method)}
         if any(self._has(name) for name in self.clears_with):
@@ -121,7 +121,7 @@ class Shape:
         return frozenset(found | self.more())
 
     def more(self) -> set[str]:
-        """What only this shape offers."""
+        """Add the operations that only this shape offers."""
         return set()
 
     def _appender(self) -> str:
@@ -131,7 +131,7 @@ class Shape:
         return callable(getattr(self._example, name, None)) or callable(getattr(self._example, f"a{name}", None))
 
     def _takes(self, method: str, parameter: str) -> bool:
-        """Whether a method has such a parameter, beside those that it is always given."""
+        """Whether a method has this parameter, beside the session."""
         try:
             parameters = inspect.signature(getattr(self._example, self._named(method))).parameters
         except (AttributeError, TypeError, ValueError):
@@ -139,21 +139,21 @@ class Shape:
         return parameter in list(parameters)[0 if self.per_session else 1 :]
 
     def _named(self, method: str) -> str:
-        """The method's name on this face: a store awaited as a whole prefers `a...`, where there are both."""
+        """Choose between a method and its awaited twin `a...`; an awaited store prefers the twin."""
         twin = callable(getattr(self._example, f"a{method}", None))
         return f"a{method}" if twin and (self.awaited or not hasattr(self._example, method)) else method
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
     async def call(self, session: str | None, method: str, *args: Any, **options: Any) -> Any:
-        """Call a method of the store, on whichever face it has, with the session first where it takes one."""
+        """Call a method of the store, blocking or awaited, with the session first if it takes one."""
         target = await self._source(session)
         if session is not None and not self.per_session:
             args = (session, *args)
         return await await_if_needed(getattr(target, self._named(method))(*args, **options))
 
     def made(self, messages: Sequence[SentMessage]) -> list[Any]:
-        """The messages as the store takes them."""
+        """Convert messages to the store's type."""
         if self._make is not None:
             self._handed = [self._make(sent.role, sent.content) for sent in messages]
         else:
@@ -161,7 +161,7 @@ class Shape:
         return self._handed
 
     def framework(self, module: str) -> Any:
-        """A framework's module, if the target's class derives from one of it; else None."""
+        """Import a framework's module if the target's class derives from that framework; else None."""
         root = module.partition(".")[0]
         family = (kind.__module__.partition(".")[0] for kind in type(self._example).__mro__)
         return import_module(module) if root in family else None
@@ -176,21 +176,21 @@ class Shape:
         raise NotImplementedError
 
     async def read(self, session: str) -> list[ReadMessage]:
-        """The history, oldest first."""
+        """Read the history, oldest first."""
         return [read_message(raw) for raw in await self.read_raw(session)]
 
     async def read_raw(self, session: str) -> Any:
-        """What the store itself returned."""
+        """Read the history as the store returns it."""
         raise NotImplementedError
 
     async def read_and_spoil(self, session: str) -> None:
-        """Read, and empty the list that came back."""
+        """Read, then empty the returned list."""
         raw = await self.read_raw(session)
         if isinstance(raw, list):
             raw.clear()
 
     async def append_and_spoil(self, session: str, messages: Sequence[SentMessage]) -> None:
-        """Append, and then empty the list that was handed over."""
+        """Append, then empty the list that was passed."""
         await self.append(session, messages)
         self._handed.clear()
 
@@ -213,7 +213,7 @@ class Shape:
             await self.call(session, "trim", most)
 
     async def save_snapshot(self, session: str) -> Any:
-        """Take a snapshot. Returns its handle: what can be sent to another process and rolled back to there."""
+        """Take a snapshot. Returns its handle, which another process can roll back to."""
         return handle_of(await self.call(session, "save_snapshot"))
 
     async def rollback(self, session: str, snapshot: Any) -> None:
@@ -230,12 +230,12 @@ class Shape:
 
 
 def handle_of(snapshot: Any) -> Any:
-    """A snapshot's id where it is an object (or a dict) that has one, else what was returned."""
+    """Return the id of a snapshot that is an object or a dict with one, else the snapshot itself."""
     if isinstance(snapshot, Mapping) and "id" in snapshot:
         return snapshot["id"]
     return getattr(snapshot, "id", snapshot)
 
 
 async def await_if_needed(result: Any) -> Any:
-    """What a call returned, awaited if it must be."""
+    """Return the result of a call, awaited if it is awaitable."""
     return await result if inspect.isawaitable(result) else result

@@ -1,7 +1,7 @@
-"""The shapes of frameworks whose stores append: LangChain, OpenAI Agents, LlamaIndex, Google ADK.
+"""Shapes of frameworks whose stores append: LangChain, OpenAI Agents, LlamaIndex, Google ADK.
 
-A framework is imported only to make its messages, and only where the target derives from it: a store that merely has
-the same shape gets plain messages, or those that its factory makes.
+A framework is imported only to make its messages, and only if the target derives from it. A store that merely has the
+shape gets plain messages, or those that its factory makes.
 """
 
 from __future__ import annotations
@@ -131,9 +131,8 @@ class LlamaIndexShape(Shape):
 class AdkShape(Shape):
     """Google ADK's `BaseSessionService`: `create_session`, `get_session`, `append_event`, `delete_session`.
 
-    The session is read before each event, as the documentation asks; a stale one is the service's error to raise.
-    Of a long one its latest events are read then, as by an agent whose `RunConfig` says so: it is not the kit that is
-    quadratic.
+    The session is read before each event, as the documentation asks; the service must refuse a stale one. Only the
+    latest events are read then, as by an agent whose `RunConfig` says so: otherwise the kit would be quadratic.
     """
 
     name = "Google ADK BaseSessionService"
@@ -169,7 +168,9 @@ class AdkShape(Shape):
         service, found = await self._session(session, **self._latest())
         if found is None:
             found = await await_if_needed(service.create_session(session_id=session, **self.of))
-            if getattr(found, "id", session) != session:  # an empty id asks for a new one: so the name was refused
+            if (
+                getattr(found, "id", session) != session
+            ):  # an empty id asks for a new one, so the service refused the name
                 raise ValueError(f"the service named the session {found.id!r}, not {session!r}")
         # Made now, as in a run of an agent: an event carries the time at which it was made.
         (event,) = self.made(messages)

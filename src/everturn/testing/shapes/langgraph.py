@@ -1,6 +1,6 @@
-"""The shape of LangGraph's `BaseCheckpointSaver`, which stores whole states: a turn is read, extend, put.
+"""The shape of LangGraph's `BaseCheckpointSaver`, which stores whole states: an append is read, extend, put.
 
-The kit does what a compiled graph does, without the graph. langgraph itself is not imported.
+The kit does what a compiled graph does. langgraph itself is not imported.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LangGraphShape(Shape):
         return await self.put(session, messages, await self.get(session), **options)
 
     async def get(self, session: str, checkpoint_id: str | None = None) -> Any:
-        """A checkpoint's tuple: the latest, or the one of this id. None if there is none."""
+        """Get a checkpoint's tuple: the latest, or the one of this id. None if there is none."""
         return await self.call(None, "get_tuple", _config(session, checkpoint_id))
 
     async def put(self, session: str, messages: Sequence[SentMessage], latest: Any, **options: Any) -> str:
@@ -87,22 +87,22 @@ class LangGraphShape(Shape):
 
     # --- checkpoints -------------------------------------------------------------------------------------------------
 
-    async def append_knowing(self, session: str, messages: Sequence[SentMessage]) -> tuple[str, str | None]:
-        """Append, and say which checkpoint was made, and from which."""
+    async def append_with_parent(self, session: str, messages: Sequence[SentMessage]) -> tuple[str, str | None]:
+        """Append. Returns the id of the new checkpoint and of its parent."""
         latest = await self.get(session)
         parent = latest.config["configurable"].get("checkpoint_id") if latest is not None else None
         return await self.put(session, messages, latest), parent
 
     async def hold(self, session: str, holder: str) -> None:
-        """Read as `holder`, and keep what was read for `put_held`: so that others can go in between."""
+        """Read as `holder`, and keep the state for `put_held`, so that other calls can come between."""
         self._held[holder] = await self.get(session)
 
     async def put_held(self, session: str, holder: str, messages: Sequence[SentMessage]) -> str:
-        """Put a child of what `holder` read."""
+        """Put a child of the state that `holder` read."""
         return await self.put(session, messages, self._held[holder])
 
     async def checkpoint(self, session: str, checkpoint_id: str) -> tuple[list[ReadMessage], str | None] | None:
-        """The messages of the checkpoint with this id, and its parent's id. None if it cannot be retrieved."""
+        """Get the messages of the checkpoint with this id, and its parent's id. None if it cannot be retrieved."""
         found = await self.get(session, checkpoint_id)
         if found is None:
             return None
@@ -122,7 +122,7 @@ def _config(session: str, checkpoint_id: str | None = None) -> dict[str, Any]:
 
 
 def new_id() -> str:
-    """A UUID of version 6: later ones sort later, as savers that look for the newest need."""
+    """Make a UUID of version 6: later ones sort later, because savers look for the newest id."""
     ticks = time.time_ns() // 100 + 0x01B21DD213814000 + next(_order)
     high = (ticks >> 12 & 0xFFFFFFFFFFFF) << 80 | 0x6000 << 64 | (ticks & 0x0FFF) << 64
     low = 0x8000 << 48 | (getpid() & 0x3FFF) << 48 | int.from_bytes(urandom(6))

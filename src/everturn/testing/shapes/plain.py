@@ -1,4 +1,4 @@
-"""The shapes that need no framework: lists of messages, pairs of strings, one message at a time."""
+"""Shapes without a framework: lists of messages, pairs of strings, one message at a time."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class SingleShape(Shape):
 
 
 def version_of(receipt: Any) -> int | None:
-    """The version that a receipt names, where there is one."""
+    """Return the version in a receipt; None if it has none."""
     version = getattr(receipt, "version", None)
     return version if isinstance(version, int) else None
 

@@ -1,9 +1,9 @@
 """Worker processes of the kit, in which the target's code runs.
 
-controller.py     the kit's side: forks workers, gives them tasks, waits for reports
+controller.py     the kit's side: forks workers, sends them jobs, waits for reports
 fork_server.py    the process they are forked from, with the target imported
 worker.py         a worker's main loop
-messages.py       tasks and reports, as values
+messages.py       jobs and reports, as values
 instance.py       one opened instance of the target
-fresh_process.py  steps in a plain `python -c`, forked from nothing
+fresh_process.py  steps in a fresh `python -c`
 """

@@ -36,7 +36,7 @@ class StillBusy(Exception):
 
 
 class JobFailed(Exception):
-    """A worker could not carry out an job; `report` says why."""
+    """A worker could not run a job; `report` says why."""
 
     def __init__(self, report: Failed) -> None:
         super().__init__(str(report.fault))
@@ -60,7 +60,7 @@ class WorkerProcess:
         return self.usable and not self._owed
 
     def send(self, job: Job) -> None:
-        """Give an job without waiting. Raises WorkerDied."""
+        """Send a job without waiting. Raises WorkerDied."""
         try:
             self._pipe.send(job)
         except OSError as exc:
@@ -86,7 +86,7 @@ class WorkerProcess:
         return report
 
     def ask(self, job: Job, patience: float) -> Report:
-        """Give an job and wait for what comes of it. Raises WorkerDied, StillBusy, JobFailed."""
+        """Send a job and wait for its report. Raises WorkerDied, StillBusy, JobFailed."""
         self.send(job)
         return self.report(patience)
 
@@ -129,7 +129,7 @@ class ForkServer:
     def __init__(self, target: Target, root: Path) -> None:
         """Start it and import the target. Raises TargetError if that fails.
 
-        What target code prints goes to a log in `root`. If this process is killed, the fork server removes `root`.
+        Output of target code goes to a log in `root`. If this process is killed, the fork server removes `root`.
         """
         self.log = root / "target.log"
         ours, theirs = socket.socketpair()

@@ -167,7 +167,7 @@ class Modules(msgspec.Struct, frozen=True):
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """Go on after a pause."""
+    """Resume after a pause."""
 
 
 Job: TypeAlias = (

@@ -357,7 +357,7 @@ class _Thread(threading.Thread):
     def run(self) -> None:
         try:
             self._result = self._function()
-        except BaseException as exc:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as exc:  # noqa: BLE001 - raised by `result`
             self._error = exc
 
     def result(self) -> tuple[Outcome, ...]:

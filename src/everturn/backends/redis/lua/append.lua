@@ -1,4 +1,4 @@
--- Write these entries as one turn; with `after`, first move the head back to it.
+-- Append entries as one turn. With `after` (replace), first move the head back to that seq.
 -- ARGV from 10: after, dimension, how many are messages, bytes of all bodies; then kind and "checksum body" of each.
 local head, cleared, floor, messages, kept = unpacked(state)
 local count = (#ARGV - 13) / 2
@@ -12,7 +12,7 @@ if moved then
     if tonumber(seq) <= after then left[#left + 1] = seq else dropped = dropped + 1 end
   end
   dropped = dropped + messages_behind(head, math.max(after, floor))
-  -- What is hidden never lies past the head: else it would hide what is appended there in a fork.
+  -- Hidden ranges end at the head: else they would hide entries that a fork appends there.
   head, cleared, floor = after, math.min(after, cleared), math.min(after, floor)
   messages, kept = messages - dropped, table.concat(left, ',')
 elseif count == 0 then

@@ -1,4 +1,4 @@
--- Hide every entry.
+-- Hide every entry (clear).
 if not life then return refused('unchanged') end
 local head, cleared, floor, _, kept = unpacked(state)
 local shown = floor < head or kept ~= ''

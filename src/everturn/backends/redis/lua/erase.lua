@@ -1,9 +1,9 @@
--- Remove every part of a session, unless it lives, and is another life than the one named. What is left is a tombstone:
--- the fence alone, for as long as a request lives that was issued before. No such request brings anything back.
+-- Remove every part of a session, unless a life other than the one named is there. A tombstone stays: the fence alone, as long
+-- as a request can live that was issued before. So no such request brings anything back.
 -- ARGV: w if replicas are waited for; the life ('-': any).
 -- The answer: "time erased entries snapshots bytes", or 'spared' if it is another life.
 
--- A part may be of another type than it was written as: it is removed like any other, and nothing is known of it.
+-- Call a command; nil if the part has another type than it was written as. It is removed like any other.
 local function told(...)
   local answer = redis.pcall(...)
   if type(answer) ~= 'table' or not answer.err then return answer end

@@ -1,6 +1,6 @@
--- One page of each part that stands beside the log. Reads only.
+-- Read one page of jumps, others and snapshots. Writes nothing.
 -- ARGV: jumps past this seq, others past that, the cursor to go on from in the snapshots ('': none of them); at most how many;
--- the life whose they are. If it is over, there is nothing to tell.
+-- the life they belong to. If that life is over, the answer is empty.
 -- The answer: jumps and others with their seqs, the next cursor, snapshots and their ids.
 if call('HGET', META, 'life') ~= ARGV[5] then return {{}, {}, '0', {}} end
 local function past(key, seq)

@@ -1,4 +1,4 @@
--- The next entries of the log, until their values come to so many bytes. Reads only. KEYS: as of a session.
+-- Read the next entries of the log, until their values reach so many bytes. Writes nothing.
 -- ARGV: after this seq, up to that, at most so many, and bytes. The answer: whether that is all, and the entries.
 local FEW = 16  -- entries looked at together: they may be of any size
 local after, last, most, budget = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -1,4 +1,4 @@
--- Delete entries and jumps that nothing can reach, and say which versions can no longer be read. ARGV: the life; the
+-- Delete entries and jumps that nothing can reach, and note the versions that can no longer be read. ARGV: the life; the
 -- forgotten versions ("first-last,...") as they were seen and as they are to be; how many jumps, and the seq of each; then seq
 -- and bytes of each entry. What no head, snapshot or undo step reaches stays out of reach while the life lasts, so nothing else
 -- needs to be as it was seen. A jump that is on a path to any of them is kept, whatever became of its entries: without it, the

@@ -1,14 +1,14 @@
--- Make a session visible that arrives. KEYS: its parts; behind them those of what is staged, if anything is.
+-- Make a session visible that arrives from elsewhere, in one step. KEYS: its parts; then the staged parts, if any.
 -- ARGV: whether replicas are waited for; the life, version and call where it must stand ('': it must not be there); how many
 -- entries, changes and jumps are staged ('': nothing is), and how many snapshots ('': they are among the rows); microseconds
 -- until it expires ('': never); forgotten versions; undo; how many fields of meta, and these; rows.
--- What is staged takes the place of what is there; rows without it are added to what is there, but for snapshots, which are
--- always all.
+-- Staged rows replace the session that is there. Rows that were not staged are added to it; only snapshots are always
+-- replaced.
 local facts = call('HMGET', META, unpack(FACTS))
 local life, version, fence = facts[1], facts[2], facts[14]
 if is_behind(tonumber(fence)) then return at .. LATE end
 if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 or life and not sound(facts) then
-  return at .. ' headless - 0 0 0'
+  return at .. ' damaged - 0 0 0'
 end
 if life and facts[8] ~= '' and tonumber(facts[8]) <= now then life = nil end
 
@@ -32,7 +32,7 @@ local parts, forgotten, size, lost = {0, 0, 0, 0, 0, 0}, '', 0, {0, 0}
 if adds then
   LIFE, parts, size = life, parts_in(facts[12]), tonumber(facts[5])
   forgotten = field('forgotten', parts[6])
-  lost = {parts[1] - call('ZCARD', OTHERS), parts[3] - call('ZCARD', JUMPS)}  -- and is missed afterwards, too
+  lost = {parts[1] - call('ZCARD', OTHERS), parts[3] - call('ZCARD', JUMPS)}  -- these stay missing, so that reads still notice
 end
 
 -- Nothing was written up to here.
@@ -73,7 +73,7 @@ call('HSET', META, 'bytes', size, 'expires_at', left and string.format('%.0f', n
 facts = call('HMGET', META, unpack(FACTS))
 call('HSET', META, 'check', check_of(facts))
 if left and left < 1e16 then
-  -- By the server's clock, for that sees to it.
+  -- By the server's clock, because the server expires them.
   local clock = not_after == '' and server_time() or now
   local expiry = string.format('%.0f', math.floor((clock + left) / 1000) + 1)
   for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end

@@ -1,4 +1,4 @@
--- More ranges of a path, where an answer of look.lua had no room for all. Reads only.
+-- Read more ranges of a path, if an answer of session_state.lua had no room for all. Writes nothing.
 -- ARGV: the life, the head to go on from, down to which seq, until so many messages stand in them ('': all).
 LIFE = ARGV[1]
 if call('HGET', META, 'life') ~= LIFE then return {'', 0} end

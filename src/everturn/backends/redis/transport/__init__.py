@@ -1,6 +1,9 @@
-"""Commands to one Redis server and its replies, blocking or in an event loop.
+"""Connections to Redis servers: commands go out, replies come back, blocking or in an event loop.
 
-blocking_pool.py, blocking_connection.py   for threads
-async_pool.py, async_connection.py         for an event loop
-resp.py                                    commands and replies as bytes
+blocking_pool.py        Transport, the protocol of both; connections shared between threads
+blocking_connection.py  one blocking connection: send, wait no longer than the deadline, read the replies
+async_pool.py           connections of an event loop; changes that wait at the same time are sent together
+async_connection.py     one connection of an event loop
+redis_py.py             the private parts of redis-py that are used, all of them
+resp.py                 commands to bytes, bytes to replies
 """

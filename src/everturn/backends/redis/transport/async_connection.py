@@ -1,7 +1,7 @@
-"""Talking over one connection of an event loop. Who gets which connection, and what goes over it, is in async_pool.py.
+"""One connection of an event loop. Who gets which connection, and what is sent on it, is decided in async_pool.py.
 
-redis-py connects our own and logs in; then we take its transport over: its streams copy every reply twice, and take a
-hundred microseconds of an append. Connections that are borrowed from a client are talked over by redis-py.
+redis-py connects ours and logs in; then we take its transport over. Its streams copy every reply twice, which takes a
+hundred microseconds of an append. Connections of a client that was given to us are used by redis-py's public methods.
 """
 
 from __future__ import annotations
@@ -11,54 +11,50 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from everturn.backends.redis import errors
-from everturn.backends.redis.transport import resp
+from everturn.backends.redis.transport import redis_py, resp
 
 IsOver: TypeAlias = Callable[[], bool]
-"""Whether the time is up."""
+"""Says whether the time is up."""
 
 
-class LoopLine(Protocol):
-    """One connection, with one caller at a time."""
+class AsyncConnection(Protocol):
+    """One connection, used by one caller at a time."""
 
     connection: Any  # redis-py's
 
     @property
     def is_lost(self) -> bool:
-        """Whether it is known that nothing can be sent any more."""
+        """Say whether the connection is known to have ended."""
         ...
 
     async def send(self, packed: bytes, count: int) -> None:
-        """Send so many commands."""
+        """Send `count` commands."""
         ...
 
     async def receive(self, count: int, is_over: IsOver | None = None) -> list[Any]:
-        """The next replies, errors of the server as Refusal. Raises OSError or what redis-py raises; then drop it.
+        """Read the next `count` replies; errors of the server come as Refusal.
 
-        With `is_over`, a cancellation does not end the wait before the time is up. Whoever ends an event loop cancels
-        every task, also those of ours that see to a change on behalf of another task, which waits for the outcome.
+        With `is_over`, a cancellation does not end the wait before the time is up: asyncio.run cancels every task at
+        its end, also a task of ours that carries out a change which another task still waits for. Raises OSError or an
+        error of redis-py; drop the connection then.
         """
         ...
 
     async def end(self) -> None:
-        """All replies were received. Raises OutOfStep if there are more."""
+        """Make sure that no reply is left. Raises OutOfStep if one is."""
         ...
 
 
-def over(connection: Any) -> LoopLine:
-    """A line over a connection of our own that has just been made. Raises ConnectionError if it has ended since."""
-    # redis-py has no door to its transport. Should it hide it elsewhere one day, it talks for us again.
-    transport = getattr(getattr(connection, "_writer", None), "transport", None)
-    if not resp.reply_reader or not transport:
-        return LentLine(connection)
-    # What redis-py's streams have heard is not told again: the end of a connection may have come before we listen.
-    streams = getattr(connection, "_reader", None)
-    if transport.is_closing() or (streams is not None and (streams.at_eof() or streams.exception() is not None)):
-        raise ConnectionError("the server closed the connection")
-    return OwnLine(connection, transport)
+def own_connection(connection: Any) -> AsyncConnection:
+    """Make a connection of redis-py, just connected, ours. Raises ConnectionError if it has ended since."""
+    transport = redis_py.transport_of(connection)
+    if not resp.reply_reader or transport is None:
+        return RedisPyConnection(connection)
+    return OwnConnection(connection, transport)
 
 
-class LentLine:
-    """By redis-py's own means."""
+class RedisPyConnection:
+    """Sends and reads by redis-py's public methods."""
 
     is_lost = False
 
@@ -72,14 +68,14 @@ class LentLine:
         return [await self._reply() for _ in range(count)]
 
     async def end(self) -> None:
-        # By another name where it is older, and in valkey-py.
+        # Older releases, and valkey-py, have it under another name.
         can_read = getattr(self.connection, "can_read", None) or self.connection.can_read_destructive
         try:
             is_more = await can_read()
         except Exception as exc:
             if errors.interruption(exc):
                 raise
-            return  # it has ended since: what was answered before was answered
+            return  # the connection has ended since; the replies before that are whole
         if is_more:
             raise errors.OutOfStep
 
@@ -92,8 +88,8 @@ class LentLine:
             return errors.refusal(exc)
 
 
-class OwnLine(asyncio.Protocol):
-    """By what the transport hands over, and hiredis."""
+class OwnConnection(asyncio.Protocol):
+    """Sends and reads on the transport itself, with hiredis."""
 
     def __init__(self, connection: Any, transport: asyncio.WriteTransport) -> None:
         self.connection = connection
@@ -104,7 +100,7 @@ class OwnLine(asyncio.Protocol):
         self._reader: Any = resp.reply_reader() if resp.reply_reader else None
         self._replies: list[Any] = []
         self._waiter: asyncio.Future[None] | None = None
-        self._wanted = 0
+        self._wanted = 0  # replies that the waiter waits for
         self._due = 0  # replies that are still to come
 
     async def send(self, packed: bytes, count: int) -> None:
@@ -128,7 +124,7 @@ class OwnLine(asyncio.Protocol):
         return replies
 
     async def end(self) -> None:
-        pass  # it is noticed when it comes
+        pass  # data_received notices a surplus when it comes
 
     def data_received(self, data: bytes) -> None:
         reader, replies = self._reader, self._replies
@@ -137,11 +133,11 @@ class OwnLine(asyncio.Protocol):
             while (reply := reader.gets()) is not False:
                 replies.append(reply)
                 self._due -= 1
-        except Exception as exc:  # noqa: BLE001 - no protocol we know: whoever waits must hear of it
+        except Exception as exc:  # noqa: BLE001 - this is no Redis protocol: the waiter must hear of it
             self._fail(exc)
             return
         if self._due < 0 or (not self._due and reader.has_data()):
-            replies.clear()  # which of them is whose cannot be told
+            replies.clear()  # nobody can say which reply belongs to which command
             self._fail(errors.OutOfStep())
             return
         if self._waiter is not None and len(replies) >= self._wanted and not self._waiter.done():
@@ -149,7 +145,7 @@ class OwnLine(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(exc or ConnectionError("the server closed the connection"))
-        self._streams.connection_lost(exc)  # redis-py waits for that when it disconnects
+        self._streams.connection_lost(exc)  # redis-py waits for this when it disconnects
 
     def _fail(self, exc: Exception) -> None:
         self.is_lost = True

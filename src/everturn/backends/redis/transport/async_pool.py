@@ -1,7 +1,7 @@
-"""Sending commands and getting replies in an event loop; blocking_pool.py says what is promised.
+"""The transport of an event loop; blocking_pool.py has the protocol.
 
-Changes that wait at the same time travel together: one write, one read, for all of them. Reads go by themselves, so
-that a long one holds nobody up.
+Changes that wait at the same time are sent together: one write and one read for all of them. Every read is sent by
+itself, so that a long one delays nobody.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from everturn.backends.redis import errors
-from everturn.backends.redis.transport.async_connection import LentLine, LoopLine, over
+from everturn.backends.redis.transport.async_connection import AsyncConnection, RedisPyConnection, own_connection
 from everturn.backends.redis.transport.blocking_pool import get_connection, where
 from everturn.backends.redis.transport.resp import Command, packed
 from everturn.backends.redis.url import Node
 from everturn.errors import MemoryStoreBackendError
 
-LANES = 2  # batches under way to one node: while one is answered, the next is packed
-LARGEST_BATCH = 256
+BATCHES_AT_ONCE = 2  # to one node: while one is answered, the next is packed
+LARGEST_BATCH = 256  # requests
 
 
-class LoopLender(Protocol):
-    """Lends connections to one node."""
+class AsyncNodeConnections(Protocol):
+    """Connections to one node, for an event loop."""
 
-    async def take(self, deadline: float) -> LoopLine:
-        """A connection that is ready. Raises MemoryStoreBackendError."""
+    async def take(self, deadline: float) -> AsyncConnection:
+        """Return a connection that is ready. Raises MemoryStoreBackendError."""
         ...
 
-    async def give_back(self, line: LoopLine) -> None: ...
+    async def give_back(self, connection: AsyncConnection) -> None: ...
 
-    async def drop(self, line: LoopLine) -> None: ...
+    async def drop(self, connection: AsyncConnection) -> None: ...
 
     async def close(self) -> None: ...
 
 
-class LoopPool:
-    """A bounded number of connections of our own."""
+class AsyncPool:
+    """A bounded number of connections of our own to one node. A caller who finds all of them busy waits."""
 
     def __init__(self, node: Node, make: Callable[[Node], Any], size: int) -> None:
         self._node = node
         self._make = make
         self._free = asyncio.Semaphore(size)
-        self._idle: list[LoopLine] = []
+        self._idle: list[AsyncConnection] = []
         self._size = size
         self._closed = False
 
-    async def take(self, deadline: float) -> LoopLine:
+    async def take(self, deadline: float) -> AsyncConnection:
         if self._free.locked():
             try:
                 async with asyncio.timeout_at(deadline):
@@ -61,32 +61,32 @@ class LoopPool:
         connection: Any = None
         try:
             while self._idle:
-                line = self._idle.pop()
-                if not line.is_lost:
-                    return line
-                connection = line.connection
+                idle = self._idle.pop()
+                if not idle.is_lost:
+                    return idle
+                connection = idle.connection
                 await connection.disconnect(nowait=True)
             connection = self._make(self._node)
             async with asyncio.timeout_at(deadline):
                 await connection.connect()
-            return over(connection)
+            return own_connection(connection)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
             await self._end(connection)
             errors.raise_as(exc, errors.unsent, where(self._node))
 
-    async def give_back(self, line: LoopLine) -> None:
-        self._idle.append(line)
+    async def give_back(self, connection: AsyncConnection) -> None:
+        self._idle.append(connection)
         self._free.release()
         if self._closed:
             await self.close()
 
-    async def drop(self, line: LoopLine) -> None:
-        await self._end(line.connection)
+    async def drop(self, connection: AsyncConnection) -> None:
+        await self._end(connection.connection)
 
     async def _end(self, connection: Any) -> None:
-        """The others will fail next."""
+        """Disconnect a connection that failed, and the idle ones, which have most likely failed, too."""
         self._free.release()
-        gone, self._idle = [*filter(None, [connection]), *[line.connection for line in self._idle]], []
+        gone, self._idle = [*filter(None, [connection]), *[idle.connection for idle in self._idle]], []
         for each in gone:
             await each.disconnect(nowait=True)
 
@@ -96,35 +96,37 @@ class LoopPool:
             await self._idle.pop().connection.disconnect()
 
 
-class LoopBorrowed:
-    """Connections of a client that was given to us, which stays its owner's."""
+class AsyncClientPool:
+    """Connections of a client that was given to us. The client stays its owner's."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
-    async def take(self, deadline: float) -> LoopLine:
+    async def take(self, deadline: float) -> AsyncConnection:
         try:
             async with asyncio.timeout_at(deadline):
-                return LentLine(await get_connection(self._pool))
+                return RedisPyConnection(await get_connection(self._pool))
         except Exception as exc:  # noqa: BLE001 - raised again, as what it is
             errors.raise_as(exc, errors.unsent, "Redis")
 
-    async def give_back(self, line: LoopLine) -> None:
-        released = self._pool.release(line.connection)
+    async def give_back(self, connection: AsyncConnection) -> None:
+        released = self._pool.release(connection.connection)
         if inspect.isawaitable(released):
             await released
 
-    async def drop(self, line: LoopLine) -> None:
-        await line.connection.disconnect(nowait=True)
-        await self.give_back(line)
+    async def drop(self, connection: AsyncConnection) -> None:
+        await connection.connection.disconnect(nowait=True)
+        await self.give_back(connection)
 
     async def close(self) -> None:
         pass
 
 
-class _Letter:
-    """Commands of one caller on their way. `waiter` hears of the replies; `settled` says that they have come, also to
-    a caller who was cancelled and has not yet noticed."""
+class _Request:
+    """The commands of one caller. `waiter` gets the replies.
+
+    `settled` says that the replies, or an error, have come: a caller who was cancelled meanwhile may not have noticed.
+    """
 
     __slots__ = ("commands", "deadline", "sent", "settled", "wait", "waiter")
 
@@ -136,7 +138,7 @@ class _Letter:
         self.sent = False
         self.settled = False
 
-    def deliver(self, replies: list[Any]) -> None:
+    def succeed(self, replies: list[Any]) -> None:
         self.settled = True
         if not self.waiter.done():
             self.waiter.set_result(replies)
@@ -145,128 +147,134 @@ class _Letter:
         self.settled = True
         if not self.waiter.done():
             if isinstance(error, MemoryStoreBackendError):
-                # Each caller gets an error of its own: the retry loop above writes on it.
+                # Each caller gets an error of its own, because store/retries.py writes on it.
                 error = MemoryStoreBackendError(*error.args, outcome=error.outcome, transient=error.transient)
             self.waiter.set_exception(error)
 
 
-class _Post:
-    """What waits to be sent to one node."""
+class _BatchQueue:
+    """Requests that wait to be sent to one node, and the tasks that send them, a batch at a time."""
 
-    def __init__(self, node: Node, lender: LoopLender) -> None:
+    def __init__(self, node: Node, connections: AsyncNodeConnections) -> None:
         self._node = node
-        self._lender = lender
-        self._waiting: deque[_Letter] = deque()
-        self._lanes: set[asyncio.Task[None]] = set()
+        self._connections = connections
+        self._waiting: deque[_Request] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, commands: Sequence[Command], deadline: float, wait: Command | None) -> list[Any]:
-        """Send as soon as a lane is free. Cancelled before that, nothing is sent; after it, the outcome is awaited."""
+        """Send the commands with the next batch. A caller who is cancelled before that sends nothing; one who is
+        cancelled after it waits for the outcome."""
         loop = asyncio.get_running_loop()
-        letter = _Letter(commands, deadline, wait)
-        self._waiting.append(letter)
-        if len(self._lanes) < LANES:
-            lane = loop.create_task(self._carry())
-            self._lanes.add(lane)
-            lane.add_done_callback(self._lanes.discard)
-        timer = loop.call_at(deadline, self._expire, letter)
+        request = _Request(commands, deadline, wait)
+        self._waiting.append(request)
+        if len(self._tasks) < BATCHES_AT_ONCE:
+            task = loop.create_task(self._send_all())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        timer = loop.call_at(deadline, self._expire, request)
         try:
-            return await letter.waiter
+            return await request.waiter
         except asyncio.CancelledError:
-            while letter.sent and not letter.settled:
-                letter.waiter = loop.create_future()
-                await _outcome(letter.waiter)
+            while request.sent and not request.settled:
+                request.waiter = loop.create_future()
+                await _outcome(request.waiter)
             raise
         finally:
             timer.cancel()
 
-    def _expire(self, letter: _Letter) -> None:
+    def _expire(self, request: _Request) -> None:
         late = TimeoutError("the time is up")
-        letter.fail((errors.unanswered if letter.sent else errors.unsent)(where(self._node), late))
+        request.fail((errors.unanswered if request.sent else errors.unsent)(where(self._node), late))
 
-    async def _carry(self) -> None:
+    async def _send_all(self) -> None:
         while self._waiting:
             batch = self._next_batch()
             if batch:
-                await self._carry_batch(batch)
+                await self._send_batch(batch)
 
-    def _next_batch(self) -> list[_Letter]:
-        batch: list[_Letter] = []
+    def _next_batch(self) -> list[_Request]:
+        batch: list[_Request] = []
         while self._waiting and len(batch) < LARGEST_BATCH:
-            letter = self._waiting.popleft()
-            if not letter.waiter.done():  # else withdrawn
-                batch.append(letter)
+            request = self._waiting.popleft()
+            if not request.waiter.done():  # else it was cancelled, or its time is up
+                batch.append(request)
         return batch
 
-    async def _carry_batch(self, batch: list[_Letter]) -> None:
+    async def _send_batch(self, batch: list[_Request]) -> None:
         error: Exception | None = None
         try:
-            latest = max(letter.deadline for letter in batch)
-            await converse(self._node, self._lender, batch, latest, is_seen_through=True)
-        except Exception as exc:  # noqa: BLE001 - whatever it is, those who wait must hear of it
+            latest = max(request.deadline for request in batch)
+            await exchange_batch(self._node, self._connections, batch, latest, awaits_replies=True)
+        except Exception as exc:  # noqa: BLE001 - every caller of the batch must hear of it
             error = exc
         except asyncio.CancelledError:
             error = errors.closed()
             raise
         finally:
-            for letter in batch if error else ():
-                letter.fail(error)  # type: ignore[arg-type]  # there is one
+            for request in batch if error else ():
+                request.fail(error)  # type: ignore[arg-type]  # there is one
 
     async def close(self) -> None:
-        for lane in list(self._lanes):
-            await asyncio.wait([lane])
+        for task in list(self._tasks):
+            await asyncio.wait([task])
 
 
 async def _outcome(waiter: asyncio.Future[list[Any]]) -> None:
     try:
         await waiter
     except (MemoryStoreBackendError, asyncio.CancelledError):
-        pass  # whatever it is, the caller has gone; cancelled again: look again
+        pass  # the caller was cancelled, and gets no outcome; cancelled again, it looks again whether there is one
 
 
-async def converse(
-    node: Node, lender: LoopLender, batch: Sequence[_Letter], deadline: float, *, is_seen_through: bool = False
+async def exchange_batch(
+    node: Node,
+    connections: AsyncNodeConnections,
+    batch: Sequence[_Request],
+    deadline: float,
+    *,
+    awaits_replies: bool = False,
 ) -> None:
-    """Send all of the batch on one connection, and deliver the replies as they come. One WAIT does for all of it.
+    """Send all requests of the batch on one connection, and hand the replies over as they come. One WAIT serves all.
 
-    `is_seen_through`: once sent, the replies are waited for even if this task is cancelled.
+    `awaits_replies`: once sent, wait for the replies even if this task is cancelled.
     """
-    line = await lender.take(deadline)
-    batch = [letter for letter in batch if not letter.waiter.done()]
-    waits = [letter.wait for letter in batch if letter.wait]
-    for letter in batch:
-        letter.sent = True
+    connection = await connections.take(deadline)
+    batch = [request for request in batch if not request.waiter.done()]
+    waits = [request.wait for request in batch if request.wait]
+    for request in batch:
+        request.sent = True
     try:
         async with asyncio.timeout_at(deadline) as limit:
-            is_over = limit.expired if is_seen_through else None
-            commands = [command for letter in batch for command in letter.commands] + waits[-1:]
-            await line.send(packed(commands), len(commands))
-            delayed: list[tuple[_Letter, list[Any]]] = []
-            for letter in batch:
-                replies = await line.receive(len(letter.commands), is_over)
-                if letter is batch[-1] and not waits:
-                    await line.end()  # before it is believed
-                if letter.wait:
-                    delayed.append((letter, replies))
+            is_over = limit.expired if awaits_replies else None
+            commands = [command for request in batch for command in request.commands] + waits[-1:]
+            await connection.send(packed(commands), len(commands))
+            delayed: list[tuple[_Request, list[Any]]] = []
+            for request in batch:
+                replies = await connection.receive(len(request.commands), is_over)
+                if request is batch[-1] and not waits:
+                    await connection.end()  # before the last reply is believed
+                if request.wait:
+                    delayed.append((request, replies))
                 else:
-                    letter.deliver(replies)
-            reached = await line.receive(1, is_over) if delayed else []
+                    request.succeed(replies)
+            reached = await connection.receive(1, is_over) if delayed else []
             if delayed:
-                await line.end()
-            for letter, replies in delayed:
-                letter.deliver(replies + reached)
+                await connection.end()
+            for request, replies in delayed:
+                request.succeed(replies + reached)
     except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
-        await lender.drop(line)
+        await connections.drop(connection)
         errors.raise_as(exc, errors.unanswered, where(node))
-    await lender.give_back(line)
+    await connections.give_back(connection)
 
 
-class LoopLines:
+class AsyncTransport:
     """Belongs to the event loop it is used in."""
 
-    def __init__(self, lender: Callable[[Node], LoopLender]) -> None:
-        self._lender = lender
-        self._lenders: dict[Node, LoopLender] = {}
-        self._posts: dict[Node, _Post] = {}
+    def __init__(self, connections_to: Callable[[Node], AsyncNodeConnections]) -> None:
+        self._connections_to = connections_to
+        self._connections: dict[Node, AsyncNodeConnections] = {}
+        self._queues: dict[Node, _BatchQueue] = {}
         self._closed = False
 
     async def exchange(
@@ -280,20 +288,20 @@ class LoopLines:
     ) -> list[Any]:
         if self._closed:
             raise errors.closed()
-        if node not in self._posts:
-            self._lenders[node] = self._lender(node)
-            self._posts[node] = _Post(node, self._lenders[node])
+        if node not in self._queues:
+            self._connections[node] = self._connections_to(node)
+            self._queues[node] = _BatchQueue(node, self._connections[node])
         if shared:
-            return await self._posts[node].send(commands, deadline, wait)
+            return await self._queues[node].send(commands, deadline, wait)
         if deadline <= time.monotonic():
             raise errors.unsent(where(node), TimeoutError("the time is up"))
-        letter = _Letter(commands, deadline, wait)
-        await converse(node, self._lenders[node], [letter], deadline)
-        return letter.waiter.result()
+        request = _Request(commands, deadline, wait)
+        await exchange_batch(node, self._connections[node], [request], deadline)
+        return request.waiter.result()
 
     async def close(self) -> None:
         self._closed = True
-        for post in self._posts.values():
-            await post.close()
-        for lender in self._lenders.values():
-            await lender.close()
+        for queue in self._queues.values():
+            await queue.close()
+        for connections in self._connections.values():
+            await connections.close()

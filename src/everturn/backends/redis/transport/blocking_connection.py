@@ -1,12 +1,11 @@
-"""One blocking connection of our own: redis-py connects it and logs in, then we talk over its socket ourselves.
+"""One blocking connection of our own: redis-py connects and logs in, then we send and read on its socket.
 
-So every wait has a limit of its own, and an append does not pass through what redis-py does for commands in general.
-Connections that are borrowed from a client are talked over by redis-py, in `speak`.
+So every wait ends at the caller's deadline, and an append does not pay for what redis-py does for commands in general
+(docs/decisions/012 has the figures). A client that was given to us is used by redis-py's public methods.
 """
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import ssl
@@ -16,60 +15,55 @@ from contextlib import suppress
 from typing import Any
 
 from everturn.backends.redis import errors
-from everturn.backends.redis.transport import resp
+from everturn.backends.redis.transport import redis_py, resp
 from everturn.backends.redis.transport.resp import Command, packed
 
-LONGEST = 86_400.0  # seconds that a socket is told to wait, where the deadline is no deadline
-CHUNK = 65_536  # bytes that are asked of the socket at a time
-AWAKE = 0.0005  # seconds that a reply is waited for awake, where the server is on this machine
-FEW, MANY = 8, 512  # replies that are slept for after one that was waited for in vain; the more of these, the more
+LONGEST = 86_400.0  # seconds: the longest time-out that a socket is given, whatever the deadline
+CHUNK = 65_536  # bytes asked of the socket at a time
 
 
 def left(deadline: float) -> float:
-    """The seconds until the deadline. Raises TimeoutError when there are none."""
+    """Return the seconds until the deadline. Raises TimeoutError if it has passed."""
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise TimeoutError("the time is up")
     return min(seconds, LONGEST)
 
 
-class Limited:
-    """A connection that is told how long it may take, call by call. Mixed into one of redis-py's.
+class BlockingConnection:
+    """A connection of redis-py whose every call has a deadline. It connects at the first call, and again when lost.
 
-    `has_sent`: whether something of the latest conversation may have reached the server.
+    `has_sent` says whether a part of the latest commands may have reached the server.
     """
 
-    _sock: Any
-    connect: Callable[[], None]
-    disconnect: Callable[[], None]
-    can_read: Callable[..., bool]
-    has_sent = False
-    _reader: Any = None
-    _chunk: bytearray
-    _wait: Any = None
-    _is_near = False
-    _naps = 0  # replies that are slept for before one is waited for awake again
-    _next_naps = FEW
+    def __init__(self, connection: Any) -> None:
+        self.has_sent = False
+        self._connection = connection
+        self._is_connected = False
+        self._sock: Any = None  # None also if redis-py hides it
+        self._reader: Any = None  # None: redis-py sends and reads for us
+        self._chunk = bytearray()
+        self._poll: Any = None  # None: the socket has a time-out instead (TLS, or a system without poll)
 
-    def converse(self, commands: Sequence[Command], deadline: float, *, is_alone: bool = False) -> list[Any]:
-        """Be connected, send the commands, and read a reply for each.
+    def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        """Connect if need be, send the commands, and read a reply for each; errors of the server come as Refusal.
 
-        `is_alone`: no other thread talks to the server just now. Raises what redis-py raises, OSError; then disconnect.
+        Raises OSError or an error of redis-py; disconnect then.
         """
         self.has_sent = False
-        if self._sock is not None and self._has_news():
-            self.disconnect()  # nothing was asked: it was closed, or is out of step
+        if self._is_connected and self._has_unread():
+            self.disconnect()  # we asked nothing: the server closed it, or replies are out of step
         seconds = deadline - time.monotonic()
-        if seconds <= 0 or self._sock is None or self._wait is None:
+        if seconds <= 0 or not self._is_connected or self._poll is None:
             seconds = self._ready(deadline)
-        reader, wait = self._reader, self._wait
+        reader, poll = self._reader, self._poll
         if reader is None:
             self.has_sent = True
-            return speak(self, commands, lambda: self._ready(deadline))
+            return exchange_by_redis_py(self._connection, commands, lambda: self._limit_read(deadline))
         sock, chunk = self._sock, self._chunk
         request = packed(commands)
         self.has_sent = True
-        if wait is None:
+        if poll is None:
             sock.sendall(request)
         else:
             try:
@@ -77,16 +71,14 @@ class Limited:
             except BlockingIOError:
                 sent = 0
             if sent < len(request):
-                seconds = _send_all(sock, memoryview(request)[sent:], deadline)
+                seconds = _send_rest(sock, memoryview(request)[sent:], deadline)
         replies: list[Any] = []
-        is_there = is_alone and self._is_near and self._comes_soon()
         while True:
-            if not is_there and wait is not None and not wait.poll(min(seconds, LONGEST) * 1000):
+            if poll is not None and not poll.poll(min(seconds, LONGEST) * 1000):
                 raise TimeoutError("timed out")
-            is_there = False
             try:
                 length = sock.recv_into(chunk)
-            except BlockingIOError:  # the kernel may have been wrong about it
+            except BlockingIOError:  # poll may be wrong about a socket that has something to read
                 seconds = self._ready(deadline)
                 continue
             if not length:
@@ -100,88 +92,74 @@ class Limited:
                 return replies
             seconds = self._ready(deadline)
 
-    def _has_news(self) -> bool:
-        """Whether there is something to read, or the connection has ended."""
-        if self._wait is not None:
-            return bool(self._wait.poll(0))
+    def disconnect(self) -> None:
+        """Close the connection. The next call connects again."""
+        self._is_connected, self._sock = False, None
+        self._connection.disconnect()
+
+    def _has_unread(self) -> bool:
+        """Say whether there is something to read, or the connection has ended."""
+        if self._poll is not None:
+            return bool(self._poll.poll(0))
         if self._reader is None:
-            return bool(self.can_read(timeout=0))
+            return bool(self._connection.can_read(timeout=0))
         self._sock.settimeout(0)
         try:
             self._sock.recv(1)
-        except (BlockingIOError, ssl.SSLWantReadError):  # TLS has news of its own, which are none for us
+        except (BlockingIOError, ssl.SSLWantReadError):  # TLS sends records of its own, which hold no reply
             return False
         except OSError as exc:
             if errors.interruption(exc):
                 raise
         return True
 
-    def _comes_soon(self) -> bool:
-        """Wait awake for a moment: whether the reply is there. A server on this machine often needs less time for it
-        than a thread needs to fall asleep and wake up.
-
-        Whoever else wants the processor goes first; and where the moment was too short, the next replies are slept
-        for. So clients on a busy machine take nothing from each other: docs/decisions/019 has the figures.
-        """
-        if self._naps:
-            self._naps -= 1
-            return False
-        wait, until = self._wait, time.monotonic() + AWAKE
-        while not wait.poll(0):
-            os.sched_yield()
-            if time.monotonic() > until:
-                self._naps, self._next_naps = self._next_naps, min(2 * self._next_naps, MANY)
-                return False
-        if self._next_naps > FEW:
-            self._next_naps //= 2
-        return True
-
     def _ready(self, deadline: float) -> float:
-        """Be connected, and wait no longer than this for what comes next: so many seconds."""
+        """Connect if need be, and limit the next step on the socket to the time left. Returns it, in seconds."""
         seconds = left(deadline)
-        if self._sock is None:
-            self.socket_timeout = self.socket_connect_timeout = seconds
-            self.connect()
-            self._begin()
+        if not self._is_connected:
+            self._connection.socket_timeout = self._connection.socket_connect_timeout = seconds
+            self._connection.connect()
+            self._take_socket()
+            self._is_connected = True
             seconds = left(deadline)
-        if self._wait is None:
+        if self._poll is None and self._sock is not None:
             self._sock.settimeout(seconds)
         return seconds
 
-    def _begin(self) -> None:
-        self._wait, self._is_near = None, False
-        if resp.reply_reader:
+    def _take_socket(self) -> None:
+        self._sock = redis_py.socket_of(self._connection)
+        self._reader = self._poll = None
+        if resp.reply_reader and self._sock is not None:
             self._reader, self._chunk = resp.reply_reader(), bytearray(CHUNK)
             if type(self._sock) is socket.socket and hasattr(select, "poll"):
-                # A socket with a time-out asks the kernel before each step; this one only where there is nothing yet.
+                # A socket with a time-out asks the kernel before each step. This one asks only if nothing is there yet.
                 self._sock.settimeout(0)
-                self._wait = select.poll()
-                self._wait.register(self._sock, select.POLLIN)
-                self._is_near = hasattr(os, "sched_yield") and _is_on_this_machine(self._sock)
+                self._poll = select.poll()
+                self._poll.register(self._sock, select.POLLIN)
+
+    def _limit_read(self, deadline: float) -> None:
+        """Limit redis-py's next read to the time left."""
+        seconds = self._ready(deadline)
+        if self._sock is None and not self._connection.can_read(timeout=seconds):
+            raise TimeoutError("timed out")
 
 
-def _is_on_this_machine(sock: socket.socket) -> bool:
-    """Whether both ends have one address. (In two containers they have not, even on one machine.)"""
-    if sock.family not in {socket.AF_INET, socket.AF_INET6}:
-        return True  # a Unix socket
-    here, there = sock.getsockname(), sock.getpeername()
-    return bool(here[0] == there[0])
-
-
-def _send_all(sock: Any, request: memoryview, deadline: float) -> float:
-    """Send what the kernel did not take at once. The seconds that are left then."""
-    wait = select.poll()
-    wait.register(sock, select.POLLOUT)
+def _send_rest(sock: Any, request: memoryview, deadline: float) -> float:
+    """Send the part of a request that the kernel did not take at once. Returns the seconds left."""
+    poll = select.poll()
+    poll.register(sock, select.POLLOUT)
     while request:
-        if not wait.poll(left(deadline) * 1000):
+        if not poll.poll(left(deadline) * 1000):
             raise TimeoutError("timed out")
         with suppress(BlockingIOError):
             request = request[sock.send(request) :]
     return left(deadline)
 
 
-def speak(connection: Any, commands: Sequence[Command], before_reply: Callable[[], object] | None = None) -> list[Any]:
-    """Send the commands and read a reply for each, by redis-py's own means. Raises OutOfStep if there are more."""
+def exchange_by_redis_py(
+    connection: Any, commands: Sequence[Command], before_reply: Callable[[], object] | None = None
+) -> list[Any]:
+    """Send the commands and read a reply for each, by redis-py's public methods. Raises OutOfStep if there are more."""
     connection.send_packed_command([packed(commands)], check_health=False)
     replies = []
     for _ in commands:
@@ -204,4 +182,4 @@ def _has_more(connection: Any) -> bool:
     except Exception as exc:
         if errors.interruption(exc):
             raise
-        return False  # it has ended since: what was answered before was answered
+        return False  # the connection has ended since; the replies before that are whole

@@ -1,7 +1,6 @@
-"""Sending commands and getting replies: the one thing that differs between blocking and asynchronous clients.
+"""The blocking transport, and the protocol that it shares with async_pool.py: commands to a node, replies back.
 
-This is the blocking side, and the protocol both follow; async_pool.py is the other. Which node to talk to, and what the
-replies mean, is decided elsewhere.
+Which node gets a command, and what a reply means, is decided in client.py and above.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from everturn.backends._shared.thread_pool import Shelf
+from everturn.backends._shared.thread_pool import BoundedPool
 from everturn.backends.redis import errors
-from everturn.backends.redis.transport.blocking_connection import speak
+from everturn.backends.redis.transport.blocking_connection import BlockingConnection, exchange_by_redis_py
 from everturn.backends.redis.transport.resp import Command
 from everturn.backends.redis.url import Node
 from everturn.core.signal_exceptions import is_of_a_handler
 
 
-class Lines(Protocol):
+class Transport(Protocol):
     """Connections to any number of nodes."""
 
     async def exchange(
@@ -30,74 +29,76 @@ class Lines(Protocol):
         shared: bool = False,
         wait: Command | None = None,
     ) -> list[Any]:
-        """Send the commands in one go on one connection; a reply for each, errors of the server as Refusal.
+        """Send the commands together on one connection. Returns a reply for each; errors of the server as Refusal.
 
-        `shared`: they may travel together with others', and are seen through to their outcome once sent. `wait`: a
-        last command, which one of those that travel together can send for all. Raises MemoryStoreBackendError:
-        not_written if nothing was sent, unknown if an answer is missing.
+        `shared`: they may be sent together with the commands of other callers. Once sent, their replies are awaited
+        even if the caller is cancelled. `wait`: a last command (WAIT), which is sent once for all that are sent
+        together. Raises MemoryStoreBackendError: "not_written" if nothing was sent, "unknown" if a reply is missing.
         """
         ...
 
     async def close(self) -> None: ...
 
 
-class Lender(Protocol):
-    """Has connections to one node."""
+class NodeConnections(Protocol):
+    """Blocking connections to one node."""
 
     def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
-        """See Lines.exchange: on one connection, which nobody else has meanwhile."""
+        """Send the commands on a connection that nobody else uses meanwhile. Otherwise as Transport.exchange."""
         ...
 
     def close(self) -> None: ...
 
 
 def where(node: Node) -> str:
+    """Name a node in an error message."""
     return f"Redis at {node[0]}:{node[1]}" if node[0] else "Redis"
 
 
-class Pool:
-    """A bounded number of connections of our own; whoever finds all of them busy waits."""
+class BlockingPool:
+    """A bounded number of connections of our own to one node. A caller who finds all of them busy waits."""
 
-    def __init__(self, node: Node, make: Callable[[Node], Any], size: int) -> None:
+    def __init__(self, node: Node, make: Callable[[Node], BlockingConnection], size: int) -> None:
         self._node = node
         self._make = make
         self._size = size
-        self._shelf = self._new_shelf()
+        self._pool = self._new_pool()
 
-    def _new_shelf(self) -> Shelf[Any]:
+    def _new_pool(self) -> BoundedPool[BlockingConnection]:
         self._pid = os.getpid()
-        return Shelf(self._size, lambda: errors.exhausted(where(self._node), self._size), errors.closed)
+        return BoundedPool(self._size, lambda: errors.exhausted(where(self._node), self._size), errors.closed)
 
     def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
-        if self._pid != os.getpid() and not self._shelf.is_closed:
-            self._shelf = self._new_shelf()  # forked: the parent's connections are the parent's
-        shelf = self._shelf
-        connection = shelf.take(deadline)
+        if self._pid != os.getpid() and not self._pool.is_closed:
+            self._pool = self._new_pool()  # we are a child process: the parent goes on using its connections
+        pool = self._pool
+        connection = pool.take(deadline)
         try:
             if connection is None:
                 connection = self._make(self._node)
-            replies: list[Any] = connection.converse(commands, deadline, is_alone=shelf.lent == 1)
+            replies = connection.exchange(commands, deadline)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
-            shelf.forget()
-            _disconnect([*filter(None, [connection]), *shelf.clear()])  # the others will fail next
+            pool.forget()
+            # Where one connection failed, the idle ones have most likely failed, too.
+            _disconnect([*filter(None, [connection]), *pool.clear()])
             has_sent = connection is not None and connection.has_sent
             errors.raise_as(exc, errors.unanswered if has_sent else errors.unsent, where(self._node))
-        shelf.give_back(connection)
-        if shelf.is_closed:
-            _disconnect(shelf.clear())
+        pool.give_back(connection)
+        if pool.is_closed:
+            _disconnect(pool.clear())
         return replies
 
     def close(self) -> None:
-        _disconnect(self._shelf.close())
+        _disconnect(self._pool.close())
 
 
-def _disconnect(connections: Sequence[Any]) -> None:
+def _disconnect(connections: Sequence[BlockingConnection]) -> None:
     for connection in connections:
         connection.disconnect()
 
 
-class Borrowed:
-    """Connections of a client that was given to us, which stays its owner's."""
+class ClientPool:
+    """Connections of a client that was given to us. The client stays its owner's."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -108,7 +109,7 @@ class Borrowed:
         except Exception as exc:  # noqa: BLE001 - raised again, as what it is
             errors.raise_as(exc, errors.unsent, "Redis")
         try:
-            return speak(connection, commands)
+            return exchange_by_redis_py(connection, commands)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
             connection.disconnect()
             errors.raise_as(exc, errors.unanswered, "Redis")
@@ -120,7 +121,8 @@ class Borrowed:
 
 
 def get_connection(pool: Any) -> Any:
-    """Older redis-py, and valkey-py, want to hear a command's name; newer ones warn about it."""
+    """Take a connection from a pool of redis-py or valkey-py. Older releases want the name of a command, newer ones
+    warn about it."""
     try:
         return pool.get_connection()
     except TypeError as exc:
@@ -129,12 +131,12 @@ def get_connection(pool: Any) -> Any:
         return pool.get_connection("EVALSHA")
 
 
-class BlockingLines:
-    """Waits in the calling thread; its coroutines never suspend. Safe to share between threads."""
+class BlockingTransport:
+    """Waits in the calling thread: its coroutines never suspend. Safe to share between threads."""
 
-    def __init__(self, lender: Callable[[Node], Lender]) -> None:
-        self._lender = lender
-        self._lenders: dict[Node, Lender] = {}
+    def __init__(self, connections_to: Callable[[Node], NodeConnections]) -> None:
+        self._connections_to = connections_to
+        self._nodes: dict[Node, NodeConnections] = {}
         self._closed = False
 
     async def exchange(
@@ -143,21 +145,21 @@ class BlockingLines:
         commands: Sequence[Command],
         deadline: float,
         *,
-        shared: bool = False,  # noqa: ARG002 - nobody else's commands wait here
+        shared: bool = False,  # noqa: ARG002 - a thread sends its own commands only
         wait: Command | None = None,
     ) -> list[Any]:
         if wait:
             commands = [*commands, wait]
-        lender = self._lenders.get(node) or self._new_lender(node)
-        return lender.exchange(commands, deadline)
+        connections = self._nodes.get(node) or self._new_node(node)
+        return connections.exchange(commands, deadline)
 
-    def _new_lender(self, node: Node) -> Lender:
+    def _new_node(self, node: Node) -> NodeConnections:
         if self._closed:
             raise errors.closed()
-        return self._lenders.setdefault(node, self._lender(node))
+        return self._nodes.setdefault(node, self._connections_to(node))
 
     async def close(self) -> None:
         self._closed = True
-        lenders, self._lenders = self._lenders, {}
-        for lender in lenders.values():
-            lender.close()
+        nodes, self._nodes = self._nodes, {}
+        for connections in nodes.values():
+            connections.close()

@@ -1,4 +1,4 @@
-"""Commands as bytes, and bytes as replies, which hiredis reads where it is installed. Sends nothing itself."""
+"""The protocol of Redis (RESP): commands to bytes, and bytes to replies, which hiredis reads. Sends nothing itself."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from everturn.backends.redis.scripts import Script
 Part: TypeAlias = bytes | str | int
 
 
-class Call(msgspec.Struct, frozen=True, gc=False):
-    """A script by its hash, with its keys and arguments. `opening` is what `opening_of` makes of it, if at hand.
+class ScriptCall(msgspec.Struct, frozen=True, gc=False):
+    """A call of a script by its hash, with keys and arguments. `prefix` is the answer of `prefix_of`, if known already.
 
-    `clock` is for scripts that begin with clock.lua: empty if the server's time counts, or the time that does. The two
-    moments that they take behind their own arguments are added by the sender, for the node it sends them to.
+    `clock` is for scripts that begin with _clock.lua: empty if the server's time counts, else the time that counts.
+    Such a script takes two moments as its last arguments. client.py adds them, for the node that it sends the call to.
     """
 
     script: Script
     keys: tuple[bytes, ...]
     args: Sequence[Part]
-    opening: bytes = b""
+    prefix: bytes = b""
     clock: str | None = None
 
-    def in_full(self) -> Call:
-        """The same by its text, for a server that has not seen it."""
-        opening = _opening((b"EVAL", self.script.text, b"%d" % len(self.keys), *self.keys))
-        return msgspec.structs.replace(self, opening=opening)
+    def in_full(self) -> ScriptCall:
+        """Return the call with the script's text, for a server that does not know the hash."""
+        prefix = _strings((b"EVAL", self.script.text, b"%d" % len(self.keys), *self.keys))
+        return msgspec.structs.replace(self, prefix=prefix)
 
-    def within(self, issued: Part, not_after: Part) -> Call:
-        """The same, issued at one moment and not to be applied after another."""
-        return Call(self.script, self.keys, [*self.args, issued, not_after], self.opening)
+    def within(self, issued: Part, not_after: Part) -> ScriptCall:
+        """Return the call, issued at one moment and not to be applied after another."""
+        return ScriptCall(self.script, self.keys, [*self.args, issued, not_after], self.prefix)
 
 
-Command: TypeAlias = Sequence[Part] | Call
+Command: TypeAlias = Sequence[Part] | ScriptCall
 
 
 def packed(commands: Sequence[Command]) -> bytes:
-    """The commands as they go over the wire, in one piece."""
-    # Not by hiredis: it takes longer, for it is given all parts of a call anew, and it crashes (3.5) if a signal's
-    # handler raises while it makes a text of a number.
+    """Return the commands as bytes to send, in one piece."""
+    # Not by hiredis: it packs all parts of a call anew, which takes longer, and it crashes (3.5) if the handler of a
+    # signal raises while it makes a text of a number.
     pieces: list[bytes] = []
     for command in commands:
-        if isinstance(command, Call):
+        if isinstance(command, ScriptCall):
             keys, rest = command.keys, command.args
-            opening = command.opening or opening_of(command.script, keys)
-            pieces.append(b"*%d\r\n%b" % (3 + len(keys) + len(rest), opening))
+            prefix = command.prefix or prefix_of(command.script, keys)
+            pieces.append(b"*%d\r\n%b" % (3 + len(keys) + len(rest), prefix))
         else:
             rest = command
             pieces.append(b"*%d\r\n" % len(command))
@@ -60,23 +60,24 @@ def packed(commands: Sequence[Command]) -> bytes:
 
 
 def _text_of(part: Part) -> bytes:
-    """A part as it is sent. Raises TypeError for what has no one form: None, a float."""
+    """Return a part as it is sent. Raises TypeError for None and for a float, which have no one form."""
     if isinstance(part, str):
-        return str.encode(part)  # and not what a subclass of str shows: the member of an enumeration, its name
+        return str.encode(part)  # the characters, also of a subclass of str (an enumeration) that shows something else
     return bytes(part) if isinstance(part, bytes) else b"%d" % index(part)
 
 
-def opening_of(script: Script, keys: tuple[bytes, ...]) -> bytes:
-    """What the calls of a script for one session have in common: most of their parts."""
-    return _opening((b"EVALSHA", script.sha, b"%d" % len(keys), *keys))
+def prefix_of(script: Script, keys: tuple[bytes, ...]) -> bytes:
+    """Pack the parts that all calls of a script for one session share: the command, the hash and the keys."""
+    return _strings((b"EVALSHA", script.sha, b"%d" % len(keys), *keys))
 
 
-def _opening(parts: Sequence[bytes]) -> bytes:
+def _strings(parts: Sequence[bytes]) -> bytes:
     return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
 
 
 reply_reader: Callable[[], Any] | None = None
-"""Makes what takes bytes (`feed`) and gives replies (`gets`, False while one is not whole), errors as Refusal."""
+"""Makes a reader of replies: `feed` takes bytes, `gets` gives a reply, or False while none is whole. Errors of the
+server come as Refusal. None if hiredis is not installed."""
 try:
     from hiredis import Reader
 except ImportError:
@@ -84,4 +85,4 @@ except ImportError:
 else:
 
     def reply_reader() -> Any:
-        return Reader(replyError=refusal_in)  # type: ignore[arg-type]  # a value will do: it is not raised
+        return Reader(replyError=refusal_in)  # type: ignore[arg-type]  # any value will do: it is not raised

@@ -1,7 +1,7 @@
 -- Version 2: messages of one turn may share a row, a line each. docs/storage.md explains it.
 
 ALTER TABLE entries ADD COLUMN count INTEGER NOT NULL DEFAULT 1;  -- entries in the row: seq is that of the first
-ALTER TABLE entries ADD COLUMN checksums BLOB;                    -- of each line but the last, 4 bytes each; NULL if there is one line
+ALTER TABLE entries ADD COLUMN checksums BLOB;                    -- Adler-32 of each line but the last, 4 bytes each; NULL for one line
 
 DROP VIEW history;
 

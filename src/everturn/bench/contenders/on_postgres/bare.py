@@ -1,4 +1,4 @@
-"""The bare driver: one INSERT of a turn's rows with psycopg and `json`, as a careful person writes it.
+"""The bare driver on PostgreSQL: one INSERT of a turn's rows with psycopg and `json`, as a careful person writes it.
 
 psycopg prepares the statement by itself. The next seq is kept in memory: it does not even read before it writes. No
 version, no call id, no second process.
@@ -7,16 +7,15 @@ version, no call id, no second process.
 import asyncio
 import json
 import os
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
-from everturn.bench.contenders.timing import flooded, timed
+from everturn.bench.contenders.base import BlockingContender
+from everturn.bench.contenders.timing import timed_tasks
 from everturn.bench.workload import Message, encode
-from everturn.bench.workload import turns as make_turns
 
 CONNECTIONS = 10  # as everturn's default
 TABLE = """
@@ -24,9 +23,10 @@ CREATE TABLE IF NOT EXISTS everturn_bench_log (
     session text COLLATE "C", seq bigint, body text COLLATE "C" NOT NULL, PRIMARY KEY (session, seq))
 """
 INSERT = "INSERT INTO everturn_bench_log (session, seq, body) VALUES (%s, %s, %s), (%s, %s, %s)"
+LATEST = "SELECT body FROM everturn_bench_log WHERE session = %s ORDER BY seq DESC LIMIT %s"
 
 
-class Bare:
+class BarePostgres(BlockingContender):
     """One table, a row for each message; a turn is one statement and one commit."""
 
     def __init__(self, url: str) -> None:
@@ -40,51 +40,46 @@ class Bare:
         self._runner = asyncio.Runner()
         self._last: defaultdict[str, int] = defaultdict(int)
 
-    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
-        """See Contender.append."""
-        execute = self._connection.execute
-        return timed(
-            lambda turn: execute(INSERT, self._rows(self._name(session_id), turn)),
-            make_turns(turns, first=first),
+    def session(self, session_id: str) -> str:
+        """The session's name in the table. Another process with the same table has other names."""
+        return f"{os.getpid()} {session_id}"
+
+    def add(self, session: str, turn: list[Message]) -> None:
+        self._connection.execute(INSERT, self._rows(session, turn))
+
+    def read(self, session: str) -> list[object]:
+        rows = self._connection.execute(
+            "SELECT body FROM everturn_bench_log WHERE session = %s ORDER BY seq", (session,)
         )
+        return [json.loads(body) for (body,) in rows]
 
-    @staticmethod
-    def _name(session_id: str) -> str:
-        return f"{os.getpid()} {session_id}"  # its twin has the same table
+    def latest(self, session: str, count: int) -> list[object]:
+        rows = self._connection.execute(LATEST, (session, count), prepare=True)
+        return [json.loads(body) for (body,) in rows][::-1]
 
-    def _rows(self, session_id: str, turn: list[Message]) -> list[object]:
-        last = self._last[session_id]
-        self._last[session_id] = last + len(turn)
-        return [part for seq, message in enumerate(turn, last + 1) for part in (session_id, seq, encode(message))]
+    def _rows(self, session: str, turn: list[Message]) -> list[object]:
+        last = self._last[session]
+        self._last[session] = last + len(turn)
+        return [part for seq, message in enumerate(turn, last + 1) for part in (session, seq, encode(message))]
 
-    def flood(self, ids: Sequence[str], *, turns: int) -> float:
-        """See Flooder.flood."""
-        return self._runner.run(self._flood(ids, make_turns(turns)))
+    def append_from_tasks(self, ids: Sequence[str], *, turns: int) -> float:
+        return self._runner.run(self._append_from_tasks(ids, self.prepared(turns)))
 
-    async def _flood(self, ids: Sequence[str], turns: list[list[Message]]) -> float:
+    async def _append_from_tasks(self, ids: Sequence[str], turns: list[list[Message]]) -> float:
         if self._pool is None:
             self._pool = AsyncConnectionPool(
                 self._url, min_size=CONNECTIONS, max_size=CONNECTIONS, open=False, kwargs={"autocommit": True}
             )
             await self._pool.open(wait=True)
-        return await flooded(self._insert, ids, turns)
+        return await timed_tasks(self._insert, ids, turns)
 
     async def _insert(self, session_id: str, turn: list[Message]) -> None:
         assert self._pool
         async with self._pool.connection() as connection:
-            await connection.execute(INSERT, self._rows(self._name(session_id), turn))
-
-    def load(self, session_id: str) -> tuple[float, int]:
-        """See Contender.load."""
-        start = time.perf_counter()
-        rows = self._connection.execute(
-            "SELECT body FROM everturn_bench_log WHERE session = %s ORDER BY seq", (self._name(session_id),)
-        )
-        loaded = [json.loads(body) for (body,) in rows]
-        return time.perf_counter() - start, len(loaded)
+            await connection.execute(INSERT, self._rows(self.session(session_id), turn))
 
     def close(self) -> None:
-        """See Contender.close. The server may be someone's own: nothing is left there."""
+        """Close the connections. The server may be someone's own: nothing is left there."""
         with self._connection.transaction():
             self._connection.execute("SELECT pg_advisory_xact_lock(1)")
             self._connection.execute("DELETE FROM everturn_bench_log WHERE session = ANY(%s)", (list(self._last),))

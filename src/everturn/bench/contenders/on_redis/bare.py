@@ -1,4 +1,4 @@
-"""The bare driver: one `RPUSH` a turn with redis-py and `json`, as a careful person writes it.
+"""The bare driver on Redis: one `RPUSH` a turn with redis-py and `json`, as a careful person writes it.
 
 One round trip, so a turn is whole. No version, no call id: a time-out leaves a doubt that nothing can clear up.
 """
@@ -6,20 +6,19 @@ One round trip, so a turn is whole. No version, no call id: a time-out leaves a 
 import asyncio
 import json
 import os
-import time
 from collections.abc import Sequence
 
 import redis
 import redis.asyncio
 
-from everturn.bench.contenders.timing import flooded, timed
+from everturn.bench.contenders.base import BlockingContender
+from everturn.bench.contenders.timing import timed_tasks
 from everturn.bench.workload import Message, encode
-from everturn.bench.workload import turns as make_turns
 
 CONNECTIONS = 50  # as everturn's default
 
 
-class Bare:
+class BareRedis(BlockingContender):
     """A list of JSON for each session."""
 
     def __init__(self, url: str) -> None:
@@ -30,33 +29,31 @@ class Bare:
         self._runner = asyncio.Runner()
         self._written: set[str] = set()
 
-    def append(self, session_id: str, *, turns: int, first: int = 0) -> list[float]:
-        """See Contender.append."""
-        key, rpush = _key(session_id), self._client.rpush
+    def session(self, session_id: str) -> str:
+        """The key of its list. Another process with the same server has other keys."""
+        key = f"bare:{os.getpid()}:{session_id}"
         self._written.add(key)
-        return timed(lambda turn: rpush(key, *[encode(message) for message in turn]), make_turns(turns, first=first))
+        return key
 
-    def flood(self, ids: Sequence[str], *, turns: int) -> float:
-        """See Flooder.flood."""
-        return self._runner.run(flooded(self._push, ids, make_turns(turns)))
+    def add(self, session: str, turn: list[Message]) -> None:
+        self._client.rpush(session, *[encode(message) for message in turn])
+
+    def read(self, session: str) -> list[object]:
+        return [json.loads(body) for body in self._client.lrange(session, 0, -1)]
+
+    def latest(self, session: str, count: int) -> list[object]:
+        return [json.loads(body) for body in self._client.lrange(session, -count, -1)]
+
+    def append_from_tasks(self, ids: Sequence[str], *, turns: int) -> float:
+        return self._runner.run(timed_tasks(self._push, ids, self.prepared(turns)))
 
     async def _push(self, session_id: str, turn: list[Message]) -> None:
-        await self._async_client.rpush(_key(session_id), *[encode(message) for message in turn])
-
-    def load(self, session_id: str) -> tuple[float, int]:
-        """See Contender.load."""
-        start = time.perf_counter()
-        loaded = [json.loads(body) for body in self._client.lrange(_key(session_id), 0, -1)]
-        return time.perf_counter() - start, len(loaded)
+        await self._async_client.rpush(self.session(session_id), *[encode(message) for message in turn])
 
     def close(self) -> None:
-        """See Contender.close. The server may be someone's own: nothing is left there."""
+        """Close both clients. The server may be someone's own: nothing is left there."""
         for key in self._written:
             self._client.unlink(key)
         self._client.close()
         self._runner.run(self._async_client.aclose())
         self._runner.close()
-
-
-def _key(session_id: str) -> str:
-    return f"bare:{os.getpid()}:{session_id}"  # its twin has the same server

@@ -1,0 +1,31 @@
+-- is_living: whether this life is still that of a live session
+SELECT 1 FROM sessions WHERE no = ? AND life = ? AND ended = 0
+
+-- rolled_back_since: whether the session was rolled back since a version
+SELECT 1 FROM changes WHERE id BETWEEN ? AND ? AND kind = 'rollback' LIMIT 1
+
+-- old_changes: find changes that no retry asks for any more: those without a key, and those whose turn is not stored any more
+SELECT c.id FROM changes c
+ WHERE c.id BETWEEN ?1 AND ?2
+   AND (c.key IS NULL OR c.count > 0 AND NOT EXISTS (
+        SELECT 1 FROM entries e
+         WHERE e.id BETWEEN ?1 + max(1, c.first_seq + c.count - 8) AND ?1 + c.first_seq + c.count - 1
+           AND e.id + e.count > ?1 + c.first_seq + c.count - 1))
+
+-- stored_ranges: keep the ranges that hold a row to delete; ranges are a JSON array of where to look from, first seq, last seq
+WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
+SELECT first, last FROM range r
+ WHERE EXISTS (SELECT 1 FROM entries e
+                WHERE e.id BETWEEN ?2 + r.low AND ?2 + r.last AND e.seq + e.count > r.first AND (?3 OR e.kind <> 'summary'))
+
+-- forget_states: mark versions that can no longer be read, because entries that they show are to be deleted
+UPDATE changes SET head = NULL WHERE id IN (SELECT value FROM json_each(?))
+
+-- delete_changes: delete changes by id
+DELETE FROM changes WHERE id IN (SELECT value FROM json_each(?))
+
+-- delete_jumps: delete jumps by id
+DELETE FROM jumps WHERE id IN (SELECT value FROM json_each(?))
+
+-- shrink_session: subtract the bytes of deleted entries
+UPDATE sessions SET bytes = bytes - ? WHERE no = ?

@@ -1,0 +1,16 @@
+"""The workload in LangChain's messages. Needs langchain-core and no store of LangChain's."""
+
+from collections.abc import Sequence
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from everturn.bench.contenders.base import BlockingContender
+from everturn.bench.workload import Message
+
+
+class LangChainMessages(BlockingContender):
+    """A contender that takes LangChain's messages."""
+
+    def made(self, turn: Sequence[Message]) -> list[BaseMessage]:
+        user, reply = turn
+        return [HumanMessage(user["content"]), AIMessage(reply["content"])]
