@@ -8,15 +8,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.tiers import deep
+
 EXTRAS = ("numpy", "redis", "hiredis", "psycopg", "psycopg_pool", "starlette", "uvicorn", "fakeredis")
 
 
-def test_the_default_store_passes_its_own_contract_without_any_extra(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "layers", ["sequential,persistence", deep("sequential,concurrency,persistence,edge,faults,crash")]
+)
+def test_the_default_store_passes_its_own_contract_without_any_extra(tmp_path: Path, layers: str) -> None:
     blocked = "import sys\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in EXTRAS)
     (tmp_path / "sitecustomize.py").write_text(blocked)  # in every process of the run: an import of these fails
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     report = tmp_path / "report.json"
-    words = ["-m", "everturn.cli", "check", "sqlite:///memory.db", "--quick", "--json", str(report)]
+    words = ["-m", "everturn.cli", "check", "sqlite:///memory.db", "--quick", "--layers", layers, "--json", str(report)]
     ran = subprocess.run(
         [sys.executable, *words],
         capture_output=True,
