@@ -11,6 +11,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStoreBackendError
+from everturn.backends.postgres.timed_connections import ServerLimits
 from everturn.testing.servers import wait_until
 from tests.store.speech import say, words
 
@@ -42,6 +43,22 @@ def test_tasks_prepare_the_same_statement(url: str) -> None:
 
     (statement,) = asyncio.run(main())
     assert "append_v1" in statement
+
+
+def test_nothing_is_prepared_behind_a_pooler(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pooler tells another process than the one that answers."""
+    first = ServerLimits.first
+
+    def of_another_process(limits: ServerLimits, connection: Any, deadline: float) -> tuple[str, tuple[Any, ...]]:
+        statement, (_, limit, *_) = first(limits, connection, deadline)
+        return statement, (0, limit, 0, limit)
+
+    monkeypatch.setattr(ServerLimits, "first", of_another_process)
+    with everturn.open(url, pool_size=1) as store:
+        say(store, "a", "1")
+        say(store, "a", "2")
+        assert words(store, "a") == ["1", "2"]
+        assert own_connection(store).execute("SELECT FROM pg_prepared_statements").fetchall() == []
 
 
 FORGETS = {

@@ -75,7 +75,7 @@ class PostgresBackend:
     # --- calls -------------------------------------------------------------------------------------------------------
 
     async def prepare(self, deadline: float) -> None:
-        """Check the server, say what is dangerous about it, and create or migrate the schema. Once; see `open`."""
+        """Check the server, warn of dangerous settings, and create or migrate the schema. Before the first call."""
         found = await self.findings(deadline)
         await schema.migrate(self._executor, self._schema, deadline)
         if time.monotonic() < deadline:  # else the first change asks
@@ -293,7 +293,7 @@ class PostgresBackend:
         return Erasure(ErasureReceipt(session_id, entries, snapshots, size, not is_seen, LEFTOVERS), spared)
 
     async def _is_seen_for_long(self, xid: str, deadline: float) -> bool:
-        """Whether a transaction that began earlier goes on, and may see what this one removed."""
+        """Whether a transaction that began earlier goes on, and may see rows that this one removed."""
         until = min(deadline, time.monotonic() + PATIENCE)
         while True:
             ((is_seen,),) = await self._ask("is_still_seen", (xid,), deadline)

@@ -1,4 +1,4 @@
-"""Ends connections whose caller has gone, and has the server cancel what it still does for them.
+"""Ends connections whose caller has gone, and has the server cancel their statements.
 
 It knows nothing of calls and deadlines. A statement that goes on would hold its locks, and may hold them for long.
 """

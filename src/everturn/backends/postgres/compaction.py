@@ -1,7 +1,7 @@
 """Plans the compaction of a session, as steps that are each a short transaction. Pure: it sends nothing.
 
-The plan is made from one look at the session (survey_v1), without a lock: what nothing can reach then, nothing reaches
-later, because a head only moves to a snapshot, to an undo step, or on.
+The plan is made from one look at the session (survey_v1), without a lock: an entry that nothing can reach then, nothing
+reaches later, because a head only moves to a snapshot, to an undo step, or on.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class _Client:
             raise errors.closed(self._name)
 
     def _usable(self, connection: Any) -> Any:
-        """The connection, once it has learnt what we send."""
+        """Check a connection, and let it send our types. Raises InvalidInput."""
         checked_connection(connection)
         if connection not in self._known:
             arrays.register(connection)
@@ -168,7 +168,7 @@ class GivenClient(_Client):
 
 
 def checked_connection(connection: Any) -> None:
-    """Raises InvalidInput unless each statement on the connection is a transaction of its own."""
+    """Raise InvalidInput unless each statement on the connection is a transaction of its own."""
     if not connection.autocommit:
         raise InvalidInput(
             "must be in autocommit mode: each change is a transaction of its own. Connect with autocommit=True "

@@ -1,6 +1,6 @@
-"""Copies of a state in steps: what each step is asked for, and what its answer means. Pure.
+"""A fork in steps: the parameters of each step, and the meaning of its answer. Pure.
 
-The server copies, and keeps what is copied so far where nobody looks (schema/001/7-forks.sql). A fork that runs out of
+The server copies, and keeps what is copied so far where nobody looks (schema/001/10-forks.sql). A fork that runs out of
 time leaves it there, and the next one of the same state into the same session goes on with it.
 """
 

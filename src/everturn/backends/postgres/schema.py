@@ -17,7 +17,7 @@ _LOCK = 0x65767274  # "evrt"
 
 
 async def migrate(executor: Executor, schema: str, deadline: float, current: int = CURRENT) -> None:
-    """Apply what is missing. Ten workers may do this at once: the lock makes them one after the other.
+    """Apply the migrations that are missing. Ten workers may do this at once: the lock makes them one after the other.
 
     Raises SchemaTooNew for a schema of a newer everturn and InvalidInput for another program's; both stay as they are.
     """

@@ -126,7 +126,7 @@ class TimedAsyncConnection(psycopg.AsyncConnection[Any]):
 def cursor_on(connection: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
     """Give the cursor of a connection of ours, or make one, whatever an injected connection makes by default.
 
-    A cursor remembers how types are sent and read: a new one for each call costs a fifth of an append.
+    A cursor remembers how types are sent and read: a new one for each call costs 20 us.
     """
     if type(connection) is TimedConnection and connection.cursor_of_its_own is not None:
         return connection.cursor_of_its_own
