@@ -1,7 +1,7 @@
 -- The most frequent change by a short way: append messages, without a key, a condition or an earlier attempt, to a session
 -- that exists, whose head is the end of its log, and which was not changed since the request was issued. In every other case
 -- append.lua follows, behind this text. (At every 64th version, too: _change.lua then forgets old changes.)
--- It writes the same as append.lua (tests/integration/redis/test_append_fast.py), in two thirds of the time: decision 011.
+-- It writes the same as append.lua (tests/integration/redis/test_append_fast.py); an append takes three quarters of the time: decision 011.
 -- ARGV: call, ttl, bytes of all bodies; then "checksum body" of each message.
 do
   local call = redis.call
