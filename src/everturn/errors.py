@@ -45,8 +45,8 @@ class MemoryStoreBackendError(MemoryStoreError):
     """The backend failed.
 
     `outcome` is "not_written" only if every attempt is known not to have been applied; otherwise "unknown":
-    then a retry with the same `key` finds or writes exactly one. `transient` tells the backend that the same
-    request may succeed if it is sent again.
+    then a retry with the same `key` finds or writes exactly one. A backend sets `transient`
+    where the store may send the same request again.
     """
 
     def __init__(self, message: str, *, outcome: Outcome, transient: bool = False) -> None:
@@ -69,7 +69,11 @@ class VersionConflict(MemoryStoreError):
 
 
 class CorruptEntry(MemoryStoreError):
-    """An entry's stored bytes are not what was written, or are gone. The raw bytes were left as they are."""
+    """An entry's stored bytes are not what was written, or are gone. The raw bytes were left as they are.
+
+    Bodies are checked in core/codec.py, rows that are missing are found by each backend's reads, counts are compared in
+    store/reads.py, and the pages of a SQLite file in backends/sqlite/page_checksums.py.
+    """
 
     def __init__(self, message: str, *, session_id: str, seq: int) -> None:
         super().__init__(message)

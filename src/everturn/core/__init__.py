@@ -1,6 +1,6 @@
 """Pure functions and values of conversations: no IO, no clock, no randomness, no driver.
 
-validation.py       arguments that come from outside, checked
+validation.py       values to be stored, checked
 codec.py            entries to bytes and back, with checksums
 message_batches.py  rows of messages to ChatMessages, a batch at a time
 requests.py         the requests that a store sends to a backend, and their outcomes

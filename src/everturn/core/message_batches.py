@@ -88,7 +88,7 @@ class Unbroken(Sequence[MessageRow]):
     """Rows that hold every message from seq `first` to seq `last`, several to a row: count, created_at, checksum, body.
 
     MessageReader decodes them by `decode_unbroken`, without looking at single messages: a load of a plain history is a
-    third faster for it. A reader of another kind finds no rows in it, and does not say that it took it.
+    third faster for it. To any other reader it looks empty, and the backend then sends plain rows.
     """
 
     def __init__(self, first: int, last: int, rows: Iterator[tuple[int, float, int, bytes]]) -> None:

@@ -88,9 +88,9 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
 
 
 def plan_change(session: SessionFacts | None, effect: Effect, reader: Reader) -> Plan | Status:
-    """Plan an effect on a session (None: there is none yet). Returns the Status that refuses it, if it cannot be had.
+    """Plan an effect on a session (None: there is none yet). Returns a Status if it is refused or does nothing.
 
-    Whether the call was made before, and whether the version is as expected, has been asked already (Backend.change).
+    The backend has already looked for an earlier attempt of the call, and compared the expected version.
     """
     return _PLANNERS[type(effect)](session, effect, reader)
 

@@ -1,4 +1,7 @@
-"""Sends a request to the backend until it is answered or the time-out is over. All retries are decided here."""
+"""Decides whether a request is sent again after a transient fault, until it is answered or the time-out is over.
+
+Backends handle redirections and waits for locks themselves. Adapters and trim repeat a change that met a conflict.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""EverturnSaver: LangGraph's checkpointer interface. Each method checks its config and calls the module of its name:
+"""EverturnSaver: LangGraph's checkpointer interface.
 
-get.py, listing.py, put.py and delete.py. Methods that exist twice (`get_tuple`, `aget_tuple`) share one coroutine.
+Each method checks its config and calls the module of its name: get.py, listing.py, put.py, delete.py.
+Methods that exist twice (`get_tuple`, `aget_tuple`) share one coroutine.
 """
 
 from __future__ import annotations

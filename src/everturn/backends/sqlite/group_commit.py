@@ -82,7 +82,7 @@ class GroupCommit:
             return must_lead
 
     def withdraw(self, job: Job) -> bool:
-        """Take a job back. False: it is running or done, so its outcome has to be waited for."""
+        """Take a job back. False: it is running or done, or its thread was asked to lead; wait for its outcome then."""
         with self._mutex:
             if job.stage is not Stage.WAITING:
                 return False

@@ -44,7 +44,9 @@ def first_lost(db: Connection, base: int, must: str, kind: str | None, handed: I
 
 
 class KnownTurns(msgspec.Struct, frozen=True):
-    """Turns as the change log has them: number of entries and time, by first seq. It lies on other pages than they do.
+    """Turns as the change log has them: number of entries and time, by first seq.
+
+    The change log is on other pages than the entries, so it can be right where the page of an entry is damaged.
 
     The checksum of an entry covers its text only. Its seq and time come from the page it lies on. Where that page is
     damaged, the change log is the only other witness.

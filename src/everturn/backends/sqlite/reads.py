@@ -82,7 +82,7 @@ def find_session(db: Connection, session_id: str, now: float, *, count_snapshots
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     """Hand the entries that the query names to `take`, in order, and return the session and state they are of.
 
-    A row that should be there and is not is told by `Reading.missing`.
+    If a row is missing, `Reading.first_missing` has its seq.
     """
     found = find_session(db, query.session_id, now, count_snapshots=query.limit == 0 or query.snapshots)
     if found is None:

@@ -85,7 +85,8 @@ def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
 def refuse_damaged_index(db: Connection, session_id: str) -> None:
     """Raise ValueError if a name may not have been found because the index of names is damaged.
 
-    A search that a damaged key misled ends beside that key, as the sound keys lead it back there.
+    If a damaged key sent the search the wrong way, that key is next to where the search ended. So both neighbours are
+    checked.
     """
     if db.row(SQL["wrong_neighbour"], (db.namespace, session_id)) is not None:
         raise ValueError("its name is not in the index of names, which is damaged where it would stand")

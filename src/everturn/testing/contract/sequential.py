@@ -37,7 +37,7 @@ def store_and_retrieve(kit: Kit) -> None:
     "Messages come back in the order in which they were stored, however quickly they came.",
     incident="Google ADK 2.13.0: events with equal timestamps sort by a random id.",
 )
-def job(kit: Kit) -> None:
+def order(kit: Kit) -> None:
     store, session, turns = kit.borrow(), kit.session(), kit.turns(30)
     for outcome in store.run(*(Step("append", session, (turn,)) for turn in turns)):
         kit.check(outcome.ok, f"a turn was refused: {outcome.fault}", session=session)
