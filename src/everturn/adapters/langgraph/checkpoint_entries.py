@@ -81,8 +81,8 @@ class CheckpointComposer:
         begins: bool = False,
     ) -> None:
         """`directly`: no other checkpoint is stored between the base and this one. `unclaimed`: messages that others
-        appended after the base, and that no checkpoint has yet. `input_messages`: those of a subgraph's input, if stored
-        already. `begins`: the session has no messages."""
+        appended after the base, and that no checkpoint has yet. `input_messages`: those of a subgraph's input, if
+        stored already. `begins`: the session has no messages."""
         self._codec = codec
         self._put = put
         self._base = base
