@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any
 
 from everturn.testing.contract import CLAUSES
+from tests.tiers import deep
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,23 +36,37 @@ importlib.import_module({module!r})
 """
 
 
+ALL_LAYERS = frozenset(clause.layer for clause in CLAUSES)
+# The other two, kills and faults, mostly test the store below an adapter. `make deep` runs them for every adapter.
+MAIN_LAYERS = ALL_LAYERS - {"crash", "faults"}
+RUNS = [("sqlite", MAIN_LAYERS), deep(("sqlite", ALL_LAYERS)), deep(("valkey", ALL_LAYERS))]
+
+
 def hold(
-    target: str, folder: Path, *, lacks: Collection[str], untried: Mapping[str, str] | None = None, slow: str = ""
+    target: str,
+    folder: Path,
+    *,
+    lacks: Collection[str],
+    untried: Mapping[str, str] | None = None,
+    slow: str = "",
+    layers: Collection[str] = ALL_LAYERS,
 ) -> None:
-    """Run `everturn check --quick` on `tests.adapters.<target>`: every clause of every layer holds, but for those that
+    """Run `everturn check --quick` on `tests.adapters.<target>`: every clause of these layers holds, but for those that
     need what the adapter `lacks`, and for the `untried` ones, with what the kit says of them.
 
     A clause that was not tried for any other reason fails the test, and so does one that holds and was not to. `slow`
     is a clause that is run alone, with minutes of its own.
     """
-    rest = [word for clause in CLAUSES if slow and clause.id != slow for word in ("--clause", clause.id)]
+    clauses = [clause for clause in CLAUSES if clause.layer in layers]
+    rest = [word for clause in clauses if clause.id != slow for word in ("--clause", clause.id)]
     found = _checked(target, folder / "report.json", *rest)
-    if slow:
+    if slow in {clause.id for clause in clauses}:
         found |= _checked(target, folder / "slow.json", "--clause", slow, "--budget", "60")
     offered = frozenset(name for clause in CLAUSES for need in clause.needs for name in need.split("|")) - set(lacks)
-    told = dict(untried or {})
+    ids = {clause.id for clause in clauses}
+    told = {name: text for name, text in (untried or {}).items() if name in ids}
     expected = {
-        clause.id: "not_offered" if clause.missing(offered) or clause.id in told else "pass" for clause in CLAUSES
+        clause.id: "not_offered" if clause.missing(offered) or clause.id in told else "pass" for clause in clauses
     }
     assert {name: clause["status"] for name, clause in found.items()} == expected
     assert {name: found[name]["detail"] for name in told} == told

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import BACKENDS, hold
-from tests.tiers import first
+from tests.adapters.checking import BACKENDS, RUNS, hold
 
 LACKS = {"checkpoints", "tasks", "twins", "pop", "trim_keeps_prompts", "tool_calls", "summaries"}
 
 
-@pytest.mark.parametrize("backend", first(1, BACKENDS))
-def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
-    hold(f"fastapi.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend])
+@pytest.mark.parametrize(("backend", "layers"), RUNS)
+def test_the_contract_holds(tmp_path: Path, backend: str, layers: frozenset[str]) -> None:
+    hold(f"fastapi.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], layers=layers)

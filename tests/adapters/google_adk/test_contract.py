@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
-from tests.tiers import first
+from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
 
 LACKS = (
     ALL_LACK
@@ -17,6 +16,6 @@ LACKS = (
 SLOW = "long-history"  # the session is read before each event, as ADK's documentation asks
 
 
-@pytest.mark.parametrize("backend", first(1, BACKENDS))
-def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
-    hold(f"google_adk.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], slow=SLOW)
+@pytest.mark.parametrize(("backend", "layers"), RUNS)
+def test_the_contract_holds(tmp_path: Path, backend: str, layers: frozenset[str]) -> None:
+    hold(f"google_adk.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], layers=layers, slow=SLOW)

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
-from tests.tiers import first
+from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
 
 LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "tasks", "latest", "pop", "replace"}
 UNTRIED = {"odd-json": "returned messages carry no metadata"}
 
 
-@pytest.mark.parametrize("backend", first(1, BACKENDS))
-def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
-    hold(f"langchain.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], untried=UNTRIED)
+@pytest.mark.parametrize(("backend", "layers"), RUNS)
+def test_the_contract_holds(tmp_path: Path, backend: str, layers: frozenset[str]) -> None:
+    hold(f"langchain.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], layers=layers, untried=UNTRIED)

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
-from tests.tiers import first
+from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
 
 LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "tasks", "latest", "fields", "lists", "whole_turns", "twins"}
 
 
-@pytest.mark.parametrize("backend", first(1, BACKENDS))
-def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
-    hold(f"llama_index.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend])
+@pytest.mark.parametrize(("backend", "layers"), RUNS)
+def test_the_contract_holds(tmp_path: Path, backend: str, layers: frozenset[str]) -> None:
+    hold(f"llama_index.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], layers=layers)

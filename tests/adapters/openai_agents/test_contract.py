@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, BACKENDS, hold
-from tests.tiers import first
+from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, hold
 
 LACKS = ALL_LACK | {"checkpoints", "threads", "replace", "twins", "delete_snapshot"}
 
 
-@pytest.mark.parametrize("backend", first(1, BACKENDS))
-def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
-    hold(f"openai_agents.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend])
+@pytest.mark.parametrize(("backend", "layers"), RUNS)
+def test_the_contract_holds(tmp_path: Path, backend: str, layers: frozenset[str]) -> None:
+    hold(f"openai_agents.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], layers=layers)

@@ -6,14 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.checking import ALL_LACK, BACKENDS, SNAPSHOTS, hold
-from tests.tiers import first
+from tests.adapters.checking import ALL_LACK, BACKENDS, RUNS, SNAPSHOTS, hold
 
 LACKS = ALL_LACK | SNAPSHOTS | {"checkpoints", "threads", "latest", "pop", "replace", "twins"}
 UNTRIED = {"odd-json": "returned messages carry no metadata"}
 SLOW = "long-history"  # the application loads all that was said before each turn
 
 
-@pytest.mark.parametrize("backend", first(1, BACKENDS))
-def test_the_contract_holds(tmp_path: Path, backend: str) -> None:
-    hold(f"pydantic_ai.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], untried=UNTRIED, slow=SLOW)
+@pytest.mark.parametrize(("backend", "layers"), RUNS)
+def test_the_contract_holds(tmp_path: Path, backend: str, layers: frozenset[str]) -> None:
+    hold(
+        f"pydantic_ai.target:on_{backend}",
+        tmp_path,
+        lacks=LACKS | BACKENDS[backend],
+        layers=layers,
+        untried=UNTRIED,
+        slow=SLOW,
+    )
