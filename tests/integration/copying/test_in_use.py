@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import closing
 from functools import partial
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
 import everturn
+from everturn.backends.sqlite import page_checksums
 from everturn.transfer import copy, endpoint
 from everturn.transfer.protocol import PortionRequest
 from tests.integration.copying.circle import in_a_circle
@@ -222,3 +225,13 @@ def test_the_servers_let_a_copied_session_expire_by_themselves(servers: Any, bes
         left = {int(servers.valkey.command("PTTL", key)) for key in servers.valkey.command("KEYS", "*")}
         assert all(98_000 < milliseconds <= 100_001 for milliseconds in left)
         assert max(left) - min(left) <= 1000
+
+
+def test_a_state_that_its_source_reclaimed_during_the_copy_is_no_damage(tmp_path: Path) -> None:
+    """Compact may reclaim it once the head has moved on, and only then does the copy bring the change."""
+    with everturn.open(f"sqlite:///{tmp_path}/memory.db") as store:
+        say(store, "a", "1", "2")
+    with closing(page_checksums.connect(f"{tmp_path}/memory.db")) as db:
+        db.execute("UPDATE changes SET head = NULL WHERE version = (SELECT max(version) FROM changes)")
+    with everturn.open(f"sqlite:///{tmp_path}/memory.db") as store:
+        assert store.verify().problems == ()

@@ -28,7 +28,7 @@ INPUT = "__start__"  # the channel of a run's input
 AwaitedT = TypeVar("AwaitedT", bound=tuple[Any, ...])
 
 CHECKPOINT, WRITES, LEFT = "lg.put", "lg.writes", "lg.message"
-FARTHEST = 128  # most entries from a checkpoint back to the full one that it builds on; fewer make files larger
+FARTHEST = 96  # most entries from a checkpoint back to the full one that it builds on
 HEAVIEST = 64 * 1024  # most bytes of checkpoints since a full one
 EARLIEST = 512  # most entries between a write and its checkpoint, if the write comes first
 

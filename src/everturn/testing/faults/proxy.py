@@ -231,12 +231,13 @@ class FaultProxy:
         task = self._loop.create_task(self._serve(from_client, to_client))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # Whatever ended it: it may be cancelled before it began, or while it connects.
+        task.add_done_callback(lambda _: _hang_up(to_client))
 
     async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         try:
             from_server, to_server = await asyncio.open_connection(*self._target_address)
         except OSError:
-            _hang_up(to_client)
             return
         link = _Link(to_client, to_server)
         self._links.add(link)
