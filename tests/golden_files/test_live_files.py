@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from everturn.testing.golden import file_copy
 from everturn.testing.golden.errors import GoldenError
 from everturn.testing.golden.inspector import InspectorProcess
 from everturn.testing.golden.read_database import read
@@ -167,8 +168,11 @@ for turn in range(1_000_000):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_copy_is_of_one_moment_while_others_write_and_checkpoint(database: Make, mode: str) -> None:
+def test_a_copy_is_of_one_moment_while_others_write_and_checkpoint(
+    database: Make, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two processes, one with each library, move money about; there is always the same amount of it."""
+    monkeypatch.setattr(file_copy, "PATIENCE", 30.0)  # they leave hardly a moment between two transactions
     path = database(
         f"PRAGMA journal_mode = {mode}; CREATE TABLE t (k INTEGER PRIMARY KEY, v INTEGER, filler BLOB);"
         "WITH RECURSIVE n (i) AS (VALUES (0) UNION ALL SELECT i + 1 FROM n WHERE i < 49) "
