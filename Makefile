@@ -3,6 +3,7 @@
 PYTHON  ?= python3
 VENV    ?= .venv
 BENCH   ?= .venv-bench
+DOCS    ?= .venv-docs
 ARGS    ?=
 WORKERS ?= 3
 # of make quick
@@ -27,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try quick test coverage lint bench clean mutants false-alarms fuzz simulate deep \
+.PHONY: help try quick test coverage lint bench docs clean mutants false-alarms fuzz simulate deep \
         deep-test deep-walks deep-simulate
 
 help:
@@ -39,6 +40,7 @@ help:
 	@echo
 	@echo "Now and then:"
 	@echo "  make bench      measure speed beside bare drivers and other stores; makes $(BENCH)"
+	@echo "  make docs       build the docs site into build/docs/site; strict; makes $(DOCS)"
 	@echo "  make coverage   run all tests, and report the lines and branches that none of them reached"
 	@echo "  make clean      remove virtual environments, caches and builds"
 	@echo
@@ -86,6 +88,9 @@ lint: $(VENV)/.dev
 bench: $(BENCH)/.bench
 	@$(BENCH)/bin/python -m benchmarks $(ARGS)
 
+docs: $(DOCS)/.docs
+	@$(DOCS)/bin/python tools/build_docs.py $(ARGS)
+
 simulate: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.simulation --seeds $(SEEDS) --from $(FROM) --backend $(BACKEND) $(ARGS)
 
@@ -107,7 +112,7 @@ deep-simulate: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.simulation --seeds 100000 --from $(FROM) --backend postgres
 
 clean:
-	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # Stamps: a venv is made once, and installed into again only when what it holds was changed.
@@ -135,6 +140,11 @@ clean:
 %/.bench: %/.core requirements/bench.txt
 	@echo "installing the peers into $*"
 	@$*/bin/python $(INSTALL) -r requirements/bench.txt
+	@touch $@
+
+%/.docs: %/.core requirements/docs.txt
+	@echo "installing the site generator into $*"
+	@$*/bin/python $(INSTALL) -r requirements/docs.txt
 	@touch $@
 
 # Otherwise make deletes stamps it only passed through.

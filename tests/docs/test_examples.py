@@ -25,3 +25,8 @@ def test_links_from_examples_lead_somewhere() -> None:
     for page in pages:
         targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8"))
         assert [target for target in targets if not (page.parent / target).exists()] == [], page
+
+
+def test_the_page_about_the_chat_endpoint_shows_the_example() -> None:
+    page = (ROOT / "docs" / "start" / "chat-endpoint.md").read_text("utf-8")
+    assert (ROOT / "examples" / "chat" / "app.py").read_text("utf-8") in page

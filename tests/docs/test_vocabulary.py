@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,8 @@ FIRST_WORDS = {"what", "who", "where", "that", "whoever", "which", "how", "why",
 # In prose, where a reader has no way to know them.
 PROSE = re.compile(r"\b(engines?|dossiers?|nursery)\b", re.IGNORECASE)
 OTHERS_WORDS = ("chat engine", "create_engine", "_engine", "storage engine", "SQLAlchemy")  # of the frameworks
+# Class names that may stand twice: the same part of each backend, as with reads.py and verify.py.
+SAME_PART_OF_EACH_BACKEND = {"translated", "CompactionPlan"}
 
 
 def parts(name: str) -> set[str]:
@@ -65,3 +68,17 @@ def test_no_two_modules_of_a_folder_differ_by_two_letters() -> None:
     for folder in {path.parent for path in MODULES}:
         names = sorted(path.stem for path in folder.glob("*.py"))
         assert [(a, b) for a in names for b in names if a != b and a.startswith(b) and len(a) - len(b) <= 2] == []
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    """Whoever searches for a class finds one. An underscore in front does not tell two apart."""
+    found = defaultdict(list)
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found[node.name.lstrip("_")].append(path.relative_to(SOURCE))
+    twins = {name: paths for name, paths in found.items() if len(paths) > 1}
+    assert {name for name in twins if name not in SAME_PART_OF_EACH_BACKEND} == set(), twins
+    for name in SAME_PART_OF_EACH_BACKEND:
+        assert {path.parts[0] for path in twins[name]} == {"backends"}, twins[name]
+        assert len({path.parts[1] for path in twins[name]}) == len(twins[name]), twins[name]

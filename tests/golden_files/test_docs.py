@@ -6,7 +6,7 @@ import inspect
 import re
 from pathlib import Path
 
-from everturn.testing.golden import Database, GoldenError, SnapshotDb, SnapshotMismatch
+from everturn.testing.golden import GoldenDatabase, GoldenError, SnapshotDb, SnapshotMismatch
 from tests.golden_files.conftest import Project
 
 PAGE = (Path(__file__).parents[2] / "docs" / "snapshot-db.md").read_text("utf-8")
@@ -30,7 +30,9 @@ def test_the_tests_of_the_page_fail_once_are_written_and_pass(project: Project) 
 
 
 def test_the_page_lists_the_face_of_the_fixture() -> None:
-    public = {name for face in (Database, SnapshotDb) for name in vars(face) if not name.startswith("_")} | {"timeout"}
+    public = {name for face in (GoldenDatabase, SnapshotDb) for name in vars(face) if not name.startswith("_")} | {
+        "timeout"
+    }
     listed = set(re.findall(r"^\| `snapshot_db\.(\w+)", PAGE, re.MULTILINE))
     assert public == listed
     for name in ("run", "kill_during", "mask", "check"):

@@ -1,0 +1,132 @@
+"""The docs site, as far as it can be checked without building it (`make docs` does): navigation, parts, messages."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import everturn
+from everturn import errors
+from tools import build_docs, docs_parts
+
+ROOT = Path(__file__).parents[2]
+API = ROOT / "docs/reference/api"
+TROUBLES = (ROOT / "docs/how-to/troubleshooting.md").read_text("utf-8")
+
+
+def staged() -> set[str]:
+    return {place.as_posix() for place in build_docs.sources().values() if place.suffix == ".md"}
+
+
+def test_the_navigation_names_every_page_and_no_other() -> None:
+    build_docs.check_nav(build_docs.nav_of(), staged())
+
+
+def test_a_page_that_is_not_named_is_found() -> None:
+    with pytest.raises(build_docs.DocsError, match=r"does not name: b\.md"):
+        build_docs.check_nav(["a.md", "decisions/*"], {"a.md", "b.md", "decisions/001.md"})
+    with pytest.raises(build_docs.DocsError, match=r"not there: b\.md"):
+        build_docs.check_nav(["a.md", "b.md"], {"a.md"})
+
+
+def test_links_lead_to_where_the_site_has_the_page(tmp_path: Path) -> None:
+    places = build_docs.sources()
+    page = ROOT / "docs/public.md"
+    assert "(CHANGELOG.md)" in build_docs.page_text(page, places)
+    assert "(examples/snapshot_db.md)" in build_docs.page_text(ROOT / "docs/snapshot-db.md", places)
+    assert "(architecture.md#the-layers)" in build_docs.page_text(ROOT / "CONTRIBUTING.md", places)
+    broken = ROOT / "docs" / "no-such-page.md"
+    with pytest.raises(build_docs.DocsError, match=r"there is no nowhere\.md"):
+        build_docs._link(build_docs.LINK.fullmatch("[a](nowhere.md)"), broken, places)
+
+
+def test_every_public_module_is_in_the_api_reference() -> None:
+    shown = set(
+        re.findall(
+            r"^(?::::|<!-- everturn: members) (\S+)",
+            "\n".join(page.read_text("utf-8") for page in API.glob("*.md")),
+            re.MULTILINE,
+        )
+    )
+    modules = {name.rpartition(".")[0] for name in docs_parts.public_names()}
+    assert modules - shown == set()
+    assert {f"everturn.{name}" for name in ("MemoryStore", "AsyncMemoryStore")} <= shown
+    functions = re.search(r"members: \[(.*)\]", (API / "everturn.md").read_text("utf-8"))
+    assert functions
+    assert set(functions[1].split(", ")) == {name for name in docs_parts.listed("everturn") if name[0].islower()}
+
+
+def test_the_table_of_methods_has_every_method() -> None:
+    text = (API / "memory-store.md").read_text("utf-8")
+    methods = {name for name, _ in inspect.getmembers(everturn.MemoryStore, inspect.isfunction) if name[0] != "_"}
+    assert methods - set(re.findall(r"#everturn\.MemoryStore\.(\w+)", text)) - {"close", "clear_all"} == set()
+
+
+def test_the_page_of_the_command_has_every_command() -> None:
+    text = docs_parts.cli()
+    first, *commands = text.split("\n## ")
+    named = re.findall(r"^  (?:[A-Z]\w+)? +([\w-]+) {2,}[A-Z]", first, re.MULTILINE)
+    assert len(named) > 20
+    shown = {command.split("\n")[0].split(" ")[0] for command in commands}
+    assert set(named) <= shown
+    assert all("Usage: everturn " in command for command in commands)
+
+
+def test_the_table_of_options_has_every_option_and_its_backends() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", docs_parts.options(), re.MULTILINE))
+    assert rows["ttl"] == rows["namespace"] == "all"
+    assert rows["synchronous"] == "SQLite"
+    assert rows["warnings"] == "Redis, PostgreSQL"
+    assert set(rows) == set(inspect.signature(everturn.open).parameters) - {"url", "options"}
+    assert "`sslmode`" in docs_parts.options()
+
+
+def test_the_pictures_are_those_that_the_tool_draws() -> None:
+    done = subprocess.run([sys.executable, ROOT / "tools/draw_concepts.py", "--check"], check=False)
+    assert done.returncode == 0, "python tools/draw_concepts.py draws them anew"
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """Yield every text in some code; `...` stands for a value in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield "".join(part.value if isinstance(part, ast.Constant) else "..." for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+SAID = "\n".join(
+    text for file in (ROOT / "src/everturn").rglob("*.py") for text in texts(ast.parse(file.read_text("utf-8")))
+)
+MESSAGES = [
+    message
+    for section in re.split(r"^## ", TROUBLES, flags=re.MULTILINE)[1:-1]
+    for message in re.findall(r"^\| `([^`]+)` \|", section, re.MULTILINE)
+]
+
+
+def test_the_page_has_messages() -> None:
+    assert len(MESSAGES) > 60
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_in_troubleshooting_is_one_that_everturn_says(message: str) -> None:
+    """Each piece of it: where the page has `...`, the message has a value."""
+    if message.startswith("messages[0].metadata.score: "):  # the path is an example
+        message = message.partition(": ")[2].replace("NaN ", "...")
+    pieces = [piece.strip(" :;,") for piece in message.split("...")]
+    assert [piece for piece in pieces if len(piece) > 3 and piece not in SAID] == []
+
+
+def test_troubleshooting_has_every_error() -> None:
+    titles = set(re.findall(r"\w+", " ".join(re.findall(r"^## (.+)$", TROUBLES, re.MULTILINE))))
+    assert set(errors.__all__) - {"Outcome", "MemoryStoreError"} - titles == set()
+    tree = (API / "errors.md").read_text("utf-8")
+    assert [name for name in errors.__all__ if name not in ("Outcome", "HostileSetting") and name not in tree] == []
