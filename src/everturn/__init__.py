@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from everturn.errors import (
         CorruptEntry,
         InvalidInput,
+        KeyReused,
         MemoryStoreBackendError,
         MemoryStoreError,
         SchemaTooNew,
@@ -63,6 +64,7 @@ __all__ = [
     "ErasureReceipt",
     "Hit",
     "InvalidInput",
+    "KeyReused",
     "Match",
     "MemoryStore",
     "MemoryStoreBackendError",
@@ -118,6 +120,7 @@ _HOMES = {
     "everturn.errors": (
         "CorruptEntry",
         "InvalidInput",
+        "KeyReused",
         "MemoryStoreBackendError",
         "MemoryStoreError",
         "SchemaTooNew",

@@ -128,11 +128,11 @@ class Backend(Protocol):
         """Apply all of the change or nothing, and record it.
 
         In this order, before the first write: a known `call` or `key` is REPLAYED with its first receipt (a key only
-        while its turn is on the path; with other content it is KEY_REUSED); an unmet expectation is a CONFLICT; then
-        the rules of the effect (plan_change). An absent or expired session has version 0: Append and TakeSnapshot begin
-        a new life, Clear and SetFloor find nothing to do, the rest is NO_SESSION. Every APPLIED change adds one to the
-        version, refreshes the TTL and is remembered for at least the next 1,024 changes; if it has a key, for as long
-        as the entries of its turn are stored.
+        while its turn is on the path; with other content it is KEY_REUSED, with that receipt); an unmet expectation is
+        a CONFLICT; then the rules of the effect (plan_change). An absent or expired session has version 0: Append and
+        TakeSnapshot begin a new life, Clear and SetFloor find nothing to do, the rest is NO_SESSION. Every APPLIED
+        change adds one to the version, refreshes the TTL and is remembered for at least the next 1,024 changes; if it
+        has a key, for as long as the entries of its turn are stored.
 
         A request with `retry` may overtake the one that it repeats: a network may deliver late, and a server works on
         for a client that has gone. A backend where that can happen sends two moments with every request, on the

@@ -5,6 +5,7 @@ Each backend turns its driver's errors into these, in one place of its own.
     MemoryStoreError
      ├─ MemoryStoreBackendError   the backend failed; `outcome` says whether the change may have been applied
      ├─ VersionConflict           the session is not at the version the caller named; nothing was changed
+     ├─ KeyReused                 the key was used before with other content; `receipt` is that of the first use
      ├─ CorruptEntry              stored bytes do not match their checksum, or parts of a session disagree
      ├─ SessionNotFound           the session does not exist (never did, expired, or was erased)
      ├─ SnapshotNotFound          no such snapshot in this life of this session
@@ -15,12 +16,16 @@ Each backend turns its driver's errors into these, in one place of its own.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from everturn.model import Receipt
 
 __all__ = [
     "CorruptEntry",
     "HostileSetting",
     "InvalidInput",
+    "KeyReused",
     "MemoryStoreBackendError",
     "MemoryStoreError",
     "Outcome",
@@ -66,6 +71,19 @@ class VersionConflict(MemoryStoreError):
         self.session_id = session_id
         self.expected = expected
         self.actual = actual
+
+
+class KeyReused(MemoryStoreError):
+    """The key was used before in this session, with other content; nothing was changed.
+
+    A model that is asked again answers differently, so this is what a second attempt at one request looks like. The
+    first answer stands: `receipt` is the receipt of the change that used the key.
+    """
+
+    def __init__(self, message: str, *, session_id: str, receipt: Receipt) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.receipt = receipt
 
 
 class CorruptEntry(MemoryStoreError):

@@ -40,7 +40,10 @@ __all__ = [
     "VerifyReport",
 ]
 
-MESSAGE, TOOL_CALL, SUMMARY = "message", "tool_call", "summary"  # our kinds of entry; any other is a Record's
+# Our kinds of entry; any other is a Record's. One to a line: the API reference reads no tuples.
+MESSAGE = "message"
+TOOL_CALL = "tool_call"
+SUMMARY = "summary"
 
 JSON: TypeAlias = Any  # a JSON value: str, int, float, bool, None, list, dict with string keys
 

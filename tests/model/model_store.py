@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
-from everturn import ChatMessage, InvalidInput, SessionNotFound, SnapshotNotFound, Summary, VersionConflict
+from everturn import ChatMessage, InvalidInput, KeyReused, SessionNotFound, SnapshotNotFound, Summary, VersionConflict
 
 UNDO_STEPS = 10
 
@@ -283,7 +283,7 @@ class ModelStore:
         session = self.live(name)
         if session is not None and key is not None and (first := session.with_key(key)) is not None:
             if first.content != content:
-                raise Refused(InvalidInput)
+                raise Refused(KeyReused)
             return Done(session.life, first.version, first.seqs, replayed=True, changed=False, snapshot=first.snapshot)
         check_expected(session, expected)
         if session is None and not creates:
@@ -313,7 +313,7 @@ class ModelStore:
         if target is not None:
             first = target.with_key(key) if key is not None else None
             if first is None or first.content != content:
-                raise Refused(InvalidInput)
+                raise Refused(InvalidInput if first is None else KeyReused)
             return Done(target.life, first.version, replayed=True, changed=False)
         source = self.live(name)
         check_expected(source, expected)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 
 from everturn import ChatMessage
@@ -49,6 +51,19 @@ def say_each(store: Any, session_id: str, *texts: str) -> list[Any]:
 def words(store: Any, session_id: str, **options: Any) -> list[Any]:
     """The contents of the history."""
     return [message.content for message in store.get_history(session_id, **options)]
+
+
+@contextmanager
+def gives_up_after(seconds: float, store: Any) -> Iterator[None]:
+    """Bound the calls in this block, which are to fail. Those before and after have the store's own time-out: on a
+    busy machine, they may need it."""
+    operations = store._operations
+    patient = operations.settings
+    operations.settings = msgspec.structs.replace(patient, timeout=seconds)
+    try:
+        yield
+    finally:
+        operations.settings = patient
 
 
 def in_another_process(script: str, *args: object) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from everturn import InvalidInput, Record, Snapshot, Summary, ToolCall, VersionConflict
+from everturn import InvalidInput, KeyReused, Record, Snapshot, Summary, ToolCall, VersionConflict
 from tests.store.places import Place
 from tests.store.speech import in_another_process, say, say_each, user, words
 
@@ -92,12 +92,27 @@ def test_a_replay_finds_its_receipt_behind_later_changes(store: Any, kind: str) 
 @every_change
 def test_a_key_reused_with_other_content_is_refused(store: Any, kind: str) -> None:
     prepared = _prepared(store)
-    CHANGES[kind](store, prepared)(key="k")
+    first = CHANGES[kind](store, prepared)(key="k")
     before = store.state("a")
-    with pytest.raises(InvalidInput, match=r"^key: ") as caught:
+    with pytest.raises(KeyReused, match="the key was used before") as caught:
         OTHERS[kind](store, prepared)(key="k")
-    assert caught.value.path == "key"
+    receipt = caught.value.receipt
+    assert receipt.replayed
+    assert caught.value.session_id == receipt.session_id
+    if isinstance(first, Snapshot):
+        assert (receipt.life, receipt.version, receipt.seqs) == (first.life, first.version, ())
+    else:
+        assert _place(receipt) == _place(first)
     assert store.state("a") == before
+
+
+def test_a_key_reused_after_later_changes_tells_the_first_receipt(store: Any) -> None:
+    first = say(store, "a", "one", "two", key="k")
+    say_each(store, "a", "later", "later still")
+    store.trim("a", max_messages=1)
+    with pytest.raises(KeyReused) as caught:
+        say(store, "a", "another answer", key="k")
+    assert _place(caught.value.receipt) == _place(first)
 
 
 @every_change
@@ -133,7 +148,7 @@ def test_keys_belong_to_their_session(store: Any) -> None:
 
 def test_a_key_used_for_one_kind_of_change_is_refused_for_another(store: Any) -> None:
     say(store, "a", "one", key="k")
-    with pytest.raises(InvalidInput, match="key"):
+    with pytest.raises(KeyReused):
         store.clear("a", key="k")
 
 
@@ -204,7 +219,7 @@ def test_each_branch_remembers_its_own_use_of_a_key(store: Any) -> None:
     assert _same(on_left, say(store, "a", "left", key="k"))
     store.rollback_to_snapshot("a", right)
     assert _same(on_right, say(store, "a", "right", key="k"))
-    with pytest.raises(InvalidInput):
+    with pytest.raises(KeyReused):
         say(store, "a", "left", key="k")
 
 
@@ -269,8 +284,9 @@ def test_a_key_is_remembered_as_long_as_its_turn_can_be_reached(store: Any) -> N
     for _ in range(1100):
         say(store, "a", "x")
     assert _same(first, say(store, "a", "first", "and more", key="k"))
-    with pytest.raises(InvalidInput, match="key"):
+    with pytest.raises(KeyReused) as caught:
         say(store, "a", "other", key="k")
+    assert _place(caught.value.receipt) == _place(first)
     store.compact("a")
     assert _same(first, say(store, "a", "first", "and more", key="k"))
     store.replace("a", [], after=first.seqs[-1])

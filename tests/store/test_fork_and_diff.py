@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everturn import InvalidInput, Record, SessionNotFound, SnapshotNotFound, Summary, ToolCall
+from everturn import InvalidInput, KeyReused, Record, SessionNotFound, SnapshotNotFound, Summary, ToolCall
 from tests.store.places import Place
 from tests.store.speech import say, say_each, system, user, words
 
@@ -111,7 +111,7 @@ def test_a_key_that_the_target_knows_for_something_else_is_refused_as_such(store
     say(store, "a", "1")
     store.fork("a", "b", key="of the fork")
     say(store, "b", "2", key="of a turn")
-    with pytest.raises(InvalidInput, match=r"^key: was used before in session 'b' with other content"):
+    with pytest.raises(KeyReused, match=r"^the key was used before in session 'b' with other content"):
         store.fork("a", "b", key="of a turn")
     assert store.fork("a", "b", key="of the fork").replayed
     assert words(store, "b") == ["1", "2"]

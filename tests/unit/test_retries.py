@@ -66,3 +66,23 @@ def test_an_attempt_is_not_the_cause_of_the_next_ones_fault() -> None:
     with pytest.raises(MemoryStoreBackendError, match="attempt 2") as caught:
         drive(caller.call(send))
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("timeout", [0.1, 0.5, 5.0])
+def test_a_call_is_sent_again_until_its_time_is_over(timeout: float) -> None:
+    class Punctual(Runtime):
+        async def sleep(self, seconds: float) -> None:
+            self.now += seconds
+
+    face, attempts = Punctual(), []
+
+    async def send(_retry: bool, _deadline: float) -> None:
+        attempts.append(face.now)
+        raise MemoryStoreBackendError("reset", outcome="unknown", transient=True)
+
+    caller = Caller(None, Settings(timeout=timeout), face)  # type: ignore[arg-type]  # nothing is asked of a backend
+    with pytest.raises(MemoryStoreBackendError):
+        drive(caller.call(send))
+    # Else the latest attempt could be applied long after its caller heard that it may not have been.
+    assert 0 < 100.0 + timeout - face.now < 0.01
+    assert len(attempts) < 20 + 4 * timeout

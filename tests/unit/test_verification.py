@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from everturn import ChatMessage, ToolCall
-from everturn.backends._shared.verification import StoredSession, examine
+from everturn.backends._shared.verification import ExaminedSession, examine
 from everturn.core import codec
 from everturn.core.paths import State
 
 HEAD = State(head=3, messages=2)
-SOUND = StoredSession("a", 2, 3, (), ((HEAD, "the head"),), (State(head=1, messages=1), HEAD), (1, 2))
+SOUND = ExaminedSession("a", 2, 3, (), ((HEAD, "the head"),), (State(head=1, messages=1), HEAD), (1, 2))
 
 
 def rows() -> list[tuple[Any, ...]]:
@@ -22,7 +22,7 @@ def rows() -> list[tuple[Any, ...]]:
     return [(seq, 0.0, draft.checksum, draft.body, draft.kind, seq) for seq, draft in enumerate(drafts, 1)]
 
 
-def told(stored: StoredSession, entries: list[tuple[Any, ...]] | None = None) -> list[str]:
+def told(stored: ExaminedSession, entries: list[tuple[Any, ...]] | None = None) -> list[str]:
     kinds, problems = examine(stored, rows() if entries is None else entries)
     assert len(kinds) == 3 if entries is None else len(entries)
     return [problem.what for problem in problems]

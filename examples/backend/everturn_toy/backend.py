@@ -267,7 +267,7 @@ def _recalled(life: Life, request: ChangeRequest) -> ChangeOutcome | None:
         on_path = not change.seqs or contains(path(life.state.head, life.jumps), change.seqs[-1])
         if change.key == request.key and on_path:
             if change.content != request.content:
-                return _refusal(Status.KEY_REUSED, life)
+                return _receipt(Status.KEY_REUSED, life, change)
             return _receipt(Status.REPLAYED, life, change)
     return None
 

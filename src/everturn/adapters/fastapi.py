@@ -14,6 +14,7 @@ from typing import Any
 from everturn import (
     AsyncMemoryStore,
     InvalidInput,
+    KeyReused,
     MemoryStoreBackendError,
     MemoryStoreError,
     SessionNotFound,
@@ -40,6 +41,7 @@ CODES: dict[type[MemoryStoreError], int] = {
     SessionNotFound: 404,
     SnapshotNotFound: 404,
     VersionConflict: 409,
+    KeyReused: 409,
     Unsupported: 501,
     MemoryStoreBackendError: 503,
 }

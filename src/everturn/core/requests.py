@@ -156,6 +156,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, gc=False):
     """A backend's answer to a change.
 
     `version` and `life` are those of the receipt; on a refusal, the session's own (0 and "" if it is absent).
+    KEY_REUSED has the receipt of the change that used the key first.
     """
 
     status: Status

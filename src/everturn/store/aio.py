@@ -103,7 +103,7 @@ class AsyncMemoryStore:
                 that ChatMessage does not have are kept in its `extra`.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -135,7 +135,7 @@ class AsyncMemoryStore:
             entries: The entries of the turn: ChatMessage, ToolCall, Summary and Record values. A dict is a message.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -170,7 +170,7 @@ class AsyncMemoryStore:
             after: The `seq` of the last entry that stays. 0: none stays.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -205,7 +205,7 @@ class AsyncMemoryStore:
             ai: The text of a message with the role `assistant`.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -298,7 +298,7 @@ class AsyncMemoryStore:
             tool_call: The tool's name and arguments, with its result or error and its duration where they are known.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -345,7 +345,7 @@ class AsyncMemoryStore:
                 session fixes the length of all that follow; numbers are kept as float32.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -423,7 +423,7 @@ class AsyncMemoryStore:
             label: A text for people, up to 512 bytes. Several snapshots may have the same.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -468,7 +468,7 @@ class AsyncMemoryStore:
             snapshot: A Snapshot of this session, or its id.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -507,7 +507,7 @@ class AsyncMemoryStore:
             snapshot: A Snapshot of this session, or its id.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -541,7 +541,7 @@ class AsyncMemoryStore:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -601,7 +601,7 @@ class AsyncMemoryStore:
             at: Read the state of then: a snapshot, its id, or a version. None: the present state.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
                 This is about the session that is copied.
@@ -653,7 +653,7 @@ class AsyncMemoryStore:
             keep_system: Keep system messages in view. They count towards the bounds.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -692,7 +692,7 @@ class AsyncMemoryStore:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -870,7 +870,7 @@ class AsyncMemoryStore:
             seconds: The time to live. None: the session never expires.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 

@@ -46,7 +46,7 @@ from everturn.store.arguments import (
     checked_label,
     checked_snapshot,
 )
-from everturn.store.refusals import refuse
+from everturn.store.outcomes import receipt_of, refuse
 from everturn.store.retries import Caller
 
 Expected: TypeAlias = int | Receipt | SessionState | None
@@ -361,9 +361,3 @@ def _digests(key: str | None, kind: str, content: tuple[bytes, ...]) -> tuple[by
     if checked is None:
         return None, None
     return codec.digest(checked), codec.digest(kind.encode(), *content)
-
-
-def receipt_of(session_id: str, outcome: ChangeOutcome) -> Receipt:
-    """Make the receipt for a change that was applied, replayed or found nothing to do."""
-    seqs = tuple(range(outcome.first_seq, outcome.first_seq + outcome.count))
-    return Receipt(session_id, outcome.life, outcome.version, seqs, outcome.status is Status.REPLAYED)

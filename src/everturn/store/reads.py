@@ -32,7 +32,7 @@ from everturn.model import (
 )
 from everturn.store.arguments import LONGEST_ID, checked_at, checked_bound, checked_count, checked_id, checked_search
 from everturn.store.entry_reader import EntryReader
-from everturn.store.refusals import no_session, no_snapshot, no_version
+from everturn.store.outcomes import no_session, no_snapshot, no_version
 from everturn.store.retries import Caller
 
 Reader = TypeVar("Reader", MessageReader, EntryReader, "EmbeddingReader")

@@ -67,8 +67,9 @@ class Caller:
         """Send a request again, whose first attempt ended in this error, until it is answered or time is up."""
         latest, doubtful = error, error.outcome == "unknown"
         pause = FIRST_PAUSE
-        while latest.transient and self.runtime.clock() + pause < deadline:
-            await self.runtime.sleep(pause)
+        while latest.transient and (left := deadline - self.runtime.clock()) > FIRST_PAUSE:
+            # Up to the end: whoever hears "unknown" long before may see the request applied afterwards.
+            await self.runtime.sleep(min(pause, left / 2))
             pause = min(2 * pause, LONGEST_PAUSE)
             try:
                 return await send(True, deadline)  # noqa: FBT003

@@ -83,7 +83,7 @@ class MemoryStore:
                 that ChatMessage does not have are kept in its `extra`.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -114,7 +114,7 @@ class MemoryStore:
             entries: The entries of the turn: ChatMessage, ToolCall, Summary and Record values. A dict is a message.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -148,7 +148,7 @@ class MemoryStore:
             after: The `seq` of the last entry that stays. 0: none stays.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -182,7 +182,7 @@ class MemoryStore:
             ai: The text of a message with the role `assistant`.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -274,7 +274,7 @@ class MemoryStore:
             tool_call: The tool's name and arguments, with its result or error and its duration where they are known.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -319,7 +319,7 @@ class MemoryStore:
                 session fixes the length of all that follow; numbers are kept as float32.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -394,7 +394,7 @@ class MemoryStore:
             label: A text for people, up to 512 bytes. Several snapshots may have the same.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -437,7 +437,7 @@ class MemoryStore:
             snapshot: A Snapshot of this session, or its id.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -475,7 +475,7 @@ class MemoryStore:
             snapshot: A Snapshot of this session, or its id.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -508,7 +508,7 @@ class MemoryStore:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -566,7 +566,7 @@ class MemoryStore:
             at: Read the state of then: a snapshot, its id, or a version. None: the present state.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
                 This is about the session that is copied.
@@ -617,7 +617,7 @@ class MemoryStore:
             keep_system: Keep system messages in view. They count towards the bounds.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -657,7 +657,7 @@ class MemoryStore:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 
@@ -827,7 +827,7 @@ class MemoryStore:
             seconds: The time to live. None: the session never expires.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
-                rollback that drops a turn frees its key. Other content under the same key raises InvalidInput.
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt or SessionState means its version, of the same life of the session.
 

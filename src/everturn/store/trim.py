@@ -20,7 +20,8 @@ from everturn.core.trimming import TrimPlanner, counted, header
 from everturn.errors import InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, ChatMessage, Receipt
 from everturn.store.arguments import checked_bound, checked_id
-from everturn.store.changes import ChangeOperations, Expected, new_call, receipt_of
+from everturn.store.changes import ChangeOperations, Expected, new_call
+from everturn.store.outcomes import receipt_of
 
 FIRST_PAGE = 1000  # messages: most sessions are read with one request
 LARGEST_PAGE = 10_000
@@ -52,7 +53,7 @@ class TrimOperations(ChangeOperations):
             raise InvalidInput("give max_messages or max_tokens", path="max_messages")
         if (max_tokens is None) != (count_tokens is None):
             raise InvalidInput("max_tokens needs count_tokens, and the other way round", path="count_tokens")
-        bounds = Bounds(max_messages, max_tokens, count_tokens, keep_system)
+        bounds = TrimBounds(max_messages, max_tokens, count_tokens, keep_system)
         content = msgspec.json.encode([max_messages, max_tokens, keep_system])
         deadline = self.runtime.clock() + self.settings.timeout
         while True:
@@ -76,7 +77,7 @@ class TrimOperations(ChangeOperations):
                     outcome="not_written",
                 )
 
-    async def _planned_cut(self, session_id: str, bounds: Bounds, deadline: float) -> SetFloor | None:
+    async def _planned_cut(self, session_id: str, bounds: TrimBounds, deadline: float) -> SetFloor | None:
         """Read the history from the newest message backwards, as far as the plan needs it, and plan the cut.
 
         Returns None if the session was changed meanwhile so that the pages do not fit together.
@@ -115,12 +116,12 @@ class TrimOperations(ChangeOperations):
             return SetFloor(session.life, seen, None)
         return SetFloor(session.life, seen, cut.floor, cut.kept, cut.hidden)
 
-    async def _page(self, query: Query, deadline: float) -> _Page:
-        async def send(_retry: object, by: float) -> _Page:
+    async def _page(self, query: Query, deadline: float) -> _MessagePage:
+        async def send(_retry: object, by: float) -> _MessagePage:
             reader = MessageReader(query.session_id) if query.kind else TurnReader(query.session_id)
             reading = await self.backend.read(query, reader.take, by)
             turns = None if isinstance(reader, MessageReader) else reader.turns
-            return _Page(query, reading, reader.messages, turns)
+            return _MessagePage(query, reading, reader.messages, turns)
 
         page = await self.call(send, deadline)
         if page.reading.first_missing:
@@ -138,7 +139,7 @@ class TrimOperations(ChangeOperations):
         )
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class TrimBounds(msgspec.Struct, frozen=True):
     """Bounds of a trim: how much may stay."""
 
     max_messages: int | None
@@ -170,7 +171,7 @@ class TurnReader:
             self.turns += [row[5] for row in messages]
 
 
-class _Page(msgspec.Struct, frozen=True):
+class _MessagePage(msgspec.Struct, frozen=True):
     """Some messages of a state, in order, and their turns, if these were read."""
 
     query: Query
@@ -199,7 +200,7 @@ class _Page(msgspec.Struct, frozen=True):
         length = sum(len(message.text) for message in some) / max(1, len(some))
         return max(FIRST_PAGE // 10, min(LARGEST_PAGE, int(PAGE_BYTES / (length + 200))))
 
-    def tell(self, planner: TrimPlanner, bounds: Bounds) -> None:
+    def tell(self, planner: TrimPlanner, bounds: TrimBounds) -> None:
         """Tell the planner of these messages, newest first, as far as it wants to know."""
         messages, count = self.messages, bounds.count_tokens
         if not planner.wants_calls:

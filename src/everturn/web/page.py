@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse
 from everturn.core.numbers import lasting
 from everturn.errors import (
     InvalidInput,
+    KeyReused,
     MemoryStoreBackendError,
     MemoryStoreError,
     SessionNotFound,
@@ -31,6 +32,7 @@ CODES = {
     SessionNotFound: 404,
     SnapshotNotFound: 404,
     VersionConflict: 409,
+    KeyReused: 409,
     InvalidInput: 400,
     Unsupported: 400,
     MemoryStoreBackendError: 503,

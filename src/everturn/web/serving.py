@@ -65,10 +65,10 @@ def serve(
             server_header=False,
             h11_max_incomplete_event_size=32 * 1024,
         )
-        _Server(config, ending).run(sockets=[listener])
+        _InspectorServer(config, ending).run(sockets=[listener])
 
 
-class _Server(uvicorn.Server):
+class _InspectorServer(uvicorn.Server):
     """Tells open streams to end before it waits for them."""
 
     def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:

@@ -24,7 +24,7 @@ from google.adk.sessions.base_session_service import (
 )
 from google.adk.sessions.session import Session
 
-from everturn import AsyncMemoryStore, InvalidInput, MemoryStore, Receipt, SessionState, VersionConflict
+from everturn import AsyncMemoryStore, KeyReused, MemoryStore, Receipt, SessionState, VersionConflict
 from everturn.adapters._shared.sync_async import CallRunner, settled
 from everturn.adapters.google_adk.events import STATE, to_entries, to_events
 from everturn.adapters.google_adk.session_ids import names_of, prefix_of, session_of, state_of
@@ -269,9 +269,7 @@ class EverturnSessionService(BaseSessionService):
         receipt: Receipt
         try:
             receipt = await self._store.append(session_id, turn, key=f"adk:{event.id}", expected_version=expected)
-        except InvalidInput as refused:
-            if refused.path != "key":
-                raise
+        except KeyReused:
             if event in session.events:
                 return None
             # The id was used with another content: this is a different event.

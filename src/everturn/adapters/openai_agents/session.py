@@ -11,6 +11,7 @@ from everturn import (
     AsyncMemoryStore,
     ChatMessage,
     InvalidInput,
+    KeyReused,
     MemoryStore,
     Receipt,
     SessionState,
@@ -68,9 +69,7 @@ class EverturnSession(SessionABC):
                 # It was stored before and is hidden by a clear or a trim, so this is no retry: store the items again.
                 key = f"{key}:{receipt.version}"
                 receipt = await self._store.add_messages(self.session_id, turn, key=key)
-        except InvalidInput as refused:
-            if key is None or refused.path != "key":
-                raise
+        except KeyReused:
             # These ids were stored before with other content: an edited item is stored as a new one.
             await self._store.add_messages(self.session_id, turn)
 

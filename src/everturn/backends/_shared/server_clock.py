@@ -1,4 +1,4 @@
-"""Estimate of a server's clock from its replies: never ahead of the real one. Pure; no IO.
+"""Estimate of a server's clock from its replies, never ahead of the real one; attempts that had no answer. Pure; no IO.
 
 A request says when it was issued and after which moment it must not be applied. Both are moments on the server's clock,
 so that nobody's clock is compared with another's. Which requests are refused is decided inside the server
@@ -7,9 +7,12 @@ so that nobody's clock is compared with another's. Which requests are refused is
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 REQUEST_LIFE = 60.0
 """Seconds after which a request that is still under way is not applied any more, however long its caller would wait."""
 
+SWEPT_AT = 100  # calls without an answer, from which on those that gave up are forgotten
 DRIFT = 0.001  # seconds that a server's clock and our monotonic one may part in a second; a slewed clock does half
 
 
@@ -55,3 +58,40 @@ class ServerClock:
         """
         issued = self.at(now)
         return issued, issued + min(max(0.0, deadline - now), REQUEST_LIFE)
+
+
+class UnansweredAttempts:
+    """Attempts at changes that were sent and not carried out, as far as is known: their server may still do so.
+
+    A retry may go to another server, whose clock is behind. A change that this one makes then would seem older than the
+    earlier attempt, and the first server, should it take over with that attempt on its way, would not see that the call
+    was carried out. So a retry is held back until the clock of its server has passed the moment at which each earlier
+    attempt was issued, or until that attempt's time is over (docs/decisions/020-late-requests.md).
+    """
+
+    def __init__(self) -> None:
+        self._of_call: dict[Hashable, tuple[tuple[float, float], ...]] = {}  # (issued, monotonic moment it is over)
+        self._swept_at = SWEPT_AT
+
+    def __contains__(self, call: Hashable) -> bool:
+        return call in self._of_call
+
+    def add(self, call: Hashable, issued: float, *, sent: float, deadline: float) -> None:
+        """Add an attempt. `issued` is on its server's clock; `sent` and `deadline` are monotonic."""
+        over = deadline + DRIFT * max(0.0, deadline - sent)
+        if len(self._of_call) >= self._swept_at:
+            # Calls that gave up, later than they can have another attempt: threads share this without a lock.
+            for other, attempts in list(self._of_call.items()):
+                if attempts[-1][1] + REQUEST_LIFE < sent:
+                    self._of_call.pop(other, None)
+            self._swept_at = max(SWEPT_AT, 2 * len(self._of_call))
+        self._of_call[call] = (*self._of_call.get(call, ()), (issued, over))
+
+    def hold_back(self, call: Hashable, clock: ServerClock, now: float) -> bool:
+        """Say whether a call must not be sent yet to the server with this clock."""
+        attempts = self._of_call.get(call, ())
+        return any(now <= over and clock.at(now) <= issued for issued, over in attempts)
+
+    def settle(self, call: Hashable) -> None:
+        """Forget the attempts of a call that was answered."""
+        self._of_call.pop(call, None)

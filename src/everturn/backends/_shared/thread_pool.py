@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
-class BoundedPool(Generic[T]):
-    """At most `size` items, each lent to one thread at a time. It holds the idle ones. Safe between threads.
+class PoolPlace(Generic[T]):
+    """Room for one item of a pool: what `take` lends. `item` is None until the borrower has made one."""
 
-    `exhausted` and `closed` make the errors that `take` raises: no item came back in time, or the pool was closed.
+    __slots__ = ("__weakref__", "item")
+
+    def __init__(self) -> None:
+        self.item: T | None = None
+
+
+class BoundedPool(Generic[T]):
+    """At most `size` places, each lent to one thread at a time. It holds the idle ones. Safe between threads.
+
+    A place counts for as long as somebody has it. So a signal whose handler raises between `take` and the `try` of the
+    borrower costs no place: the one that was taken goes with the call that was interrupted.
+
+    `exhausted` and `closed` make the errors that `take` raises: no place came back in time, or the pool was closed.
     """
 
     def __init__(self, size: int, exhausted: Callable[[], Exception], closed: Callable[[], Exception]) -> None:
@@ -23,18 +36,18 @@ class BoundedPool(Generic[T]):
         # Entered by `with` directly: Condition.__enter__ is Python code, where an interrupt could leave the lock held.
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        self._idle: list[T] = []
-        self._out_or_idle = 0
+        self._idle: list[PoolPlace[T]] = []
+        self._places: weakref.WeakSet[PoolPlace[T]] = weakref.WeakSet()  # lent or idle
         self._waiting = 0
         self.is_closed = False
 
     @property
     def lent(self) -> int:
-        """Number of items that are lent out, as of a moment ago: it is read without the lock."""
-        return self._out_or_idle - len(self._idle)
+        """Number of places that are lent out, as of a moment ago: it is read without the lock."""
+        return len(self._places) - len(self._idle)
 
-    def take(self, deadline: float) -> T | None:
-        """Take the item that came back last. None: the caller may make one more, which counts as taken from now on.
+    def take(self, deadline: float) -> PoolPlace[T]:
+        """Take the place that came back last, or a new one, for which the caller may make an item.
 
         Waits until the deadline (time.monotonic) if all are lent out.
         """
@@ -50,16 +63,17 @@ class BoundedPool(Generic[T]):
             finally:
                 self._waiting -= 1
 
-    def _next(self, deadline: float) -> T | None:
+    def _next(self, deadline: float) -> PoolPlace[T]:
         while not self.is_closed:
             if self._idle:
                 try:
                     return self._idle.pop()
                 except IndexError:
                     continue  # a thread without the lock was faster
-            if self._out_or_idle < self._size:
-                self._out_or_idle += 1
-                return None
+            if len(self._places) < self._size:
+                place = PoolPlace[T]()
+                self._places.add(place)
+                return place
             is_told = self._changed.wait(max(0.0, deadline - time.monotonic()))
             if not is_told or time.monotonic() >= deadline:
                 if is_told:
@@ -67,17 +81,17 @@ class BoundedPool(Generic[T]):
                 raise self._exhausted()
         raise self._closed()
 
-    def give_back(self, item: T) -> None:
-        """Give back an item that was taken or made. If the pool is closed, call `clear` next."""
-        self._idle.append(item)
+    def give_back(self, place: PoolPlace[T]) -> None:
+        """Give back a place with its item. If the pool is closed, call `clear` next."""
+        self._idle.append(place)
         if self._waiting:
             with self._lock:
                 self._changed.notify()
 
-    def forget(self) -> None:
-        """Drop an item that was taken, or was to be made: another may be made in its place."""
+    def forget(self, place: PoolPlace[T]) -> None:
+        """Drop a place that was taken, with its item, if one was made: there is room for another."""
         with self._lock:
-            self._out_or_idle -= 1
+            self._places.discard(place)
             self._changed.notify()
 
     def clear(self) -> list[T]:
@@ -86,10 +100,13 @@ class BoundedPool(Generic[T]):
         with self._lock:
             while self._idle:
                 try:
-                    cleared.append(self._idle.pop())
+                    place = self._idle.pop()
                 except IndexError:
                     break  # a thread without the lock was faster
-            self._out_or_idle -= len(cleared)
+                self._places.discard(place)
+                if place.item is not None:
+                    cleared.append(place.item)
+                    place.item = None
             self._changed.notify_all()
         return cleared
 

@@ -56,7 +56,7 @@ def unreadable_store(name: str, exc: Exception) -> CorruptEntry:
     )
 
 
-class StoredSession(msgspec.Struct):
+class ExaminedSession(msgspec.Struct):
     """A session as it is stored, without its entries."""
 
     session_id: str
@@ -68,7 +68,7 @@ class StoredSession(msgspec.Struct):
     versions: Sequence[int]  # of the remembered changes, in order
 
 
-def examine(stored: StoredSession, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, str], list[Problem]]:
+def examine(stored: ExaminedSession, rows: Iterable[Sequence[Any]]) -> tuple[dict[int, str], list[Problem]]:
     """Check a session and its entries. Returns the kinds of the entries by seq, and the problems.
 
     `rows` are EntryRows in order; further columns are ignored.
@@ -96,7 +96,7 @@ def examine(stored: StoredSession, rows: Iterable[Sequence[Any]]) -> tuple[dict[
     return kinds, problems
 
 
-def _wrong_roots(stored: StoredSession, messages: Sequence[int]) -> Iterator[tuple[str, str]]:
+def _wrong_roots(stored: ExaminedSession, messages: Sequence[int]) -> Iterator[tuple[str, str]]:
     """Yield the roots that are not possible, each with a reason. `messages` are the seqs of all messages, in order."""
     log = Branches(stored.jumps)
     count = log.tally(messages)
@@ -115,7 +115,7 @@ def _wrong_roots(stored: StoredSession, messages: Sequence[int]) -> Iterator[tup
             yield called, f"it shows {shown} messages, but had {state.messages} when it was written"
 
 
-def _gaps(stored: StoredSession, kinds: dict[int, str]) -> Iterator[Problem]:
+def _gaps(stored: ExaminedSession, kinds: dict[int, str]) -> Iterator[Problem]:
     states = [state for state, _ in stored.roots]
     must = reach([*states, *stored.remembered], stored.jumps).whole
     for first, last in minus(must, [(seq, seq) for seq in kinds]):

@@ -10,7 +10,7 @@ import os
 import time
 import weakref
 
-from everturn.backends._shared.thread_pool import BoundedPool
+from everturn.backends._shared.thread_pool import BoundedPool, PoolPlace
 from everturn.backends.postgres import arrays, errors
 from everturn.backends.postgres.timed_connections import (
     ServerLimits,
@@ -38,23 +38,25 @@ class TimedPool:
     def take(self, deadline: float) -> TimedConnection:
         """Take a connection that is alive, or open one. Raises MemoryStoreBackendError, TimeUp, psycopg.Error."""
         while True:
-            connection = self._connections.take(deadline)
+            place = self._connections.take(deadline)
+            connection, place.item = place.item, None  # the connection has the place now: no cycle of the two is lent
             try:  # whatever interrupts it: what was taken is given up
                 if connection is None:
                     connection = self._new(deadline)
                 if is_alive(connection):
+                    connection.place = place
                     connection.deadline = deadline
                     limits = self._limits.next(connection, deadline)
                     if limits is not None:
                         connection.execute(*limits, prepare=False)
                     return connection
             except BaseException:
-                self._drop(connection)
+                self._drop(place, connection)
                 raise
-            self._drop(connection)
+            self._drop(place, connection)
 
-    def _drop(self, connection: TimedConnection | None) -> None:
-        self._connections.forget()
+    def _drop(self, place: PoolPlace[TimedConnection], connection: TimedConnection | None) -> None:
+        self._connections.forget(place)
         if connection is not None:
             connection.close()
 
@@ -73,15 +75,17 @@ class TimedPool:
 
     def give_back(self, connection: TimedConnection) -> None:
         """Give a connection back. One that is closed by now leaves room for another."""
+        place = connection.place
         try:
             is_closed = connection.closed
         except BaseException:  # interrupted
-            self._drop(connection)
+            self._drop(place, connection)
             raise
         if is_closed:
-            self._connections.forget()
+            self._connections.forget(place)
             return
-        self._connections.give_back(connection)
+        place.item = connection
+        self._connections.give_back(place)
         if self._connections.is_closed:
             _close(self._connections.clear())
 

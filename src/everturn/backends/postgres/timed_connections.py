@@ -18,6 +18,7 @@ import psycopg
 from psycopg import pq, waiting
 from psycopg.rows import tuple_row
 
+from everturn.backends._shared.thread_pool import PoolPlace
 from everturn.backends.postgres import errors
 from everturn.backends.postgres.cancellation import abandon, withdraw
 
@@ -68,6 +69,7 @@ class TimedConnection(psycopg.Connection[Any]):
 
     deadline: float = math.inf
     limit: float = math.inf
+    place: PoolPlace[Any]  # in the pool that lends it
     cursor_of_its_own: psycopg.Cursor[Any] | None = None
 
     @classmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from everturn.backends._shared.verification import StoredSession, examine
+from everturn.backends._shared.verification import ExaminedSession, examine
 from everturn.backends.postgres.executor import Rows
 from everturn.core.paths import State
 from everturn.model import Problem
@@ -18,7 +18,7 @@ def problems_in(session_id: str, rows: Rows) -> tuple[int, list[Problem]]:
     if not parts["session"]:
         return 0, []
     ((version, last_seq, *_),) = parts["session"]
-    stored = StoredSession(
+    stored = ExaminedSession(
         session_id,
         version,
         last_seq,

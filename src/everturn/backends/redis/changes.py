@@ -114,7 +114,8 @@ def outcome_of(reply: bytes, session_id: str, effect: Effect) -> ChangeOutcome:
     status = _STATUSES[word]
     life, version = life_named.decode(), int(version_named)
     if status not in _APPLIED:
-        return ChangeOutcome(status, "" if life == "-" else life, version, detail=int(rest[0] or 0))
+        life = "" if life == "-" else life
+        return ChangeOutcome(status, life, version, int(first), int(count), detail=int(rest[0] or 0))
     snapshot = None
     if isinstance(effect, TakeSnapshot):
         name, at, messages = rest

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from everturn.backends._shared.server_clock import ServerClock
+from everturn.backends._shared.server_clock import ServerClock, UnansweredAttempts
 from everturn.backends.redis import errors
 from everturn.backends.redis.errors import DamagedPart, Refusal
 from everturn.backends.redis.keys import KNOWN, Keys
@@ -37,6 +37,7 @@ class Sender:
         self.replicas = replicas
         self._prefix_of = lru_cache(KNOWN)(prefix_of)
         self._clocks: dict[Node, ServerClock] = {}
+        self._unanswered = UnansweredAttempts()
 
     async def run(self, script: Script, keys: Keys, args: Sequence[Any], deadline: float) -> Any:
         """Run a script of maintenance. Like a change, it waits for the replicas asked for."""
@@ -52,7 +53,7 @@ class Sender:
         prefix = self._prefix_of(script, keys)
         node = self.topology.sole or await self.topology.node_for(keys[0], deadline)
         clock = self._clocks.get(node)
-        if clock is None or self.replicas or now:
+        if clock is None or self.replicas or now or _name_of(keys, args) in self._unanswered:
             (answer,) = await self.send(keys[0], [ScriptCall(script, keys, args, prefix, now)], deadline, change=True)
             return answer
         # As `send` does, in one step: every coroutine on the way costs an append some microseconds.
@@ -64,11 +65,14 @@ class Sender:
         try:
             (reply,) = await self.transport.exchange(node, (call,), by, shared=True)
         except MemoryStoreBackendError as exc:
+            if exc.outcome == "unknown":
+                self._unanswered.add(_name_of(keys, args), issued, sent=sent, deadline=by)
             if exc.transient:
                 self.topology.lost(node)
             raise
         if type(reply) is not Refusal:
             return self._answer(clock, node, reply, sent)
+        self._unanswered.add(_name_of(keys, args), issued, sent=sent, deadline=by)
         again = [ScriptCall(script, keys, args, prefix, now)]
         _, (answer,) = await self._retry_refused(node, reply, keys[0], again, deadline, change=True)
         return answer
@@ -195,20 +199,38 @@ class Sender:
 
     async def _exchange_changes(self, node: Node, commands: Sequence[Command], deadline: float) -> list[Any]:
         clock = ServerClock()  # not used by calls that have a time of their own
-        if any(isinstance(command, ScriptCall) and command.clock == "" for command in commands):
+        timed = [command for command in commands if isinstance(command, ScriptCall) and command.clock == ""]
+        if timed:
             clock = await self._clock_of(node, deadline)
         # A reply that never comes must not take all the time: the retry finds what the first attempt did.
         now = time.monotonic()
         by = now + (deadline - now) * ATTEMPT_SHARE
+        names = [_name_of(command.keys, command.args) for command in timed]
+        if any(self._unanswered.hold_back(name, clock, now) for name in names):
+            raise errors.behind(where(node))
         # Less than the time left, so that the answer "too few" still arrives.
         wait = ("WAIT", self.replicas, max(1, int((by - now) * 800))) if self.replicas else None
-        moments = _window(clock, now, by) if clock.is_known else (b"", b"")
+        issued = clock.at(now) if timed else 0.0
+        moments = _window(clock, now, by) if timed else (b"", b"")
         sent = [_within(command, moments) for command in commands]
-        replies = await self._exchange_by(node, sent, by, shared=True, wait=wait)
+        try:
+            replies = await self._exchange_by(node, sent, by, shared=True, wait=wait)
+        except MemoryStoreBackendError as exc:
+            if exc.outcome == "unknown":
+                self._note(names, issued, now, by)
+            raise
+        if any(type(reply) is Refusal for reply in replies):
+            self._note(names, issued, now, by)
         for index, command in enumerate(commands):
             if isinstance(command, ScriptCall) and command.clock is not None and type(replies[index]) is not Refusal:
                 replies[index] = self._answer(clock, node, replies[index], now)
+                self._unanswered.settle(_name_of(command.keys, command.args))
         return replies
+
+    def _note(self, names: Sequence[Any], issued: float, sent: float, by: float) -> None:
+        """Note attempts that were sent and not carried out, as far as is known."""
+        for name in names:
+            self._unanswered.add(name, issued, sent=sent, deadline=by)
 
     async def _exchange_by(
         self, node: Node, commands: Sequence[Command], by: float, *, shared: bool = False, wait: Command | None = None
@@ -219,6 +241,11 @@ class Sender:
             if exc.transient:
                 self.topology.lost(node)
             raise
+
+
+def _name_of(keys: Keys, args: Sequence[Any]) -> tuple[bytes, Any]:
+    """Return a name for all attempts of one change: the first argument of most is the id of their call."""
+    return keys[0], args[0] if args else None
 
 
 def _window(clock: ServerClock, now: float, deadline: float) -> tuple[bytes, bytes]:

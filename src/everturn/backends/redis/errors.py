@@ -202,6 +202,15 @@ def late(where: str) -> MemoryStoreBackendError:
     return MemoryStoreBackendError(text, outcome="not_written", transient=True)
 
 
+def behind(where: str) -> MemoryStoreBackendError:
+    """Make the error for a retry that is not sent yet: another server, whose clock is ahead, may have the request."""
+    text = (
+        f"{where}: its clock is behind that of another server, which may still carry out this request; it is sent here "
+        "when that is over. Do the servers' clocks agree?"
+    )
+    return MemoryStoreBackendError(text, outcome="not_written", transient=True)
+
+
 def lagging(where: str, wanted: int, got: int) -> MemoryStoreBackendError:
     text = (
         f"{where}: {got} of the {wanted} replicas asked for have the change; it is on the master, and may be lost if "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from everturn.backend import Status
-from everturn.backends._shared.verification import StoredSession, examine
+from everturn.backends._shared.verification import ExaminedSession, examine
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import Refusal
 from everturn.backends.redis.keys import STAGED, KeyNames, Keys
@@ -53,7 +53,7 @@ async def _verified(sender: Sender, keys: Keys, full: FullView, deadline: float)
     made = await changes(sender, keys, session.info.life, deadline)
     remembered = [change for change in reversed(made) if change.change.version <= session.info.version]
     forgotten = ranges_of(session.forgotten_text)
-    stored = StoredSession(
+    stored = ExaminedSession(
         session.info.session_id,
         session.info.version,
         session.info.last_seq,

@@ -75,14 +75,14 @@ def recall(db: Connection, session: SessionRow, request: ChangeRequest) -> Chang
             _, first_seq, count, content, *_ = row
             # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             if count == 0 or first_seq + count - 1 in walk:
-                if content != request.content:
-                    return _refusal(Status.KEY_REUSED, session)
-                return _first_receipt(session, request, row)
+                return _first_receipt(session, request, row, is_reuse=content != request.content)
     return None
 
 
-def _first_receipt(session: SessionRow, request: ChangeRequest, row: Any) -> ChangeOutcome:
+def _first_receipt(session: SessionRow, request: ChangeRequest, row: Any, *, is_reuse: bool = False) -> ChangeOutcome:
     version, first_seq, count, _, snapshot_id, label, created_at, messages = row
+    if is_reuse:
+        return ChangeOutcome(Status.KEY_REUSED, session.life, version, first_seq, count)
     snapshot = None
     if isinstance(request.effect, TakeSnapshot):
         snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, messages, created_at)

@@ -103,7 +103,7 @@ class Database:
 
     def reader(self, deadline: float) -> AbstractContextManager[Connection]:
         """Lend a connection inside a read transaction: every read in it shows one moment."""
-        return _Reader(self, deadline) if self.path else self.writer(deadline)
+        return _ReaderContext(self, deadline) if self.path else self.writer(deadline)
 
     @contextmanager
     def idle_connection(self, deadline: float) -> Iterator[Connection]:
@@ -299,7 +299,7 @@ class Database:
             reset()
 
 
-class _Reader:
+class _ReaderContext:
     """Context of Database.reader. A class: a generator would cost a fifth of the time that `info` takes."""
 
     __slots__ = ("_database", "_db", "_deadline")

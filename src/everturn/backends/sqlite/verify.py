@@ -8,7 +8,7 @@ from contextlib import suppress
 import apsw
 
 from everturn.backend import REMEMBERED
-from everturn.backends._shared.verification import StoredSession, examine
+from everturn.backends._shared.verification import ExaminedSession, examine
 from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import MOST_LINES, has_its_checksums, unpacked
@@ -33,7 +33,7 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
     session = load(db, session_id, now)
     if session is None:
         return 0, []
-    stored = StoredSession(
+    stored = ExaminedSession(
         session_id,
         session.version,
         session.last_seq,

@@ -2,7 +2,7 @@
 
 In the pytest process:
 
-fixture.py         SnapshotDb and Database, as a test sees them
+fixture.py         SnapshotDb and GoldenDatabase, as a test sees them
 hooks.py           pytest's hooks; options.py its command line; xdist.py several workers; summary.py the last lines
 marks.py           the marks of a test; names.py the file names of artifacts; ordering.py which test comes first
 database_file.py   the files of one test; pytest_run.py the state of one pytest process
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from everturn.testing.golden.errors import GoldenError, SnapshotMismatch
-    from everturn.testing.golden.fixture import Database, SnapshotDb
+    from everturn.testing.golden.fixture import GoldenDatabase, SnapshotDb
 
-__all__ = ["Database", "GoldenError", "SnapshotDb", "SnapshotMismatch"]
+__all__ = ["GoldenDatabase", "GoldenError", "SnapshotDb", "SnapshotMismatch"]
 
 
 def __getattr__(name: str) -> object:

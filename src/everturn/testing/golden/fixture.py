@@ -30,7 +30,7 @@ def _raised_here(method: Callable[_P, _T]) -> Callable[_P, _T]:
     return call
 
 
-class Database:
+class GoldenDatabase:
     """One SQLite file of a test, and the artifacts that it is compared with."""
 
     def __init__(self, databases: DatabasesOfTest, name: str) -> None:
@@ -73,7 +73,7 @@ class Database:
         self._file.check(stage)
 
 
-class SnapshotDb(Database):
+class SnapshotDb(GoldenDatabase):
     """A test's SQLite file; `snapshot_db["name"]` is another one. `run` calls a function in a new process."""
 
     def __init__(self, databases: DatabasesOfTest) -> None:
@@ -82,9 +82,9 @@ class SnapshotDb(Database):
         """Seconds that `run` and `kill_during` give a function before they kill it."""
 
     @_raised_here
-    def __getitem__(self, name: str) -> Database:
+    def __getitem__(self, name: str) -> GoldenDatabase:
         """Get the database of that name, with its own start (database= in the mark) and its own artifacts."""
-        return Database(self._databases, name)
+        return GoldenDatabase(self._databases, name)
 
     @_raised_here
     def run(self, function: Callable[..., _T], /, *args: Any, **kwargs: Any) -> _T:

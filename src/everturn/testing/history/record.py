@@ -11,11 +11,18 @@ from typing import Self
 
 import msgspec
 
-from everturn.errors import InvalidInput, SessionNotFound, SnapshotNotFound, Unsupported, VersionConflict
+from everturn.errors import (
+    InvalidInput,
+    KeyReused,
+    SessionNotFound,
+    SnapshotNotFound,
+    Unsupported,
+    VersionConflict,
+)
 from everturn.testing.results import Event, EventType, Function
 
 # Errors of ours that mean "nothing was changed". Other libraries' errors count only if they have an `outcome`.
-_CHANGED_NOTHING = (InvalidInput, SessionNotFound, SnapshotNotFound, Unsupported, VersionConflict)
+_CHANGED_NOTHING = (InvalidInput, KeyReused, SessionNotFound, SnapshotNotFound, Unsupported, VersionConflict)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Event).decode

@@ -8,9 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
-from everturn.testing.servers.resp import CommandError
 from everturn.testing.servers.server import wait_until
 from everturn.testing.servers.valkey import ValkeyServer
+from everturn.testing.servers.valkey_command import CommandError
 
 _HEAL_PATIENCE = 60.0
 

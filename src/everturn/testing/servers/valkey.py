@@ -11,8 +11,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from everturn.testing.servers.binaries import LOOPBACK, package_directory, program
-from everturn.testing.servers.resp import CommandError, Reply, command
 from everturn.testing.servers.server import Server, Setting, Supervisor, wait_until
+from everturn.testing.servers.valkey_command import CommandError, Reply, command
 
 # Nothing on disk unless asked for, and a replica is in sync at once instead of after five seconds.
 _DEFAULTS: Mapping[str, Setting] = {"save": "", "appendonly": False, "repl_diskless_sync_delay": 0}

@@ -47,7 +47,7 @@ class WorkerProcess:
     """One worker. After WorkerDied or StillBusy it cannot be used again: `end` it."""
 
     def __init__(self, fork_server: ForkServer, pid: int, pipe: Connection, *, watched: bool) -> None:
-        self._nursery = fork_server
+        self._fork_server = fork_server
         self.pid = pid
         self._pipe = pipe
         self.watched = watched
@@ -92,12 +92,12 @@ class WorkerProcess:
 
     def stack(self) -> str:
         """Find where a worker hangs: the innermost frames of its main thread. Ends the worker."""
-        log = self._nursery.log
+        log = self._fork_server.log
         before = log.stat().st_size if log.exists() else 0
         self.usable = False
         os.kill(self.pid, signal.SIGABRT)  # not yet reaped, so the id is still its own; faulthandler writes to the log
         self._pipe.poll(2.0)
-        self._nursery.end(self.pid)
+        self._fork_server.end(self.pid)
         with log.open("rb") as file:
             file.seek(before)
             lines = file.read().decode(errors="replace").splitlines()
@@ -111,11 +111,11 @@ class WorkerProcess:
         """Kill it if it runs, and reap it. Returns its status."""
         self.usable = False
         self._pipe.close()
-        return self._nursery.end(self.pid)
+        return self._fork_server.end(self.pid)
 
     def _died(self) -> WorkerDied:
         self.usable = False
-        return WorkerDied(self._nursery.end(self.pid))
+        return WorkerDied(self._fork_server.end(self.pid))
 
 
 def _after(lines: list[str], start: str) -> list[str]:

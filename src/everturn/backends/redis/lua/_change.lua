@@ -23,7 +23,8 @@ if life then
   ANY_JUMPS, ANY_OTHERS = parts[3] > 0, parts[1] > 0
 end
 
-local function refused(status)
+-- `first_use`: the change that had used the key of this request.
+local function refused(status, first_use)
   if is_retry then
     if not life then
       if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
@@ -33,7 +34,9 @@ local function refused(status)
       call('HSET', META, 'fence', at)
     end
   end
-  return at .. ' ' .. status .. ' ' .. (life or '-') .. ' ' .. version .. ' 0 0 ' .. dimension
+  local told = first_use or {version = version, first = 0, count = 0}
+  local receipt = told.version .. ' ' .. told.first .. ' ' .. told.count
+  return at .. ' ' .. status .. ' ' .. (life or '-') .. ' ' .. receipt .. ' ' .. dimension
 end
 
 -- A change from its line in the stream: version, first seq, count, time, state, and the other fields by name.
@@ -88,7 +91,7 @@ if life then
     local made = is_turn and use or change_in(call('XRANGE', CHANGES, use.version .. '-0', use.version .. '-0')[1])
     if not made and use.first == 0 then made = use end  -- its change is forgotten, and it was no snapshot
     if made and not (is_turn and not on_path(unpacked(state), use.first + use.count - 1)) then
-      if use.content ~= ARGV[5] then return refused('key_reused') end
+      if use.content ~= ARGV[5] then return refused('key_reused', made) end
       return replayed(made)
     end
   end

@@ -15,7 +15,13 @@ local at = string.format('%.0f', now)
 -- A request issued later than now is older than a clock that was set back: its age is unknown, so it counts as late.
 if not_after ~= '' and (now > tonumber(not_after) or now < issued) then return at .. LATE end
 
--- Say whether the request was issued before the session's fence. A fence ahead of now is of a clock that was set back.
-local function is_behind(fence)
-  return fence and issued < fence and fence <= now
+-- Say whether the request was issued before the session's fence, which stands in `meta`. A fence ahead of now was set by a
+-- clock that was set back since, or by another server: which requests are behind it is not known. It is set to now, and
+-- whatever was issued before is late.
+local function is_behind(fence, meta)
+  if fence and fence > now then
+    redis.call('HSET', meta or KEYS[1], 'fence', at)
+    return true
+  end
+  return fence and issued < fence
 end

@@ -72,18 +72,19 @@ class BlockingPool:
         if self._pid != os.getpid() and not self._pool.is_closed:
             self._pool = self._new_pool()  # we are a child process: the parent goes on using its connections
         pool = self._pool
-        connection = pool.take(deadline)
+        place = pool.take(deadline)
+        connection = place.item
         try:
             if connection is None:
-                connection = self._make(self._node)
+                connection = place.item = self._make(self._node)
             replies = connection.exchange(commands, deadline)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
-            pool.forget()
+            pool.forget(place)
             # Where one connection failed, the idle ones have most likely failed, too.
             _disconnect([*filter(None, [connection]), *pool.clear()])
             has_sent = connection is not None and connection.has_sent
             errors.raise_as(exc, errors.unanswered if has_sent else errors.unsent, where(self._node))
-        pool.give_back(connection)
+        pool.give_back(place)
         if pool.is_closed:
             _disconnect(pool.clear())
         return replies

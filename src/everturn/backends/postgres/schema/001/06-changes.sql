@@ -28,7 +28,8 @@ BEGIN
             -- A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             IF c.count = 0 OR everturn.on_path_v1(s, s.head, c.first_seq + c.count - 1) THEN
                 IF c.content IS DISTINCT FROM r.content THEN
-                    RETURN ('key_reused', s.life, s.version, 0, 0, 0, NULL, NULL, NULL, NULL, p_at)::everturn.outcome_v1;
+                    RETURN ('key_reused', s.life, c.version, c.first_seq, c.count, 0, NULL, NULL, NULL, NULL, p_at)
+                           ::everturn.outcome_v1;
                 END IF;
                 EXIT;
             END IF;
@@ -90,8 +91,9 @@ BEGIN
             IF r.retry AND p.refusal <> 'late' THEN
                 PERFORM everturn.fence_off_v1(p_namespace, r.session_id, s.no, now_);
             END IF;
-            RETURN (p.refusal, coalesce(s.life, ''), coalesce(s.version, 0), 0, 0, coalesce(s.dimension, 0),
-                    NULL, NULL, NULL, NULL, now_)::everturn.outcome_v1;
+            -- A key that was used before is refused with the first receipt, any other request with the present version.
+            RETURN (p.refusal, coalesce(s.life, ''), coalesce(o.version, s.version, 0), coalesce(o.first_seq, 0),
+                    coalesce(o.count, 0), coalesce(s.dimension, 0), NULL, NULL, NULL, NULL, now_)::everturn.outcome_v1;
         END IF;
         EXIT WHEN s.no IS NOT NULL;
         IF was.no IS NOT NULL THEN

@@ -1,4 +1,4 @@
-"""Turns a backend's refusal (a Status) into the error that the caller sees."""
+"""Turns a backend's answer to a change into the receipt or the error that the caller sees."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from typing import Any, NoReturn
 from everturn.backend import ChangeOutcome, Status
 from everturn.errors import (
     InvalidInput,
+    KeyReused,
     SessionNotFound,
     SnapshotNotFound,
     VersionConflict,
 )
+from everturn.model import Receipt
+
+
+def receipt_of(session_id: str, outcome: ChangeOutcome) -> Receipt:
+    """Make the receipt of the change that an outcome tells of."""
+    seqs = tuple(range(outcome.first_seq, outcome.first_seq + outcome.count))
+    replayed = outcome.status in (Status.REPLAYED, Status.KEY_REUSED)
+    return Receipt(session_id, outcome.life, outcome.version, seqs, replayed)
 
 
 def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = None, named: Any = None) -> NoReturn:
@@ -43,9 +52,7 @@ def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = No
         case Status.NO_VERSION:
             raise no_version(session_id, named)
         case Status.KEY_REUSED:
-            raise InvalidInput(
-                f"was used before in {where} with other content; use a new key for a new change", path="key"
-            )
+            raise _key_reused(session_id, outcome)
         case Status.NOTHING_TO_UNDO:
             raise InvalidInput(f"{where} has no rollback, replace, trim or clear left to take back", path="undo")
         case Status.NOT_ON_PATH:
@@ -59,6 +66,16 @@ def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = No
 
 def _conflict(text: str, session_id: str, expected: int | None, outcome: ChangeOutcome) -> VersionConflict:
     return VersionConflict(text, session_id=session_id, expected=expected, actual=outcome.version)
+
+
+def _key_reused(session_id: str, outcome: ChangeOutcome) -> KeyReused:
+    receipt = receipt_of(session_id, outcome)
+    return KeyReused(
+        f"the key was used before in session {session_id!r} with other content, by the change of version "
+        f"{receipt.version}; that one stands: read it (get_turn), or use a new key for a new change",
+        session_id=session_id,
+        receipt=receipt,
+    )
 
 
 def no_session(session_id: str) -> SessionNotFound:
