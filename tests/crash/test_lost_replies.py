@@ -11,6 +11,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError, Record, Snapshot, Summary, ToolCall
+from tests.store.speech import gives_up_after
 
 SESSION = "the conversation"
 OPTIONS = "synchronous=OFF"  # nothing crashes here, so nothing needs to be synced
@@ -212,11 +213,11 @@ def test_what_others_do_before_the_retry_hides_no_receipt(store: MemoryStore, pa
 
 @every_kind
 def test_replies_that_never_come_leave_it_unknown_and_done_once(tmp_path: Path, kind: str) -> None:
-    with everturn.open(f"sqlite:///{tmp_path}/short.db?{OPTIONS}", timeout=0.2) as store:
+    with everturn.open(f"sqlite:///{tmp_path}/short.db?{OPTIONS}") as store:
         snapshot = prepare(store)
         backend = make_lossy(store)
         backend.lost_replies = 1_000_000
-        with pytest.raises(MemoryStoreBackendError) as caught:
+        with gives_up_after(0.5, store), pytest.raises(MemoryStoreBackendError) as caught:
             CHANGES[kind](store, snapshot)
         assert caught.value.outcome == "unknown"
         assert backend.attempts > 1
@@ -224,10 +225,10 @@ def test_replies_that_never_come_leave_it_unknown_and_done_once(tmp_path: Path, 
 
 
 def test_requests_that_never_arrive_are_not_written(tmp_path: Path) -> None:
-    with everturn.open(f"sqlite:///{tmp_path}/short.db?{OPTIONS}", timeout=0.2) as store:
+    with everturn.open(f"sqlite:///{tmp_path}/short.db?{OPTIONS}") as store:
         backend = make_lossy(store)
         backend.lost_requests = 1_000_000
-        with pytest.raises(MemoryStoreBackendError) as caught:
+        with gives_up_after(0.2, store), pytest.raises(MemoryStoreBackendError) as caught:
             store.add_messages(SESSION, [ChatMessage("user", "lost")])
         assert caught.value.outcome == "not_written"
         assert store.get_history(SESSION) == []
@@ -235,7 +236,7 @@ def test_requests_that_never_arrive_are_not_written(tmp_path: Path) -> None:
 
 def test_one_doubtful_attempt_makes_the_outcome_unknown(tmp_path: Path) -> None:
     """The first reply is lost, and every request after it: it has landed, and nobody may say that it has not."""
-    with everturn.open(f"sqlite:///{tmp_path}/short.db?{OPTIONS}", timeout=0.2) as store:
+    with everturn.open(f"sqlite:///{tmp_path}/short.db?{OPTIONS}") as store:
         backend = make_lossy(store)
         backend.lost_replies = 1
 
@@ -243,7 +244,7 @@ def test_one_doubtful_attempt_makes_the_outcome_unknown(tmp_path: Path) -> None:
             backend.lost_requests = 1_000_000
 
         backend.meanwhile = lose_all
-        with pytest.raises(MemoryStoreBackendError) as caught:
+        with gives_up_after(0.5, store), pytest.raises(MemoryStoreBackendError) as caught:
             store.add_messages(SESSION, [ChatMessage("user", "landed")])
         assert caught.value.outcome == "unknown"
         assert [message.text for message in store.get_history(SESSION)] == ["landed"]

@@ -1,58 +1,133 @@
 """Runs functions of test modules in processes of their own, each with a deadline, and leaves no process behind.
 
-A child is a plain `python -c`; what it is given are strings, and what it says is its stdout.
+A child of a function is forked from a process that has imported its module (warm_parent.py); one of code is a plain
+`python -c`. What it is given are strings, and what it says is its stdout.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
+import io
 import os
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.integration.warm_parent import Job, WarmParent
+
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0  # seconds after which a test gives up; nothing takes a tenth of it
-_CALL = "import sys; from {module} import {name} as main; main(*sys.argv[1:])"
+PATIENCE = 180.0  # seconds after which a test gives up; nothing takes a tenth of it, but a busy machine may
 
 
-class Child(subprocess.Popen[str]):
+@cache
+def _warm_parent() -> WarmParent:
+    parent = WarmParent()
+    atexit.register(parent.close)
+    return parent
+
+
+class Child:
     """A process with a session of its own, so that what it forks can be ended with it."""
 
-    def __init__(self, code: str, *args: object) -> None:
-        super().__init__(
-            [sys.executable, "-X", "faulthandler", "-c", code, *map(str, args)],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+    def __init__(self, what: Callable[..., None] | str, *args: object) -> None:
+        self.returncode: int | None = None
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        (given, stdin), (stdout, said), (stderr, complained) = os.pipe(), os.pipe(), os.pipe()
+        self.stdin = io.TextIOWrapper(io.FileIO(stdin, "w"), "utf-8", write_through=True)
+        self.stdout = os.fdopen(stdout, encoding="utf-8")
+        self.stderr = os.fdopen(stderr, encoding="utf-8")
+        if isinstance(what, str):
+            command = [sys.executable, "-X", "faulthandler", "-c", what, *map(str, args)]
+            self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdin=given, stdout=said, stderr=complained, start_new_session=True
+            )
+            self.pid = self._process.pid
+            own = [given, said, complained]
+        else:
+            self._process = None
+            self._code, ended = os.pipe()
+            job = Job(what.__module__, what.__name__, tuple(map(str, args)), environment)
+            own = [given, said, complained, ended]
+            self.pid = _warm_parent().fork(job, own)
+        for descriptor in own:
+            os.close(descriptor)
 
     def line(self) -> str:
         """The next line it says."""
-        assert self.stdout is not None
         return self.stdout.readline().strip()
+
+    def wait(self, seconds: float = PATIENCE) -> int:
+        """Wait for its end. Returns its exit code. Raises subprocess.TimeoutExpired."""
+        if self.returncode is None and self._process is not None:
+            self.returncode = self._process.wait(seconds)
+        elif self.returncode is None:
+            if not select.select([self._code], [], [], seconds)[0]:
+                raise subprocess.TimeoutExpired("a child", seconds)
+            code = os.read(self._code, 4)
+            os.close(self._code)
+            self.returncode = int.from_bytes(code, "big", signed=True) if code else -signal.SIGKILL
+        assert self.returncode is not None
+        return self.returncode
+
+    def communicate(self, last_word: str | None = None, timeout: float = PATIENCE) -> tuple[str, str]:
+        """Say the last word, and wait for its end. Returns all it said and complained of since."""
+        found = ["", ""]
+
+        def read(number: int, stream: Any) -> None:
+            found[number] = stream.read()
+
+        pairs = enumerate((self.stdout, self.stderr))
+        readers = [threading.Thread(target=read, args=pair, daemon=True) for pair in pairs]
+        for reader in readers:
+            reader.start()
+        try:
+            if last_word is not None:
+                self.stdin.write(last_word)
+            self.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended
+        deadline = time.monotonic() + timeout
+        for reader in readers:
+            reader.join(max(0.0, deadline - time.monotonic()))
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired("a child", timeout, found[0], found[1])
+        self.wait(max(1.0, deadline - time.monotonic()))
+        return found[0], found[1]
 
     def finished(self, last_word: str | None = None) -> str:
         """Wait for its end. Returns what it said; fails if it failed, or hangs (then with the stack of its threads)."""
         try:
-            said, complaint = self.communicate(last_word, timeout=PATIENCE)
+            said, complaint = self.communicate(last_word)
         except subprocess.TimeoutExpired:
             self.send_signal(signal.SIGABRT)  # faulthandler shows where its threads are
-            self.wait(PATIENCE)
+            self.wait()
             self._end_group()  # what it forked holds the pipes open
-            _, complaint = self.communicate()
-            raise AssertionError(f"the child hangs:\n{complaint}") from None
+            raise AssertionError(f"the child hangs:\n{self.stderr.read()}") from None
         assert self.returncode == 0, f"the child failed ({self.returncode}):\n{complaint}"
         return said
+
+    def poll(self) -> int | None:
+        """Its exit code, or None if it has not ended."""
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            os.kill(self.pid, number)
 
     def _end_group(self) -> None:
         try:
@@ -64,8 +139,10 @@ class Child(subprocess.Popen[str]):
         self._end_group()
         self.wait()
         for stream in (self.stdin, self.stdout, self.stderr):
-            if stream is not None:
+            try:
                 stream.close()
+            except BrokenPipeError:
+                pass
 
 
 @contextmanager
@@ -74,8 +151,7 @@ def children(*calls: tuple[Any, ...]) -> Iterator[list[Child]]:
     started: list[Child] = []
     try:
         for what, *args in calls:
-            code = what if isinstance(what, str) else _CALL.format(module=what.__module__, name=what.__name__)
-            started.append(Child(code, *args))
+            started.append(Child(what, *args))
         yield started
     finally:
         for child in started:

@@ -42,6 +42,12 @@ class Stepper:
     def became(self, call: Callable[[], object], step: int) -> str:
         """Outcome of a call that is interrupted at a step: `in time` if it has fewer, `raised`, or else who lost
         it: `everturn`, `a driver` (or Python itself, within one of its modules or where it finalizes something)."""
+        try:
+            return self._outcome(call, step)
+        finally:
+            self._raised = None  # it has the frames of the call, and they what the call had
+
+    def _outcome(self, call: Callable[[], object], step: int) -> str:
         self._step, self._ringing_at, self._raised = 0, step, None
         ignored: list[Any] = []
         sys.unraisablehook = ignored.append

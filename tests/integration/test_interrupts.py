@@ -5,6 +5,7 @@ Those on a file of SQLite are in test_group_commit.py. Signals reach the main th
 
 from __future__ import annotations
 
+import gc
 import random
 import signal
 import time
@@ -20,6 +21,7 @@ from everturn import ChatMessage
 from everturn.backends._shared.thread_pool import BoundedPool
 from everturn.backends.redis.transport import resp
 from tests.integration.children import run
+from tests.integration.stepping import walk
 from tests.store.places import Servers
 
 ROUNDS = 300
@@ -58,15 +60,41 @@ def lend() -> None:
 
     def work(_: int) -> None:
         for _ in range(300):
-            things.take(time.monotonic() + 50)
-            things.forget()
+            things.forget(things.take(time.monotonic() + 50))
 
     storm(work, longest=0.0003)
     assert not things._lock.locked()
     things.clear()
 
 
-@pytest.mark.parametrize("story", [pack, lend])
+def lend_at_each_step() -> None:
+    """Interrupt a loan at each step, of a new place and of an idle one, given back and dropped: none is lost."""
+    things: BoundedPool[object] = BoundedPool(1, TimeoutError, RuntimeError)
+
+    def use(*, drop: bool) -> None:
+        place = things.take(time.monotonic() + 50)
+        try:
+            place.item = place.item or object()
+        except BaseException:
+            things.forget(place)
+            raise
+        if drop:
+            things.forget(place)
+        else:
+            things.give_back(place)
+
+    def look() -> None:
+        gc.collect()
+        assert things.lent == 0
+        assert not things._lock.locked()
+        things.forget(things.take(0.0))  # an idle one or a new one, at once
+
+    for drop in (False, True):
+        walk(KeyboardInterrupt, lambda drop=drop: use(drop=drop), look, 1)
+        walk(KeyboardInterrupt, lambda drop=drop: use(drop=drop), lambda: (look(), use(drop=False)), 1)
+
+
+@pytest.mark.parametrize("story", [pack, lend, lend_at_each_step])
 def test_an_interrupt_leaves_nothing_broken(story: Callable[[], None]) -> None:
     run(story)
 

@@ -28,6 +28,7 @@ from tests.integration.turns import (
     write,
     write_turns,
 )
+from tests.store.speech import gives_up_after
 from tests.tiers import first
 
 WRITERS, TURNS = 6, 200
@@ -229,12 +230,12 @@ def test_a_locked_database_is_waited_for(path: Path, tmp_path: Path) -> None:
 
 def test_a_lock_held_past_the_time_out_is_an_honest_error(path: Path) -> None:
     timeout = 0.2
-    with everturn.open(url(path), timeout=timeout) as store:
+    with everturn.open(url(path)) as store:
         store.add_messages(SESSION, turn("me", 0))
         with locked(path):
             for _ in range(3):
                 began = time.monotonic()
-                with pytest.raises(MemoryStoreBackendError, match="locked") as caught:
+                with gives_up_after(timeout, store), pytest.raises(MemoryStoreBackendError, match="locked") as caught:
                     store.add_messages(SESSION, turn("me", 99))
                 assert caught.value.outcome == "not_written"
                 assert time.monotonic() >= began + timeout, "it gave up before its time"
@@ -244,7 +245,7 @@ def test_a_lock_held_past_the_time_out_is_an_honest_error(path: Path) -> None:
 
 
 def test_threads_behind_a_lock_each_get_their_time_and_an_honest_error(path: Path) -> None:
-    with everturn.open(url(path), timeout=0.3) as store:
+    with everturn.open(url(path)) as store:
         errors: list[MemoryStoreBackendError] = []
 
         def attempt(number: int) -> None:
@@ -254,7 +255,7 @@ def test_threads_behind_a_lock_each_get_their_time_and_an_honest_error(path: Pat
                 errors.append(exc)
 
         threads = [Thread(target=attempt, args=(number,), daemon=True) for number in range(8)]
-        with locked(path):
+        with locked(path), gives_up_after(0.3, store):
             for thread in threads:
                 thread.start()
             for thread in threads:
@@ -267,9 +268,9 @@ def test_threads_behind_a_lock_each_get_their_time_and_an_honest_error(path: Pat
 @pytest.mark.parametrize("tasks", [1, 8])
 def test_a_lock_held_past_the_time_out_is_an_honest_error_for_tasks_too(path: Path, tasks: int) -> None:
     async def story() -> None:
-        async with await everturn.open_async(url(path), timeout=0.2) as store:
+        async with await everturn.open_async(url(path)) as store:
             await store.add_messages(SESSION, turn("me", 0))
-            with locked(path):
+            with locked(path), gives_up_after(0.2, store):
                 for _ in range(3):
                     attempts = [store.add_messages(SESSION, turn("late", number)) for number in range(tasks)]
                     errors = await asyncio.gather(*attempts, return_exceptions=True)

@@ -13,7 +13,7 @@ from typing import Any
 from everturn import MemoryStoreError, Unsupported
 from everturn.errors import CorruptEntry
 from tests.model.model_store import Change, ModelStore, Refused, Session, trimmed
-from tests.simulation import records
+from tests.simulation import clocks, records
 from tests.simulation.network import Attempt
 from tests.simulation.records import Finding, Image, Record, Seen, Stored, message, named, placed, short
 from tests.simulation.schedules import Op
@@ -53,6 +53,8 @@ class Judge:
         self._after: dict[int, int] = {}  # where replaces were told to begin
         self._writers: dict[str, str] = {}  # the host that made the latest change of each session
         self._repeated: set[int] = set()
+        self._repeated_in_time: set[int] = set()  # calls under way that a repeated request applied, and no other
+        self._stamps: dict[str, list[tuple[float, int]]] = {}  # when each session was changed, and by which call
         self._lost: set[int] = set()  # calls that were applied, and that the server has lost since
         self._set_back: set[int] = set()  # calls that were applied late, by a clock that was set back
         self.misled: set[str] = set()  # hosts that began with a clock that was wrong
@@ -73,6 +75,7 @@ class Judge:
         again = Image({}, {}, {}, {}) if image is None else image.copy()  # it may be loaded twice
         self.model.sessions, self._made = again.sessions, again.made
         self._moves, self._numbers = again.moves, again.numbers
+        self._stamps = {name: [one for one in made if one[0] <= moment] for name, made in self._stamps.items()}
         for name in before | set(self.model.sessions):
             self._note(name)
 
@@ -87,20 +90,26 @@ class Judge:
         """A request changed a session, just now. `continues`: the life that was there before is there still."""
         op, now = attempt.op, self._now()
         self.applied_at.setdefault(op.id, []).append(now)
+        others = [moment for moment, by in self._stamps.get(name, ()) if by != op.id]
+        erased = [moment for moment, move in self._moves.get(name, ()) if move.kind == "erase"]
+        hidden = clocks.is_hidden(attempt, now, others, erased, self._clock, self._steps)
+        self._stamps.setdefault(name, []).append((now, op.id))
         if name in self._broken:
             return
-        self._check_time(attempt, name)
+        self._check_time(attempt, name, hidden=hidden)
         self._lost.discard(op.id)
-        if self._by_clock(attempt):
+        if clocks.is_set_back(attempt, now, self._clock):
             self._set_back.add(op.id)
         self._settle(name, attempt.host.name, is_over=not continues and op.kind != "erase")
         stored = self._peek(name)
         session = self.model.live(name)
         if session is None:
             self._made[name] = []
+        before = () if session is None else session.state.path
         made = self._made.setdefault(name, [])
         if op.id in made and op.kind != "erase" and now < self.relaxed_from:
-            self.find("doubled", f"{named(op)} was applied a second time in one life of {name!r}")
+            kind = records.OTHER_CLOCK if hidden else "doubled"
+            self.find(kind, f"{named(op)} was applied a second time in one life of {name!r}")
         try:
             self._repeat(op, name, stored)
         except Refused as exc:
@@ -110,7 +119,10 @@ class Judge:
         made.append(op.id)
         self._writers[name] = attempt.host.name
         self._lives.setdefault(op.id, self.model.sessions[name].life if name in self.model.sessions else 0)
-        if op.kind in MOVES:
+        adds = (
+            op.kind == "replace" and self.model.sessions[name].state.path[: len(before)] == before
+        )  # and drops nothing
+        if op.kind in MOVES and not adds:
             self._moves.setdefault(name, []).append((now, op))
         self._note(name)
         self._compare(name, stored, named(op))
@@ -134,18 +146,7 @@ class Judge:
         """The seconds by which a session may expire too late: without end, once its clock was set back."""
         return self.late if self._now() < self.relaxed_from else FOREVER
 
-    def _ended(self, name: str, since: float) -> bool:
-        """Whether a life ran out since a moment: with it goes whatever could tell of a request."""
-        states = self._states.get(name, [])
-        for place, seen in enumerate(states):
-            after = states[place + 1] if place + 1 < len(states) else None
-            until = self._now() if after is None else after.since
-            is_last = after is None or after.life != seen.life
-            if is_last and until > since and seen.expires is not None and self._clock(until) >= seen.expires:
-                return True
-        return False
-
-    def _check_time(self, attempt: Attempt, name: str) -> None:
+    def _check_time(self, attempt: Attempt, name: str, *, hidden: bool) -> None:
         op, now, sent = attempt.op, self._now(), attempt.sent
         record = self.records[op.id]
         over = record.over
@@ -154,7 +155,13 @@ class Judge:
             self.find(records.REPEATED, f"{named(op)} was answered at {over:.3f} and changed nothing; repeated, it did")
             self._repeated.add(op.id)
             return
-        if now <= over + TOLERANCE or now >= self.relaxed_from or self._ended(name, sent):
+        if attempt.arrivals > 1 and len(self.applied_at[op.id]) == 1 and is_in_time:
+            self._repeated_in_time.add(op.id)
+        else:
+            self._repeated_in_time.discard(op.id)
+        if now <= over + TOLERANCE or now >= self.relaxed_from:
+            return
+        if clocks.has_ended(self._states.get(name, []), sent, now, self._clock):
             return
         for moved_at, move in reversed(self._moves.get(name, ())):
             by = self.records[move.id]
@@ -165,20 +172,15 @@ class Judge:
                     if any(mate in self.applied_at for mate in self._mates(op)):
                         kind += ", keyed"  # its caller had sent it again, and that was applied
                 self.find(
-                    kind,
+                    records.OTHER_CLOCK if hidden else kind,
                     f"{named(op)}, sent at {sent:.3f} and given up or answered at {over:.3f}, was applied behind "
                     f"{named(move)}, which was acknowledged at {by.end:.3f}",
                 )
                 return
         if op.id in self._lost and is_in_time:
             return  # it was applied in time and lost; of one that is sent twice, the second brings it back
-        self.find("late", f"{named(op)}, given up or answered at {over:.3f}, was applied")
-
-    def _by_clock(self, attempt: Attempt) -> bool:
-        """Whether, since a request was sent, its server's clock was set back by more than its life, but not its age."""
-        age = self._now() - attempt.sent
-        seconds = age - (self._clock(self._now()) - self._clock(attempt.sent))
-        return attempt.until - attempt.sent < seconds < age
+        kind = records.OTHER_CLOCK if hidden else "late"
+        self.find(kind, f"{named(op)}, given up or answered at {over:.3f}, was applied")
 
     def _mates(self, op: Op) -> list[int]:
         """Other calls with the key of this one."""
@@ -335,8 +337,13 @@ class Judge:
         name = op.target if op.kind == "fork" else op.session
         if isinstance(record.error, CorruptEntry | Unsupported) or record.outcome == "error":
             self.find("broken", f"{named(op)} raised {record.error!r}")
-        if record.outcome in ("not_written", "refused") and applied and self._outlives(record, name):
-            kind = records.SET_BACK if op.id in self._set_back else "appeared"
+        is_kept = applied and op.id not in self._lost
+        if record.outcome in ("not_written", "refused") and is_kept and self._outlives(record, name):
+            kind = "appeared"
+            if op.id in self._set_back:
+                kind = records.SET_BACK
+            elif op.id in self._repeated_in_time:
+                kind = records.REPEATED
             self.find(kind, f"{named(op)} failed with {record.error!r}, and was applied at {applied[0]:.3f}")
         if record.outcome != "ok" or record.end is None or name in self._broken:
             return
@@ -355,6 +362,9 @@ class Judge:
         """Whether a call that was applied and failed can be seen to have been: not if that life ended before it did."""
         if record.outcome == "not_written" or record.end is None:
             return True
+        at_end = self._seen(name, record.end, record.end)
+        if self.applied_at[record.op.id][0] <= record.end and any(seen.state is None for seen in at_end):
+            return False
         life = self._lives.get(record.op.id)
         return any(seen.life == life for seen in self._seen(name, record.end, self._now()))
 

@@ -21,7 +21,7 @@ CLEAN = Delivery()
 class Attempt:
     """One request on its way, with all that the judge wants to know of it."""
 
-    __slots__ = ("arrivals", "change", "host", "name", "op", "sent", "until")
+    __slots__ = ("arrivals", "change", "host", "issued", "name", "op", "sent", "until")
 
     def __init__(self, op: Any, host: Host, name: str, sent: float, until: float, *, change: bool = True) -> None:
         self.op = op
@@ -31,6 +31,7 @@ class Attempt:
         self.change = change
         self.arrivals = 0
         self.until = until  # true time at which whoever sent it gives up on it
+        self.issued: float | None = None  # what its server's clock showed when it was sent, where servers are several
 
 
 class Deliveries:

@@ -21,7 +21,11 @@ MISLED = "opened in a wrong time"
 SET_BACK = "applied by a clock that was set back"
 """A call that was refused, or failed as not written, is applied by an attempt that the network kept: since it was sent
 its server's clock was set back by more than the request's life and less than its age (decision 020)."""
-TOLERATED = {REPEATED, MISLED, SET_BACK}
+OTHER_CLOCK = "hidden by another server's clock"
+"""A request is applied after its time by a server that took over again. While it was under way another server was the
+master, and changed the session for somebody else by a clock that showed less than this server's when the request was
+sent; or its clock was so far ahead that the tombstone of an erasure expired (decision 020)."""
+TOLERATED = {REPEATED, MISLED, SET_BACK, OTHER_CLOCK}
 
 
 @dataclass

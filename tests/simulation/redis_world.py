@@ -148,6 +148,8 @@ class RedisWorld(World):
             self._expire()
         elif after != before:
             self.tell(node[0], f"applies {attempt.name} of {attempt.host.name}")
+            if len(self.nodes) > 1:
+                attempt.issued = self.clocks[node].at(attempt.sent)
             self.judge.applied(attempt, name)
             if self._images is not None:
                 self._images.append((self.scheduler.now, server.space.image(), self.judge.image()))

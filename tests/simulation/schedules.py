@@ -119,6 +119,9 @@ def make(seed: int, backend: str) -> Schedule:
     clients = tuple(writer.client(number) for number in range(random.choice((2, 2, 3, 4))))
     servers = [_server(random) for _ in range(1 + with_failover)]
     faults = _faults(random, backend, len(clients), timeout, with_failover=with_failover)
+    if with_failover and random.random() < 0.5:
+        failure_rates = {"twice": random.choice((0.1, 0.3)), "held": random.choice((0.0, 0.1)), "mute": 0.1}
+        faults = _back_and_forth(random, faults, timeout)
     return Schedule(seed, backend, clients, tuple(servers), faults, timeout, ttl, failure_rates)
 
 
@@ -160,6 +163,17 @@ def _faults(random: Random, backend: str, clients: int, timeout: float, *, with_
                 seconds = seconds if backend == "sqlite" else random.choice((0.0, seconds))
             faults.append(Fault(kind, at, who if kind in ("unreachable", "kill", "step_client") else 0, seconds, lose))
     return tuple(sorted(faults, key=lambda fault: fault.at))
+
+
+def _back_and_forth(random: Random, faults: tuple[Fault, ...], timeout: float) -> tuple[Fault, ...]:
+    """Let two servers take over from each other while requests are under way: each judges them by its own clock."""
+    left = [fault for fault in faults if fault.kind not in ("failover", "step")]
+    at = 0.0
+    for _ in range(random.randint(2, 6)):
+        at += random.choice((random.uniform(0.05, 0.3), random.uniform(0.05, 2 * timeout)))
+        seconds = random.choice((0.0, random.uniform(0.0, 0.3)))
+        left.append(Fault("failover", at, 0, seconds, random.choice((0.0, 0.0, 0.0, random.uniform(0.0, 0.5)))))
+    return tuple(sorted(left, key=lambda fault: fault.at))
 
 
 class _Writer:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from everturn import InvalidInput
+from everturn import InvalidInput, MemoryStoreBackendError
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.judge import Judge
 from tests.simulation.network import Attempt
-from tests.simulation.records import MISLED, REPEATED, SET_BACK, Record, Stored
+from tests.simulation.records import MISLED, OTHER_CLOCK, REPEATED, SET_BACK, Record, Stored
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.schedules import Op
 
@@ -28,7 +28,9 @@ class JudgedSession:
         self.scheduler = Scheduler()
         self.clock = Clock(EPOCH)
         self.stored: Stored | None = None
-        self.judge = Judge(ttl, lambda: self.scheduler.now, self.clock.at, lambda _: self.stored, lambda *_: [])
+        self.judge = Judge(
+            ttl, lambda: self.scheduler.now, self.clock.at, lambda _: self.stored, self.clock.steps_between
+        )
 
     def call(
         self, op: Op, outcome: str, *, begin: float, end: float, error: Exception | None = None, host: str = "process 1"
@@ -152,3 +154,90 @@ def test_a_session_that_is_not_seen_is_excused_by_a_wrong_clock_of_who_wrote_it_
     bench.call(Op(4, "read", "a", 0.0), "ok", begin=1.0, end=1.2, host="process 2")
     bench.judge.records[4].result = result
     assert bench.found() == {kind}
+
+
+@pytest.mark.parametrize(("seconds", "kinds"), [(5.0, set()), (1.0, {"appeared"})])
+def test_a_session_that_was_over_when_a_retry_was_refused_may_be_there_again_once_the_clock_is_set_back(
+    seconds: float, kinds: set[str]
+) -> None:
+    bench = JudgedSession(ttl=3.0)
+    bench.apply(bench.call(TURN, "ok", begin=0.0, end=0.2), 0.1, SHOWN)
+    shown: Stored = ("life", 2, ((1, "x"), (2, "y")))
+    bench.apply(bench.call(OTHER_TURN, "refused", begin=0.2, end=0.6, error=NO), 0.3, shown)
+    bench.clock.step(0.4, seconds)
+    bench.clock.step(0.8, -seconds)
+    bench.judge.relaxed_from = bench.scheduler.now = 0.8
+    assert bench.found() == kinds
+
+
+# --- two servers, each with a clock of its own: to the judge a failover is a step of the store's clock ----------------
+
+
+def taken_over(bench: JudgedSession, at: float, ahead: float) -> None:
+    """Another server takes over, whose clock is ahead of the one before, or behind it."""
+    bench.clock.step(at, ahead)
+
+
+@pytest.mark.parametrize(
+    ("behind", "kinds"),
+    [(0.2, {OTHER_CLOCK}), (1431.0, {OTHER_CLOCK}), (0.05, {"late", "doubled"}), (0.0, {"late", "doubled"})],
+)
+def test_a_change_by_a_server_whose_clock_is_behind_a_requests_own_hides_that_the_request_is_late(
+    behind: float, kinds: set[str]
+) -> None:
+    bench = JudgedSession()
+    attempt = bench.call(TURN, "ok", begin=0.0, end=0.02)
+    attempt.issued = bench.clock.at(0.0)
+    bench.apply(attempt, 0.01, SHOWN)
+    taken_over(bench, 0.05, -behind)
+    both: Stored = ("life", 2, ((1, "x"), (2, "y")))
+    bench.apply(bench.call(OTHER_TURN, "ok", begin=0.08, end=0.12), 0.1, both)
+    taken_over(bench, 0.2, behind)
+    bench.apply(attempt, 0.4, ("life", 3, (*both[2], (3, "x"))))
+    assert bench.found() == kinds
+
+
+def test_a_retry_that_another_server_carried_out_by_an_earlier_time_is_found_to_be_doubled() -> None:
+    bench = JudgedSession()
+    attempt = bench.call(TURN, "ok", begin=0.0, end=0.12)
+    attempt.issued = bench.clock.at(0.0)
+    taken_over(bench, 0.05, -1431.0)
+    bench.apply(attempt, 0.1, SHOWN)  # its caller has to wait until this server's time is later
+    taken_over(bench, 0.2, 1431.0)
+    bench.apply(attempt, 0.4, ("life", 2, ((1, "x"), (2, "x"))))
+    assert bench.found() == {"late", "doubled"}
+
+
+@pytest.mark.parametrize(("ahead", "excused"), [(70.0, True), (50.0, False)])
+def test_a_tombstone_is_gone_early_only_by_a_clock_that_is_ahead_by_the_life_of_a_request(
+    ahead: float, excused: bool
+) -> None:
+    bench = JudgedSession()
+    attempt = bench.call(TURN, "ok", begin=0.0, end=0.02)
+    attempt.issued = bench.clock.at(0.0)
+    bench.apply(attempt, 0.01, SHOWN)
+    bench.apply(bench.call(ERASURE, "ok", begin=0.05, end=0.07), 0.06, None)
+    taken_over(bench, 0.1, ahead)
+    taken_over(bench, 0.2, -ahead)
+    bench.apply(attempt, 0.4, SHOWN)
+    assert bench.found() == ({OTHER_CLOCK} if excused else {"erased came back"})
+
+
+@pytest.mark.parametrize(("arrivals", "kind"), [(1, REPEATED), (0, "appeared")])
+def test_a_request_that_a_replica_refused_may_come_again_when_that_is_the_master(arrivals: int, kind: str) -> None:
+    bench = JudgedSession()
+    error = MemoryStoreBackendError("READONLY", outcome="not_written")
+    attempt = bench.call(TURN, "not_written", begin=0.0, end=0.4, error=error)
+    attempt.arrivals = arrivals
+    bench.apply(attempt, 0.2, SHOWN)
+    assert bench.found() == {kind}
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_change_that_was_refused_may_have_been_made_only_if_it_was_lost(is_lost: bool) -> None:
+    bench = JudgedSession()
+    attempt = bench.call(TURN, "refused", begin=0.0, end=0.4, error=NO)
+    bench.apply(attempt, 0.1, SHOWN)
+    if is_lost:
+        bench.lose_all(0.2)
+    assert bench.found() == (set() if is_lost else {"appeared"})

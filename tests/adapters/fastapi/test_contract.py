@@ -11,6 +11,6 @@ from tests.adapters.checking import BACKENDS, RUNS, hold
 LACKS = {"checkpoints", "tasks", "twins", "pop", "trim_keeps_prompts", "tool_calls", "summaries"}
 
 
-@pytest.mark.parametrize(("backend", "layers"), RUNS)
-def test_the_contract_holds(tmp_path: Path, backend: str, layers: frozenset[str]) -> None:
-    hold(f"fastapi.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], layers=layers)
+@pytest.mark.parametrize(("backend", "clauses"), RUNS)
+def test_the_contract_holds(tmp_path: Path, backend: str, clauses: frozenset[str]) -> None:
+    hold(f"fastapi.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], clauses=clauses)

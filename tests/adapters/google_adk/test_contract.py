@@ -16,6 +16,6 @@ LACKS = (
 SLOW = "long-history"  # the session is read before each event, as ADK's documentation asks
 
 
-@pytest.mark.parametrize(("backend", "layers"), RUNS)
-def test_the_contract_holds(tmp_path: Path, backend: str, layers: frozenset[str]) -> None:
-    hold(f"google_adk.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], layers=layers, slow=SLOW)
+@pytest.mark.parametrize(("backend", "clauses"), RUNS)
+def test_the_contract_holds(tmp_path: Path, backend: str, clauses: frozenset[str]) -> None:
+    hold(f"google_adk.target:on_{backend}", tmp_path, lacks=LACKS | BACKENDS[backend], clauses=clauses, slow=SLOW)

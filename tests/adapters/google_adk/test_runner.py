@@ -19,10 +19,10 @@ OF = {"app_name": "shop", **worker.OF}
 
 def test_a_conversation_goes_on_in_another_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    first = ask("google_adk.worker", url, "Where is my order?")
+    first = ask(worker.main, url, "Where is my order?")
     assert first["answer"] == "It is in Bern with 1234 (seen 3)"
     assert len(first["session"]["events"]) == 4
-    second = ask("google_adk.worker", url, "What did I say?")
+    second = ask(worker.main, url, "What did I say?")
     assert second["answer"] == "You began with 'Where is my order?' (seen 5)"
     assert second["session"]["events"][:4] == first["session"]["events"]
     assert second["session"]["state"] == {"order": 1234, "user:tracked": 1, "answer": second["answer"]}

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator
 
 from google.adk.agents import LlmAgent
@@ -68,7 +66,3 @@ async def main(url: str, question: str) -> None:
         session = await service.get_session(app_name="shop", **OF)
         assert session is not None
         print(json.dumps({"answer": answer, "session": session.model_dump(mode="json", exclude_none=True)}))
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -20,11 +17,11 @@ from langgraph.types import Command, interrupt
 import everturn
 from everturn import MemoryStore, VersionConflict
 from everturn.adapters.langgraph import EverturnSaver
+from tests.adapters.langgraph import worker
 from tests.adapters.langgraph.conftest import StoreUnderTest
 from tests.adapters.langgraph.scenarios import CONFIG, chat, say
+from tests.integration.children import children
 from tests.tiers import deep
-
-ROOT = Path(__file__).parents[3]
 
 
 class Meeting(EverturnSaver):
@@ -177,26 +174,9 @@ def test_processes_in_one_thread_lose_nothing(
 
 def talk(url: str, names: list[str], *, turns: int, durability: str) -> list[dict[str, Any]]:
     """Let processes talk in one thread, all at once. Returns what each told."""
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.adapters.langgraph.worker", url, name, str(turns), durability],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name in names
-    ]
-    try:
-        for worker in workers:
-            assert worker.stdout is not None
-            assert worker.stdout.readline() == "ready\n"
-        for worker in workers:
-            assert worker.stdin is not None
-            worker.stdin.write("go\n")
-            worker.stdin.flush()
-        return [json.loads(worker.communicate(timeout=120)[0]) for worker in workers]
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.communicate()
+    with children(*((worker.main, url, name, turns, durability) for name in names)) as processes:
+        for process in processes:
+            assert process.line() == "ready"
+        for process in processes:
+            process.stdin.write("go\n")
+        return [json.loads(process.finished()) for process in processes]

@@ -32,7 +32,3 @@ def main(url: str, name: str, turns: str, durability: Any) -> None:
                     acknowledged.append(f"{name} {turn}")
                     break
     print(json.dumps({"acknowledged": acknowledged, "conflicts": conflicts}))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

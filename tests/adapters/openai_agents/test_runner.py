@@ -14,16 +14,17 @@ from agents.tracing import set_tracing_disabled
 import everturn
 from everturn.adapters.openai_agents import EverturnSession
 from tests.adapters.checking import ask
+from tests.adapters.openai_agents import worker
 from tests.adapters.openai_agents.worker import Provider, Scripted
 from tests.integration.children import children
 
 
 def test_a_conversation_goes_on_in_another_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    first = ask("openai_agents.worker", url, "Where is my order?")
+    first = ask(worker.main, url, "Where is my order?")
     assert first["answer"] == "It is in Bern with 1234 (seen 3)"
     assert [item.get("type") for item in first["items"]] == [None, "function_call", "function_call_output", "message"]
-    second = ask("openai_agents.worker", url, "What did I say?")
+    second = ask(worker.main, url, "What did I say?")
     assert second["answer"] == "You began with 'Where is my order?' (seen 5)"
     assert second["items"][:4] == first["items"]
     with everturn.open(url) as store:
@@ -34,13 +35,13 @@ def test_a_conversation_goes_on_in_another_process(tmp_path: Path) -> None:
 
 def test_calls_made_at_once_go_on_in_another_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    first = ask("openai_agents.worker", url, "Where are my orders?")
+    first = ask(worker.main, url, "Where are my orders?")
     assert first["answer"] == "It is in Bern with 5678 (seen 5)"
     kinds = [None, "function_call", "function_call", "function_call_output", "function_call_output", "message"]
     assert [item.get("type") for item in first["items"]] == kinds
     calls = [item["call_id"] for item in first["items"][1:5]]
     assert calls == ["c_1_1234", "c_1_5678"] * 2
-    second = ask("openai_agents.worker", url, "What did I say?")
+    second = ask(worker.main, url, "What did I say?")
     assert second["answer"] == "You began with 'Where are my orders?' (seen 7)"
     assert second["items"][:6] == first["items"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 from typing import Any
 
 from agents import Agent, Model, ModelProvider, ModelResponse, RunConfig, Runner, Usage, function_tool
@@ -68,7 +66,3 @@ async def main(url: str, question: str) -> None:
         session = EverturnSession("customer-42", store)
         result = await Runner.run(agent, question, session=session, run_config=RunConfig(model_provider=Provider()))
         print(json.dumps({"answer": result.final_output, "items": await session.get_items()}))
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))

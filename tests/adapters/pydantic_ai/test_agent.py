@@ -6,14 +6,15 @@ from pathlib import Path
 
 import everturn
 from tests.adapters.checking import ask, shows
+from tests.adapters.pydantic_ai import worker
 
 
 def test_a_conversation_goes_on_in_another_process(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'memory.db'}"
-    first = ask("pydantic_ai.worker", url, "Where is my order?")
+    first = ask(worker.main, url, "Where is my order?")
     assert first["answer"] == "It is in Bern with 1234 (seen 3)"
     assert first["requests"] == 2
-    second = ask("pydantic_ai.worker", url, "What did I say?")
+    second = ask(worker.main, url, "What did I say?")
     assert second["answer"] == "You began with 'Where is my order?' (seen 5)"
     assert second["messages"][:4] == first["messages"]
     assert second["requests"] == 3

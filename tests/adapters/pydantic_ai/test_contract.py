@@ -13,13 +13,13 @@ UNTRIED = {"odd-json": "returned messages carry no metadata"}
 SLOW = "long-history"  # the application loads all that was said before each turn
 
 
-@pytest.mark.parametrize(("backend", "layers"), RUNS)
-def test_the_contract_holds(tmp_path: Path, backend: str, layers: frozenset[str]) -> None:
+@pytest.mark.parametrize(("backend", "clauses"), RUNS)
+def test_the_contract_holds(tmp_path: Path, backend: str, clauses: frozenset[str]) -> None:
     hold(
         f"pydantic_ai.target:on_{backend}",
         tmp_path,
         lacks=LACKS | BACKENDS[backend],
-        layers=layers,
+        clauses=clauses,
         untried=UNTRIED,
         slow=SLOW,
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
 
 from pydantic_ai import Agent
 from pydantic_ai.conversation import Conversation
@@ -55,7 +53,3 @@ async def main(url: str, question: str) -> None:
         assert loaded is not None
         messages = ModelMessagesTypeAdapter.dump_python(loaded.messages, mode="json")
         print(json.dumps({"answer": result.output, "messages": messages, "requests": loaded.usage.requests}))
-
-
-if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))

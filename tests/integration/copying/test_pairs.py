@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import everturn
-from everturn import ChatMessage, CopyReport, InvalidInput, Summary
+from everturn import ChatMessage, CopyReport, KeyReused, Summary
 from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import HOSTILE, assert_alike, facts, fill, go_on, say
 from tests.store.places import Place
@@ -68,7 +68,7 @@ def test_a_retry_finds_in_the_target_what_was_written_in_the_source(source: Plac
     for change in changes:
         assert change(there).replayed
         assert change(there) == change(here)
-    with pytest.raises(InvalidInput, match="used before"):
+    with pytest.raises(KeyReused, match="used before"):
         say(there, "rich", "something else", key="begin")
     assert not say(there, "rich", "another", "branch", key="branch").replayed  # it was rolled back there, too
 

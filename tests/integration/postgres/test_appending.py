@@ -18,8 +18,8 @@ from tests.store.speech import say, words
 
 def own_connection(store: Any) -> Any:
     """The one connection of a store with `pool_size=1`, which stays where it is."""
-    (connection,) = store._operations.backend._executor._source._connections._idle
-    return connection
+    (place,) = store._operations.backend._executor._source._connections._idle
+    return place.item
 
 
 def test_a_plain_turn_is_prepared_once_a_connection(url: str) -> None:

@@ -15,6 +15,7 @@ import everturn
 from everturn import ChatMessage, CorruptEntry, MemoryStoreBackendError, Record, Summary, ToolCall
 from everturn.testing.servers import PostgresServer, wait_until
 from tests.integration.writers import Ledger, Writers, every_kind, turn, turns
+from tests.store.speech import gives_up_after
 
 ODD = ["\0", "a\0b", "\u2028", "é\u0301", "\U0001f600", "'; DROP TABLE x; --", "%s", "\\", '"', "{}", "\x7f", "\ufffe"]
 
@@ -64,9 +65,9 @@ def locked(url: str, schema: str, beside: psycopg.Connection[Any]) -> Iterator[N
 
 @pytest.mark.usefixtures("locked")
 def test_a_session_that_stays_locked_is_not_written(url: str) -> None:
-    with everturn.open(url, timeout=0.5) as store:
+    with everturn.open(url) as store:
         for change in (lambda: store.add_messages("a", turn("2")), lambda: store.clear("a"), lambda: store.erase("a")):
-            with pytest.raises(MemoryStoreBackendError, match="locked") as caught:
+            with gives_up_after(0.5, store), pytest.raises(MemoryStoreBackendError, match="locked") as caught:
                 change()
             assert caught.value.outcome == "not_written"
         assert len(store.get_history("a")) == 2  # readers wait for nobody

@@ -135,8 +135,9 @@ def test_a_stream_of_replies_that_is_out_of_step_is_not_believed(kind: str) -> N
         for number in range(4):
             if number == 3:
                 server.latest.sendall(b"+STRAY\r\n")  # type: ignore[attr-defined]  # as above
-                idle = pool._pool._idle if kind == "ours" else client.connection_pool._available_connections
-                assert select.select([idle[-1]._sock], [], [], 30)[0], "it never came"
+                ours = kind == "ours"
+                idle = pool._pool._idle[-1].item if ours else client.connection_pool._available_connections[-1]
+                assert select.select([idle._sock], [], [], 30)[0], "it never came"
             try:
                 heard.append(pool.exchange([("PING",)], time.monotonic() + 30))
             except MemoryStoreBackendError as exc:

@@ -29,7 +29,7 @@ from everturn.testing.servers import (
     wait_until,
 )
 from tests.integration.redis.test_stored_form import full_session
-from tests.store.speech import say, user, words
+from tests.store.speech import gives_up_after, say, user, words
 
 BLOCKING: dict[str, Callable[[str], Any]] = {
     "redis": redis.Redis.from_url,
@@ -207,11 +207,12 @@ def test_a_store_may_cross_a_fork(server: ValkeyServer) -> None:
 
 def test_an_exhausted_pool_of_a_loop_is_an_error_in_time(server: ValkeyServer) -> None:
     async def main() -> None:
-        async with await everturn.open_async(server.url, timeout=0.5, max_connections=1) as store:
+        async with await everturn.open_async(server.url, max_connections=1) as store:
             await store.add_messages("a", [user("1")])
             server.pause()
             try:
-                ended = await asyncio.gather(*(store.get_history("a") for _ in range(3)), return_exceptions=True)
+                with gives_up_after(0.5, store):
+                    ended = await asyncio.gather(*(store.get_history("a") for _ in range(3)), return_exceptions=True)
             finally:
                 server.resume()
             assert all(isinstance(error, MemoryStoreBackendError) for error in ended)

@@ -274,11 +274,11 @@ def test_an_exhausted_pool_is_an_error_in_time(own: ValkeyServer) -> None:
 @pytest.mark.parametrize("face", FACES)
 def test_a_read_only_replica_is_named_as_such(face: str) -> None:
     async def awaited(url: str) -> None:
-        async with await everturn.open_async(url, timeout=0.3) as store:
+        async with await everturn.open_async(url, timeout=2) as store:
             await store.add_messages("a", [user("1")])
 
     def blocking(url: str) -> None:
-        with everturn.open(url, timeout=0.3) as store:
+        with everturn.open(url, timeout=2) as store:
             say(store, "a", "1")
 
     with valkey_server(replicas=1, appendonly=True) as server:

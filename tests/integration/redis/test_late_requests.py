@@ -213,10 +213,29 @@ def test_a_tombstone_is_no_session(store: Any, client: Any) -> None:
 
 
 def test_a_clock_that_was_set_back_holds_nobody_up(store: Any, client: Any) -> None:
-    """A fence that lies ahead is one of a clock that showed more; else nothing could be written until it is reached."""
+    """A fence that lies ahead is one of a clock that showed more. Requests are late once, not until it is reached."""
     say(store, "a", "1")
     client.hset("everturn:{:a}:meta", "fence", str(2 * 10**15))
     assert say(store, "a", "2").version == 2
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("erased", [False, True])
+def test_a_fence_of_a_clock_that_showed_more_is_not_passed_over(
+    server: ValkeyServer, proxy: FaultProxy, store: Any, client: Any, face: str, erased: bool
+) -> None:
+    """Another server set it, whose clock is ahead: whether a request is behind it cannot be told, so it is late."""
+    say(store, "a", "1")
+    kept_of_one_killed(proxy, face, "")
+    if erased:
+        assert store.erase("a").complete
+    client.hset("everturn:{:a}:meta", "fence", str(2 * 10**15))
+    before = seen(store)
+    released(proxy, server)
+    assert seen(store) == before
+    seconds, _ = client.time()
+    assert int(client.hget("everturn:{:a}:meta", "fence")) < (seconds + 1) * 10**6  # the next request is late no more
+    assert say(store, "a", "2").version == (1 if erased else 2)
 
 
 def test_a_clock_that_was_set_forward_holds_nobody_up(store: Any, client: Any) -> None:

@@ -148,7 +148,7 @@ def every_step(kind: str) -> None:
 
         def disconnect() -> None:
             work()
-            for connection in [each for pool in transport._nodes.values() for each in pool._pool._idle]:
+            for connection in [place.item for pool in transport._nodes.values() for place in pool._pool._idle]:
                 connection.disconnect()
 
         walk(RAISED[kind], work, work, STRIDE)
