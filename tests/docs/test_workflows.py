@@ -50,9 +50,7 @@ def test_every_step_is_a_make_target(file: Path) -> None:
 def test_actions_are_pinned_by_commit_and_rights_are_few(file: Path) -> None:
     workflow = read(file)
     assert workflow["permissions"] in ({}, {"contents": "read"})
-    writes = [
-        name for job in jobs(file) for name, right in job.get("permissions", {}).items() if right == "write"
-    ]
+    writes = [name for job in jobs(file) for name, right in job.get("permissions", {}).items() if right == "write"]
     assert file.stem == "release" or writes == []
     for _, step in steps(file):
         assert "uses" not in step or re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", step["uses"])

@@ -110,7 +110,7 @@ def factory(where):
     return everturn.open(f"sqlite:///{where}/memory.db")
 
 class TestOurStore(MemoryContract):
-    factory = staticmethod(factory)
+    target = staticmethod(factory)
 
 def test_golden(snapshot_db):
     db = sqlite3.connect(snapshot_db.path)
@@ -198,10 +198,10 @@ COMMAND_LINES = (
     ("diff", "diff memory.db a 1"),
     ("tail", "tail memory.db a -n 2"),
     ("snapshot", "snapshot memory.db a again"),
-    ("rollback", "rollback memory.db a again --yes"),
-    ("undo", "undo memory.db a --yes"),
-    ("fork", "fork memory.db a b"),
     ("trim", "trim memory.db a 2 --yes"),
+    ("undo", "undo memory.db a --yes"),
+    ("rollback", "rollback memory.db a again --yes"),
+    ("fork", "fork memory.db a b"),
     ("clear", "clear memory.db b --yes"),
     ("set-ttl", "set-ttl memory.db a 3600"),
     ("compact", "compact memory.db"),
@@ -242,7 +242,11 @@ def test_every_command_works_without_the_checkout(environment: Environment, tmp_
 
 def test_the_inspector_is_served(environment: Environment, tmp_path: Path) -> None:
     bin_ = environment("cli,web")
-    ran(bin_, ["python", "-c", "import everturn; everturn.open('sqlite:///memory.db').save_context('a', 'b', 'c')"], tmp_path)
+    ran(
+        bin_,
+        ["python", "-c", "import everturn; everturn.open('sqlite:///memory.db').save_context('a', 'b', 'c')"],
+        tmp_path,
+    )
     command = [str(bin_ / "everturn"), "serve", "memory.db", "--no-open"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         try:

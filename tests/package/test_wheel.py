@@ -130,7 +130,9 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -
 
 
 def test_no_benchmark_of_another_store_is_in_the_wheel(wheel: Path) -> None:
-    peers = re.compile(r"^\s*(?:from|import) (agents|google|langchain\w*|langgraph|llama_index|sqlalchemy)\b", re.MULTILINE)
+    peers = re.compile(
+        r"^\s*(?:from|import) (agents|google|langchain\w*|langgraph|llama_index|sqlalchemy)\b", re.MULTILINE
+    )
     with zipfile.ZipFile(wheel) as archive:
         benches = [name for name in archive.namelist() if name.startswith("everturn/bench/")]
         found = [name for name in benches if peers.search(archive.read(name).decode())]
@@ -142,7 +144,14 @@ def test_the_sdist_can_be_built_and_tested_from(built: Path) -> None:
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"Makefile", "pyproject.toml", "README.md", "LICENSE", "requirements/dev.txt", "src/everturn/py.typed"} <= names
+    assert {
+        "Makefile",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "requirements/dev.txt",
+        "src/everturn/py.typed",
+    } <= names
     assert [name for name in names if name.startswith((".venv", "build/", "dist/", ".hypothesis"))] == []
 
 
