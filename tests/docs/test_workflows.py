@@ -1,4 +1,4 @@
-"""The workflows in .github: each step is a make target that runs on a desk as well, actions are pinned, rights are few."""
+"""The workflows in .github: each step is a make target that runs on a desk as well, actions are pinned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel and the sdist as they are built: contents, metadata, and the README as an index shows it. Needs no network."""
+"""The wheel and the sdist as they are built: contents, metadata, and the README as an index shows it. Offline."""
 
 from __future__ import annotations
 
