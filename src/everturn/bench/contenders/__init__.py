@@ -5,8 +5,6 @@ timing.py          seconds of calls, one after the other or from many tasks
 process.py         each contender in a process of its own
 everturn_store.py  everturn, sync and async, in a file or on a server
 bare.py            the bare driver on SQLite; on_redis/ and on_postgres/ have theirs
-checkpoints.py     a LangGraph checkpointer as a contender
-langchain.py langchain_messages.py langgraph.py openai_agents.py google_adk.py   peers on SQLite
 
 A contender turns the workload's plain messages into its own kind before the clock starts, because making them is the
 caller's work. Encoding and writing is the store's work and is timed. Each store keeps its default settings, except that
@@ -63,21 +61,3 @@ BARE_SAME_ROWS = Entrant("bare apsw, same rows", "everturn.bench.contenders.bare
 TWIN = Entrant(
     "its twin", "everturn.bench.contenders.bare:BareSqliteSameRows", ("apsw",)
 )  # to see the noise of the method
-PEERS = (
-    Entrant(
-        "OpenAI Agents SQLiteSession", "everturn.bench.contenders.openai_agents:OpenAISQLiteSession", ("openai-agents",)
-    ),
-    Entrant(
-        "LangChain SQLChatMessageHistory",
-        "everturn.bench.contenders.langchain:LangChainSQLHistory",
-        ("langchain-community", "SQLAlchemy"),
-    ),
-    Entrant(
-        "LangGraph SqliteSaver",
-        "everturn.bench.contenders.langgraph:LangGraphSqliteSaver",
-        ("langgraph", "langgraph-checkpoint-sqlite"),
-    ),
-    Entrant(
-        "ADK SqliteSessionService", "everturn.bench.contenders.google_adk:AdkSqliteService", ("google-adk", "aiosqlite")
-    ),
-)
