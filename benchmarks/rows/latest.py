@@ -72,17 +72,19 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
 
 def compare(plan: RunPlan, field: Field, hosted: Hosted) -> Iterator[TableRow]:
     """Yield the rows of one backend."""
+    absent: set[Entrant] = set()
     for length in LENGTHS[:2] if plan.quick else LENGTHS:
         session_id = f"latest-{length}"
         progress(f"{field.backend}: filling {length:,} messages")
         with_peers = length <= LONGEST_FOR_PEERS
         entrants = [field.ours, field.ours_async, field.bare, *(field.peers if with_peers else ())]
         taking_part: dict[Entrant, ContenderProcess] = {}
-        for entrant in entrants:
+        for entrant in (entrant for entrant in entrants if entrant not in absent):
             try:
                 hosted[entrant].fill(session_id, first=0, count=max(0, length - 2 * LATEST))
                 hosted[entrant].append(session_id, turns=min(LATEST, length // 2))
             except (ContenderError, KeyError) as exc:
+                absent.add(entrant)
                 yield TableRow(f"{field.backend}: {entrant.title}", "", str(exc))
             else:
                 taking_part[entrant] = hosted[entrant]
