@@ -34,8 +34,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try quick test coverage lint bench docs dist matrix on-server workflows released free-threaded clean mutants false-alarms fuzz simulate deep \
-        deep-test deep-walks deep-simulate
+.PHONY: help try quick test coverage lint bench bench-page scale docs dist matrix on-server free-threaded workflows released \
+        clean mutants false-alarms fuzz simulate deep deep-test deep-walks deep-simulate
 
 help:
 	@echo "While you work:"
@@ -46,6 +46,8 @@ help:
 	@echo
 	@echo "Now and then:"
 	@echo "  make bench      measure speed beside bare drivers and other stores; makes $(BENCH)"
+	@echo "  make bench-page run all of make bench on an idle machine, and write docs/benchmarks.md from it"
+	@echo "  make scale      time and memory of each operation at 1,000,000 messages, 100,000 sessions, 10,000 edits"
 	@echo "  make docs       build the docs site into build/docs/site; strict; makes $(DOCS)"
 	@echo "  make dist       build wheel and sdist into dist/, check them, and use them in empty environments; makes $(DIST)"
 	@echo "  make matrix     make quick on every Python from 3.11 to 3.15 that is here (RUN=test for all tests)"
@@ -97,6 +99,13 @@ lint: $(VENV)/.dev
 
 bench: $(BENCH)/.bench
 	@$(BENCH)/bin/python -m benchmarks $(ARGS)
+
+bench-page: $(BENCH)/.bench
+	@$(BENCH)/bin/python -m benchmarks --json build/benchmarks.json $(ARGS)
+	@$(BENCH)/bin/python -m benchmarks.page build/benchmarks.json
+
+scale: $(BENCH)/.bench
+	@$(BENCH)/bin/python -m benchmarks.scale $(ARGS)
 
 docs: $(DOCS)/.docs
 	@$(DOCS)/bin/python tools/build_docs.py $(ARGS)

@@ -218,7 +218,7 @@ COMMAND_LINES = (
     ("golden", "golden show memory.db"),
     ("golden", "golden diff memory.db backup.db"),
     ("docs", "docs"),
-    ("erase", "erase memory.db a --yes"),
+    ("erase", "erase memory.db a --confirm a"),
 )
 FINDS = {"diff": (0, 1), "doctor": (0, 1)}  # 1: there is a difference, a risk
 

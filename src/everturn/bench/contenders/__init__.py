@@ -36,16 +36,6 @@ class Contender(Protocol):
         """Let go of the file or the server."""
 
 
-class ReadsLatest(Contender, Protocol):
-    """A store that can read the latest messages of a session without the others."""
-
-    def load_latest(self, session_id: str, *, count: int) -> tuple[float, int]:
-        """Read the latest `count` messages as the store's own objects: seconds, and how many messages came."""
-
-    def agent_turns(self, session_id: str, *, turns: int, first: int, count: int) -> list[float]:
-        """Read the latest `count` messages and append a turn, `turns` times; seconds each time took."""
-
-
 class AppendsFromTasks(Contender, Protocol):
     """A store on a server, which many tasks of one event loop can use at once."""
 
