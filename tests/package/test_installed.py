@@ -235,7 +235,11 @@ def test_every_command_works_without_the_checkout(environment: Environment, tmp_
     for name, line in COMMAND_LINES:
         ran(bin_, f"everturn {line}", tmp_path, codes=FINDS.get(name, (0,)))
     assert re.match(r"everturn \d", ran(bin_, "everturn --version", tmp_path).stdout)
-    assert "_EVERTURN_COMPLETE" in ran(bin_, "everturn --show-completion bash", tmp_path).stdout
+    asked = {"_EVERTURN_COMPLETE": "complete_bash", "COMP_WORDS": "everturn s", "COMP_CWORD": "1"}
+    complete = (
+        f"import os, sys; os.environ.update({asked}); sys.argv = ['everturn']; from everturn.cli import main; main()"
+    )
+    assert "snapshots" in ran(bin_, ["python", "-c", complete], tmp_path).stdout
     refused = ran(bin_, "everturn serve backup.db --no-open", tmp_path, codes=(2,))
     assert "pip install 'everturn[web]'" in refused.stderr
 
