@@ -68,12 +68,32 @@ def test_an_attempt_is_not_the_cause_of_the_next_ones_fault() -> None:
     assert caught.value.__context__ is None
 
 
+class Punctual(Runtime):
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize("timeout", [0.1, 0.5, 5.0])
+def test_a_request_that_is_refused_each_time_is_never_in_doubt(timeout: float) -> None:
+    """Each answer takes a twentieth of the time-out: an attempt that is sent later than that has none."""
+    face, attempts = Punctual(), []
+
+    async def send(_retry: bool, deadline: float) -> None:
+        attempts.append(face.now)
+        face.now += timeout / 20
+        if face.now > deadline:
+            raise MemoryStoreBackendError("no answer in time", outcome="unknown", transient=True)
+        raise MemoryStoreBackendError("a read-only replica", outcome="not_written", transient=True)
+
+    caller = Caller(None, Settings(timeout=timeout), face)  # type: ignore[arg-type]  # nothing is asked of a backend
+    with pytest.raises(MemoryStoreBackendError, match="a read-only replica") as caught:
+        drive(caller.call(send))
+    assert caught.value.outcome == "not_written"
+    assert attempts[-1] > 100.0 + 0.8 * timeout  # it may have become a master by then
+
+
 @pytest.mark.parametrize("timeout", [0.1, 0.5, 5.0])
 def test_a_call_is_sent_again_until_its_time_is_over(timeout: float) -> None:
-    class Punctual(Runtime):
-        async def sleep(self, seconds: float) -> None:
-            self.now += seconds
-
     face, attempts = Punctual(), []
 
     async def send(_retry: bool, _deadline: float) -> None:
