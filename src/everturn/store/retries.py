@@ -39,7 +39,7 @@ class Runtime(Protocol):
         """Run a long computation where it holds up no event loop."""
 
 
-class Caller:
+class RetryingSender:
     """Sends requests to a backend, again after a transient fault, within the store's time-out."""
 
     def __init__(self, backend: Backend, settings: Settings, runtime: Runtime) -> None:
