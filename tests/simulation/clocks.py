@@ -46,7 +46,7 @@ def is_forgotten(
     erased: Iterable[float], now: float, clock: Clock, steps: Callable[[float, float], list[float]]
 ) -> bool:
     """Whether the tombstone of an erasure expired since: see records.FORGOTTEN."""
-    return any(clock(later) > clock(moment) + REQUEST_LIFE for moment in erased for later in (*steps(moment, now), now))
+    return any(clock(later) > clock(moment) + REQUEST_LIFE for moment in erased for later in steps(moment, now))
 
 
 def has_ended(states: Sequence[Seen], since: float, now: float, clock: Clock) -> bool:
