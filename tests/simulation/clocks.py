@@ -31,8 +31,8 @@ def is_hidden(
 ) -> bool:
     """Whether another server's clock hid from this one that a request is late: see records.OTHER_CLOCK.
 
-    `changed` are the moments at which other calls changed the session, or set a fence ahead of the clock to now; `erased`
-    those at which it was erased.
+    `changed` are the moments at which other calls changed the session, or set a fence ahead of the clock to now;
+    `erased` those at which it was erased.
     """
     issued, sent = attempt.issued, attempt.sent
     if issued is None:

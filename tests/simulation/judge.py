@@ -54,7 +54,7 @@ class Judge:
         self._writers: dict[str, str] = {}  # the host that made the latest change of each session
         self._repeated: set[int] = set()
         self._repeated_in_time: set[int] = set()  # calls under way that a repeated request applied, and no other
-        self._stamps: dict[str, list[tuple[float, int]]] = {}  # when each session or its fence was changed, and by which call
+        self._stamps: dict[str, list[tuple[float, int]]] = {}  # changes of sessions and fences: when, by which call
         self._lost: set[int] = set()  # calls that were applied, and that the server has lost since
         self._set_back: set[int] = set()  # calls that were applied late, by a clock that was set back
         self.misled: set[str] = set()  # hosts that began with a clock that was wrong
@@ -199,7 +199,8 @@ class Judge:
         kind = records.OTHER_CLOCK if hidden else "doubled"
         if clocks.is_forgotten([at for at, _ in erased], now, self._clock, self._steps):
             kind = records.FORGOTTEN
-        self.find(kind, f"{named(op)}, applied at {first:.3f}, was applied again behind {named(move)} at {moved_at:.3f}")
+        behind = f"behind {named(move)} at {moved_at:.3f}"
+        self.find(kind, f"{named(op)}, applied at {first:.3f}, was applied again {behind}")
 
     def _mates(self, op: Op) -> list[int]:
         """Other calls with the key of this one."""
