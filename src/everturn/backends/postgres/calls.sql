@@ -1,11 +1,8 @@
 -- time: the server's clock
 SELECT everturn.now_v1(NULL)
 
--- append: append a turn to each of some sessions, the change that nearly all are
-SELECT * FROM everturn.append_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-
 -- change: apply changes to sessions, each all or nothing
-SELECT * FROM everturn.change_v1(%s, %s, %s, %s, %s)
+SELECT * FROM everturn.change_v2(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- read: entries of one state, and then what session and state they are of
 SELECT * FROM everturn.read_v2(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
