@@ -53,7 +53,11 @@ def expectations(store: MemoryStore) -> dict[str, Any]:
             "now": state_as_json(store.state(name)),
             "latest": [entry_as_json(message) for message in store.get_history(name, limit=3)],
             "snapshots": [
-                [snapshot.id, snapshot.label, [entry_as_json(entry) for entry in store.state(name, at=snapshot).entries]]
+                [
+                    snapshot.id,
+                    snapshot.label,
+                    [entry_as_json(entry) for entry in store.state(name, at=snapshot).entries],
+                ]
                 for snapshot in store.list_snapshots(name)
             ],
             "versions": [

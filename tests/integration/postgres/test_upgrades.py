@@ -60,11 +60,16 @@ def test_a_schema_of_an_earlier_version_can_be_written_to(
             store.add_messages(name, [ChatMessage("user", "after the upgrade")])
             store.add_messages(name, [ChatMessage("user", "once more")], key="a new one")
             assert store.get_history(name)[:-2] == before
-            assert [message.content for message in store.get_history(name, limit=2)] == ["after the upgrade", "once more"]
+            assert [message.content for message in store.get_history(name, limit=2)] == [
+                "after the upgrade",
+                "once more",
+            ]
         assert store.verify().ok
 
 
-def test_a_worker_of_version_1_that_is_still_open_goes_on(url: str, schema: str, beside: psycopg.Connection[Any]) -> None:
+def test_a_worker_of_version_1_that_is_still_open_goes_on(
+    url: str, schema: str, beside: psycopg.Connection[Any]
+) -> None:
     """Its functions are still there, and write the same rows."""
     append = f"""
         SELECT status, version FROM {schema}.append_v1('', ARRAY['a'], ARRAY[sha256('1')], '{{1}}', '{{33}}', NULL,
@@ -75,7 +80,9 @@ def test_a_worker_of_version_1_that_is_still_open_goes_on(url: str, schema: str,
         store.add_messages("a", [ChatMessage("user", "new")])
         assert beside.execute(append).fetchall() == [("applied", 2)]  # type: ignore[call-overload]
         store.add_messages("a", [ChatMessage("user", "new again")])
-        read = f"SELECT body FROM {schema}.read_v1('', 'a', 'message', NULL, NULL, 0, NULL, 2, false, NULL) WHERE seq > 0"
+        read = (
+            f"SELECT body FROM {schema}.read_v1('', 'a', 'message', NULL, NULL, 0, NULL, 2, false, NULL) WHERE seq > 0"
+        )
         old, again = beside.execute(read).fetchall()  # type: ignore[call-overload]
         assert b'"old"' in old[0]
         assert b'"new again"' in again[0]

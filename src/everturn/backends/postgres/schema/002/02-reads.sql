@@ -115,7 +115,7 @@ CREATE FUNCTION everturn.latest_v2(
     OUT ranges everturn.ranges_v1, OUT counted bigint
 ) LANGUAGE plpgsql STABLE PARALLEL SAFE AS $$
 DECLARE
-    want bigint := p_limit + 1;
+    want bigint := 4 * (p_limit + 1);  -- seqs; the query ends where it has found enough
     seqs bigint[];
 BEGIN
     LOOP
@@ -127,7 +127,7 @@ BEGIN
                        LIMIT p_limit + 1);
         counted := cardinality(seqs);
         EXIT WHEN counted > p_limit OR counted >= p_most OR ranges.at < p_low;
-        want := want * 2;
+        want := want * 4;
     END LOOP;
     IF counted >= p_limit THEN
         ranges := everturn.ranges_v2(p_session, p_last_jump, p_head, seqs[p_limit], p_high, NULL);
