@@ -70,12 +70,9 @@ class FetchedEntries:
                     self.other_kinds[seq] = kind[: -len(owner)]
         self._covered += view.window.ranges
 
-    def _put(self, rows: Iterable[Any]) -> None:
-        names, kinds, values = [], [], []
-        for name, fields in rows:
-            names.append(name)
-            kinds.append(fields[0])
-            values.append(fields[1])
+    def _put(self, rows: Sequence[Any]) -> None:
+        names, fields = zip(*rows, strict=True) if rows else ((), ())
+        kinds, values = [field[0] for field in fields], [field[1] for field in fields]
         seqs = seqs_of(names)
         owner = f" {self.life}".encode()
         if kinds.count(b"message" + owner) == len(kinds):
@@ -144,8 +141,7 @@ async def collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: 
 
 async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: float) -> FoundEntries:
     log = FetchedEntries(sender, keys[1], deadline)
-    listed = query.kind in (None, MESSAGE)
-    limit = query.limit
+    limit, listed = query.limit, query.kind in (None, MESSAGE)
     few = listed and limit is not None and 0 < limit <= FEW
     beside = listed and limit != 0 and not few and query.at is None and query.before != 0
     count = PAGE if limit is None else min(limit, PAGE)
@@ -168,15 +164,16 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
     if view.status is not Status.FOUND or view.session is None or limit == 0:
         return FoundEntries(view, log, [])
     log.life = view.session.info.life
-    if beside:
-        log.put_newest(rest[0], count, query.before)
-    view = await walk(sender, keys, view, window, deadline)
-    shown = shown_in(view, query)
-    seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
     if view.entries:
         log.put_window(view, window)
+    if beside:
+        log.put_newest(rest[0], count, query.before)
+    if view.window.rest:
+        view = await walk(sender, keys, view, window, deadline)
+    shown = shown_in(view, query)
     if not view.entries or shown is not view.window.ranges:
         await log.fetch(shown)
+    seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
     whole = listed and query.after == 0 and query.before is None and limit is None
     wrong = _first_wrong(log, seqs, query.kind, view.state.messages if whole else None)
     if not wrong and window.bare and log.other_kinds:

@@ -105,14 +105,15 @@ async def read_view(
     fetched afterwards, some at a time. If one of them was deleted meanwhile, the session is read again. Raises
     CorruptEntry if a part is not as it was written.
     """
+    bounds = _bounds(window) if ranges else (*_bounds(window)[:2], b"-", b"")
     args = (
         now,
-        at if isinstance(at, str) else "",
-        min(at, NEVER) if isinstance(at, int) else "",
-        "1" if snapshots else "",
+        at if isinstance(at, str) else b"",
+        min(at, NEVER) if isinstance(at, int) else b"",
+        b"1" if snapshots else b"",
         others,
-        *(_bounds(window) if ranges else (*_bounds(window)[:2], "-", "")),
-        "1" if entries else "",
+        *bounds,
+        b"1" if entries else b"",
     )
     while True:
         reply, *rest = await sender.read(scripts.SESSION_STATE, keys, args, more, deadline)
@@ -144,11 +145,11 @@ def _held(info: SessionInfo, pairs: Mapping[bytes, bytes]) -> tuple[StoredSnapsh
     return tuple(taken for taken in snapshots_of(info, flat) if taken.snapshot.version <= info.version)
 
 
-def _bounds(window: PathWindow) -> tuple[Any, ...]:
+def _bounds(window: PathWindow) -> tuple[bytes, bytes, bytes, bytes]:
     """Make the arguments 6 to 9 of session_state.lua."""
-    last = "" if window.last is None else min(window.last, NEVER)
-    limit = "" if window.limit is None else window.limit
-    return last, min(window.low, NEVER), limit, "1" if window.bare else ""
+    last = b"" if window.last is None else b"%d" % min(window.last, NEVER)
+    limit = b"" if window.limit is None else b"%d" % window.limit
+    return last, b"%d" % min(window.low, NEVER), limit, b"1" if window.bare else b""
 
 
 FACTS_ONLY = ("", "", "", "", "", 1, "-", "", "")

@@ -53,9 +53,8 @@ def packed(commands: Sequence[Command]) -> bytes:
         else:
             rest = command
             pieces.append(b"*%d\r\n" % len(command))
-        for part in rest:
-            text = part if type(part) is bytes else _text_of(part)
-            pieces.append(b"$%d\r\n%b\r\n" % (len(text), text))
+        texts = [part if type(part) is bytes else _text_of(part) for part in rest]
+        pieces += [b"$%d\r\n%b\r\n" % (len(text), text) for text in texts]
     return b"".join(pieces)
 
 
