@@ -77,10 +77,10 @@ def newest_ranges(view: LogView, size: int) -> VisibleRanges:
     lowest, highest, begin = max(view.first, view.state.floor + 1), view.last, 0
     path: list[Range] = []
     for start, end in view.walk.back():
-        last = end if end < highest else highest
+        last = min(end, highest)
         first = last - size + 1
         if first < start or first < lowest:
-            first = start if start > lowest else lowest
+            first = max(start, lowest)
         if first <= last:
             path.append((first, last))
             size -= last - first + 1
