@@ -164,7 +164,8 @@ def _hand_over_messages(view: LogView, query: Query, take: Take) -> tuple[int, b
         must, cut = visible_ranges(view), False
         batches = map(MessageBatch, pieces(view, must, MESSAGE_ROWS))
     else:
-        batches, must, cut = latest(view, query.limit, MESSAGE_ROWS, MessageBatch)
+        found, must, cut = latest(view, query.limit, MESSAGE_ROWS, MessageBatch)
+        batches = (found.pop(0) for _ in range(len(found)))  # each is freed once it has been handed over
     tally = _Tally()
     for batch in batches:
         batch.hand_over(view, take)

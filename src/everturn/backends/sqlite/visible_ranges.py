@@ -78,7 +78,9 @@ def newest_ranges(view: LogView, size: int) -> VisibleRanges:
     path: list[Range] = []
     for start, end in view.walk.back():
         last = min(end, highest)
-        first = max(start, lowest, last - size + 1)
+        first = last - size + 1
+        if first < start or first < lowest:
+            first = max(start, lowest)
         if first <= last:
             path.append((first, last))
             size -= last - first + 1
