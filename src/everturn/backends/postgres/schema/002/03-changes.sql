@@ -142,27 +142,25 @@ $$;
 -- request_v1 without these, empty for a turn of messages that has neither a key nor an expectation. NULL: all are such turns.
 -- No lock is waited for longer than `p_patience` milliseconds. An error (there is none by design) undoes them all.
 CREATE FUNCTION everturn.change_v2(
-    p_namespace text, p_session_ids text[], p_calls bytea[], p_ttl double precision, p_counts text, p_sizes text,
-    p_bodies text[], p_checksums text, p_rest json, p_patience integer, p_issued double precision, p_not_after text,
-    p_now double precision
+    p_namespace text, p_session_ids text[], p_calls bytea[], p_ttl double precision, p_counts bigint[], p_sizes bigint[],
+    p_bodies text[], p_checksums bigint[], p_rest json, p_patience integer, p_issued double precision,
+    p_not_after double precision[], p_now double precision
 ) RETURNS SETOF everturn.outcome_v1 LANGUAGE plpgsql AS $$
 DECLARE
-    counts    bigint[]           := p_counts;
-    sizes     bigint[]           := p_sizes;
-    checksums bigint[]           := p_checksums;
-    not_after double precision[] := p_not_after;
-    waits     text               := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
-    taken     bigint             := 0;  -- bodies of the changes before this one
-    r         everturn.request_v1;
+    waits text   := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
+    taken bigint := 0;  -- bodies of the changes before this one
+    r     everturn.request_v1;
 BEGIN
     FOR i IN 1 .. cardinality(p_session_ids) LOOP
-        r := json_populate_record((
-            p_session_ids[i], 'append', p_calls[i], p_ttl, NULL, NULL, NULL, NULL, NULL, p_issued, not_after[i], counts[i], NULL,
-            NULL, counts[i], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-        )::everturn.request_v1, p_rest -> (i - 1));
+        r := (p_session_ids[i], 'append', p_calls[i], p_ttl, NULL, NULL, NULL, NULL, NULL, p_issued, p_not_after[i], p_counts[i],
+              NULL, NULL, p_counts[i], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+        IF p_rest IS NOT NULL THEN
+            r := json_populate_record(r, p_rest -> (i - 1));
+        END IF;
         RETURN NEXT everturn.apply_v2(
-            p_namespace, r, p_bodies[taken + 1 : taken + counts[i]], checksums[taken + 1 : taken + counts[i]], sizes[i], p_now);
-        taken := taken + counts[i];
+            p_namespace, r, p_bodies[taken + 1 : taken + p_counts[i]], p_checksums[taken + 1 : taken + p_counts[i]], p_sizes[i],
+            p_now);
+        taken := taken + p_counts[i];
     END LOOP;
 END
 $$;
