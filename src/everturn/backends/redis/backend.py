@@ -80,7 +80,7 @@ class RedisBackend:
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         now = "" if self._clock is None else self._now()
-        script, args = changes.call_for(request, now, waits=self._sender.replicas > 0)
+        script, args = changes.call_for(request, waits=self._sender.replicas > 0)
         try:
             reply = await self._sender.change(script, self._names.keys(request.session_id), args, now, deadline)
         except DamagedPart as exc:
@@ -117,7 +117,7 @@ class RedisBackend:
             return await transfer.portion(self._sender, keys, request, self._now(), deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
-        return await transfer.stage(self._sender, self._names, request, deadline)
+        return await transfer.stage(self._sender, self._names, request, self._now(), deadline)
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         with corrupt_if_damaged(arrival.outline.session_id):

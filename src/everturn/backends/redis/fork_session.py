@@ -8,14 +8,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-import msgspec
-
-from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
+from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Status
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import common_args, outcome_of
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.keys import PARTS, KeyNames, Keys
-from everturn.backends.redis.reads import PAGE, FetchedEntries, shown_in
+from everturn.backends.redis.reads import PAGE, FetchedEntries
 from everturn.backends.redis.session_state import PathWindow, SessionView, read_view, walk
 from everturn.backends.redis.staged_rows import StagedRows, put
 from everturn.backends.redis.stored_form import state_text
@@ -47,7 +45,7 @@ async def fork(sender: Sender, names: KeyNames, request: ForkRequest, now: str, 
         if refusal is not None:
             return refusal
         view = await walk(sender, source, view, window, deadline)
-        copy = _StagedCopy(sender, source[1], keys[len(PARTS) :], birth.life, view, deadline)
+        copy = _StagedCopy(sender, source[1], keys[len(PARTS) :], birth.life, view, now, deadline)
         first_missing = await copy.stage(request)
         if first_missing:
             if view == lost:  # the session is as before, so nothing was reclaimed meanwhile: the entry is lost
@@ -80,15 +78,16 @@ class _StagedCopy:
     """A copy of a session's view, under staged keys, which no read looks at."""
 
     def __init__(
-        self, sender: Sender, log_key: bytes, staged: Keys, life: str, view: SessionView, deadline: float
+        self, sender: Sender, log_key: bytes, staged: Keys, life: str, view: SessionView, now: str, deadline: float
     ) -> None:
         self._sender = sender
         self._log_key = log_key
         self._staged = staged
         self._life = life
         self._view = view
+        self._now = now
         self._deadline = deadline
-        self._jumps = jumps_between(view.ranges)
+        self._jumps = jumps_between(view.window.ranges)
         self._entries = self._others = 0
 
     def facts(self, origin: str) -> list[Any]:
@@ -101,9 +100,9 @@ class _StagedCopy:
     async def stage(self, request: ForkRequest) -> int:
         """Write the copy. Returns the first seq that should be there and is not; 0 if all are."""
         view, session = self._view, self._view.session
-        visible = clip(view.ranges, view.state.floor + 1, view.state.head)
-        shown = shown_in(msgspec.structs.replace(view, ranges=tuple(visible)), Query(request.source), 1)
-        seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
+        visible = clip(view.window.ranges, view.state.floor + 1, view.state.head)
+        others = [(seq, seq) for seq in (*view.others, *view.state.kept)]
+        seqs = list(chain.from_iterable([range(first, last + 1) for first, last in sorted(others + visible)]))
         await self._forget()
         began = time.monotonic()
         for start in range(0, len(seqs), STEP):
@@ -115,11 +114,11 @@ class _StagedCopy:
                     await self._forget()
                     return seq
             rows = [(seq, log.kind_of(seq), log.values[seq]) for seq in some]
-            await put(self._sender, self._staged, self._life, StagedRows(rows), self._deadline)
+            await put(self._sender, self._staged, self._life, StagedRows(rows), self._now, self._deadline)
             self._entries += len(some)
             self._others += sum(seq in log.other_kinds for seq in some)
             await self._expect(request, began, len(seqs))
-        await put(self._sender, self._staged, self._life, StagedRows(jumps=self._jumps), self._deadline)
+        await put(self._sender, self._staged, self._life, StagedRows(jumps=self._jumps), self._now, self._deadline)
         return 0
 
     async def _expect(self, request: ForkRequest, began: float, total: int) -> None:
