@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice, repeat
+from itertools import accumulate, chain, islice, repeat
 from typing import Any, Literal, TypeAlias, cast
 from zlib import adler32
 
@@ -85,13 +85,13 @@ class Runs(Sequence[MessageRow]):
 
 
 class Unbroken(Sequence[MessageRow]):
-    """Rows that hold every message from seq `first` to seq `last`, several to a row: count, created_at, checksum, body.
+    """Rows of every message from seq `first` to seq `last`, several to a row: count, created_at, checksum, body, seq.
 
     MessageReader decodes them by `decode_unbroken`, without looking at single messages: a load of a plain history is a
     third faster for it. To any other reader it looks empty, and the backend then sends plain rows.
     """
 
-    def __init__(self, first: int, last: int, rows: Iterator[tuple[int, float, int, bytes]]) -> None:
+    def __init__(self, first: int, last: int, rows: Iterator[tuple[int, float, int, bytes, int]]) -> None:
         self.first = first
         self.last = last
         self.rows = rows
@@ -104,14 +104,12 @@ class Unbroken(Sequence[MessageRow]):
 
 
 def decode_unbroken(unbroken: Unbroken) -> list[ChatMessage] | None:
-    """Decode all of the messages. None if one of them is damaged or missing.
-
-    Rows are in order, so their seqs need not be read: if there are as many messages as seqs, each has the next.
-    """
+    """Decode all of the messages. None if one of them is damaged, missing, or not in its place."""
     messages: list[ChatMessage] = []
     while batch := list(islice(unbroken.rows, BATCH)):
-        counts, times, checksums, bodies = zip(*batch, strict=True)
-        if tuple(map(adler32, bodies)) != checksums:
+        counts, times, checksums, bodies, seqs = zip(*batch, strict=True)
+        *wanted, _ = accumulate(counts, initial=unbroken.first + len(messages))
+        if tuple(map(adler32, bodies)) != checksums or seqs != tuple(wanted):
             return None
         found = _decoded(bodies)
         if found is None or len(found) != sum(counts):

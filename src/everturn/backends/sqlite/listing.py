@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from operator import gt, lt
 from typing import Any
+
+import msgspec
 
 from everturn.backend import Order
 from everturn.backends._shared import paging
@@ -11,13 +15,20 @@ from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.lost_entries import first_missing
 from everturn.backends.sqlite.packed_rows import earliest_start, unpacked
-from everturn.backends.sqlite.reads import LiveSession, find_session
-from everturn.backends.sqlite.session_row import PathWalk
-from everturn.backends.sqlite.visible_ranges import ranges_as_json
+from everturn.backends.sqlite.path_walk import PathWalk
+from everturn.backends.sqlite.session_row import (
+    SessionRow,
+    from_columns,
+    load,
+    refuse_damaged_index,
+    refuse_other_row,
+)
+from everturn.backends.sqlite.visible_ranges import ranges_as_json, refuse_misplaced_summaries
 from everturn.core.codec import EntryRow, missing
 from everturn.model import SUMMARY, Page
 
 SQL = statements.load("listing.sql")
+_BY_NAME = ("namespace", "prefix", "beyond", "past")
 
 
 def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: Order, now: float) -> Page:
@@ -26,12 +37,50 @@ def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: O
     if token.by_change and token.is_first:
         token = paging.begun(token, now)
     bounds: dict[str, Any] = {"namespace": db.namespace, "prefix": prefix, "beyond": paging.beyond(prefix)}
-    bounds |= {"past": token.session_id, "bound": token.bound, "now": now, "limit": limit}
-    statement = SQL["sessions_by_change" if token.by_change else "sessions_by_name"]
-    rows = db.rows(statement, bounds)
-    if None in [row[0] for row in rows]:
-        raise ValueError("the index of names leads to rows of other names")
-    return paging.page_of(rows, token, limit)
+    bounds |= {"past": token.session_id, "bound": token.bound}
+    if token.by_change:
+        found = _by_change(db, bounds, limit, now)
+    else:
+        found = _by_name(db, bounds, limit, now)
+    return paging.page_of([msgspec.structs.astuple(session.info) for session in found], token, limit)
+
+
+def _by_name(db: Connection, bounds: Mapping[str, Any], limit: int, now: float) -> list[SessionRow]:
+    found: list[SessionRow] = []
+    names: list[str] = []
+    for name, *columns in db.execute(SQL["sessions_by_name"], {key: bounds[key] for key in _BY_NAME}):
+        names.append(name)
+        refuse_other_row(tuple(columns[1:4]), (db.namespace, name, 0))
+        session = from_columns(columns)
+        if not session.is_over(now) and session.changed_at >= bounds["bound"]:
+            found.append(session)
+            if len(found) == limit:
+                break
+    _refuse_disorder(db, names, max(bounds["prefix"], bounds["past"], key=str.encode), bounds["beyond"])
+    return found
+
+
+def _by_change(db: Connection, bounds: Mapping[str, Any], limit: int, now: float) -> list[SessionRow]:
+    candidates = (load(db, name, now) for (name,) in db.execute(SQL["sessions_by_change"], bounds))
+    found = list(islice(filter(None, candidates), limit))
+    within = {key: bounds[key] for key in _BY_NAME if key != "past"}
+    names = [name for (name,) in db.execute(SQL["names_in_order"], within)]
+    _refuse_disorder(db, names, bounds["prefix"], bounds["beyond"])
+    return found
+
+
+def _refuse_disorder(db: Connection, names: list[str], start: str, beyond: str | None) -> None:
+    """Raise ValueError if names may be missing, because pages of the index of names lie in each other's place.
+
+    A name on such a page is not found by a search for it. If the names are in order, and those at both ends and their
+    neighbours are found, then no such page is between them (docs/decisions/030).
+    """
+    encoded = [name.encode() for name in names]
+    is_found = not names or db.row(SQL["is_found"], (db.namespace, names[-1])) is not None
+    if not all(map(lt, encoded, encoded[1:])) or not is_found:
+        raise ValueError("names may be missing: the index of names is not in order")
+    for name in {start, beyond or start, *names[-1:]}:
+        refuse_damaged_index(db, name)
 
 
 def find(db: Connection, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], now: float) -> None:
@@ -40,13 +89,40 @@ def find(db: Connection, text: str, session_id: str | None, take: Callable[[str,
     if session_id is not None:
         _find_in_one(db, pattern, _Visibility(db, session_id, now), take)
         return
-    looking_at: _Visibility | None = None
-    for found_in, *row in db.execute(SQL["find_in_all"], {"namespace": db.namespace, "pattern": pattern, "now": now}):
-        if looking_at is None or looking_at.session_id != found_in:
-            looking_at = _Visibility(db, found_in, now)
+    number, looking_at = 0, None
+    for row_id, *row in db.execute(SQL["find_in_all"], {"pattern": pattern}):
+        if row_id >> 32 != number:
+            number = row_id >> 32
+            looking_at = _of_number(db, number, now)
         for entry in reversed([*unpacked(row)]):
-            if looking_at.shows(entry[0], entry[4]) and not take(found_in, entry):
+            is_shown = looking_at is not None and looking_at.shows(entry[0], entry[4])
+            if looking_at is not None and is_shown and not take(looking_at.session_id, entry):
+                _refuse_disordered_log(db, row_id)
                 return
+    _refuse_disordered_log(db, None)
+
+
+def _of_number(db: Connection, no: int, now: float) -> _Visibility | None:
+    """Find the session of this number. None: it has ended, or is of another namespace."""
+    row = db.row(SQL["load_by_number"], (no,))
+    if row is None:
+        raise ValueError(f"there are entries of session number {no}, and no such session")
+    _, namespace, name, ended, *_ = row
+    if not ended:
+        from_columns(row)
+    if namespace != db.namespace:
+        return None
+    visible = _Visibility(
+        db, name, now
+    )  # raises if the index of names leads to this row, and the row says that it ended
+    return None if ended else visible
+
+
+def _refuse_disordered_log(db: Connection, last: int | None) -> None:
+    """Raise ValueError if pages of the log are in each other's place, from its end down to the row with the id `last`."""
+    ids = [row_id for (row_id,) in db.execute(SQL["ids_from"], (last or 0,))]
+    if not all(map(gt, ids, ids[1:])) or (last is not None and ids[-1:] != [last]):
+        raise ValueError("entries may be missing: the log is not in order")
 
 
 def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Callable[[str, EntryRow], bool]) -> None:
@@ -60,6 +136,7 @@ def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Calla
                     return
         if seq := visible.first_missing(first, last):
             raise missing(visible.session_id, seq)
+    visible.refuse_misplaced_summaries()
 
 
 class _Visibility:
@@ -68,8 +145,8 @@ class _Visibility:
     def __init__(self, db: Connection, session_id: str, now: float) -> None:
         self.session_id = session_id
         self._db = db
-        self._found: LiveSession | None = find_session(db, session_id, now)
-        self._walk = PathWalk(db, self._found.no, self._found.state.head) if self._found else None
+        self._found = load(db, session_id, now)
+        self._walk = PathWalk(db, self._found, self._found.state.head) if self._found else None
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
         """Yield the ranges of the path above `cleared`, newest first, each with the base of its rows' ids."""
@@ -87,6 +164,12 @@ class _Visibility:
             return 0
         wanted = [(max(first, self._found.state.floor + 1), last)]
         return first_missing(self._db, self._found.base, ranges_as_json(wanted, self._walk.walked), None)
+
+    def refuse_misplaced_summaries(self) -> None:
+        """Raise ValueError if a summary below the floor may be missing."""
+        if self._found is not None and self._found.state.floor > self._found.state.cleared:
+            base, state = self._found.base, self._found.state
+            refuse_misplaced_summaries(self._db, base + state.cleared + 1, base + state.floor)
 
     def shows(self, seq: int, kind: str) -> bool:
         if self._found is None or self._walk is None:

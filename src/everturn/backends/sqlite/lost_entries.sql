@@ -15,9 +15,6 @@ SELECT max(e.seq, r.first), min(e.seq + e.count - 1, r.last)
 
 -- no_messages_in_ranges: list the entries that are not messages, to check them
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
-SELECT max(e.seq, r.first), e.kind, e.checksum, CAST(e.body AS BLOB)
+SELECT max(e.seq, r.first), e.kind, e.body_checksum, CAST(e.body AS BLOB)
   FROM range r CROSS JOIN entries e NOT INDEXED ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
  WHERE e.kind <> 'message' AND e.seq + e.count > r.first
-
--- turns: list first seq, count and time of each turn in the change log
-SELECT first_seq, count, created_at FROM changes WHERE id BETWEEN ? AND ? AND count > 0

@@ -11,23 +11,19 @@ from itertools import islice, repeat
 from operator import add, gt, le, lt
 from typing import Any
 
-import msgspec
-
 from everturn.backend import REMEMBERED, Query, Reading, Status, Take
-from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.lost_entries import KnownTurns, first_lost, first_missing, known_turns
+from everturn.backends.sqlite.lost_entries import first_lost, first_missing, in_order
 from everturn.backends.sqlite.packed_rows import cut_rows, entries_within, repeated, seqs_of
+from everturn.backends.sqlite.path_walk import PathWalk
+from everturn.backends.sqlite.row_checksums import all_unsealed
 from everturn.backends.sqlite.session_row import (
-    UNREADABLE,
-    PathWalk,
-    kept_from,
-    refuse_bad_numbers,
-    refuse_damaged_index,
-    refuse_other_row,
+    SessionRow,
+    change_columns,
+    load,
     snapshot_state,
-    span,
+    snapshots,
     state_from,
 )
 from everturn.backends.sqlite.visible_ranges import (
@@ -39,44 +35,9 @@ from everturn.backends.sqlite.visible_ranges import (
 )
 from everturn.core.message_batches import BATCH, Runs, Unbroken
 from everturn.core.paths import Range, State, size
-from everturn.core.signal_exceptions import is_interruption
-from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
+from everturn.model import MESSAGE, SUMMARY, Change, Snapshot
 
 SQL = statements.load("reads.sql")
-_LOAD_INFO = SQL["load_info"]
-
-
-class LiveSession(msgspec.Struct, frozen=True, gc=False):
-    """A live session and its present state."""
-
-    no: int
-    info: SessionInfo
-    state: State
-
-    @property
-    def base(self) -> int:
-        return self.no << 32
-
-
-def find_session(db: Connection, session_id: str, now: float, *, count_snapshots: bool = False) -> LiveSession | None:
-    """Find the live session of this name; None if there is none or it has expired.
-
-    `count_snapshots`: else `info.snapshots` is 0, which saves a look into another table.
-    """
-    try:
-        row = db.execute(_LOAD_INFO, (db.namespace, session_id, now, count_snapshots)).fetchone()
-        if row is None:
-            refuse_damaged_index(db, session_id)
-            return None
-        head, cleared, floor, kept, messages, namespace, ended = row[14:]
-        refuse_other_row((namespace, row[1], ended), (db.namespace, session_id, 0))
-        refuse_bad_numbers(row[0], row[3], *row[4:9], head, cleared, floor)
-        state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
-    except UNREADABLE as exc:
-        if is_interruption(exc):
-            raise
-        raise unreadable_session(session_id, exc) from exc
-    return LiveSession(row[0], SessionInfo(*row[1:14]), state)
 
 
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
@@ -84,21 +45,19 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
 
     If a row is missing, `Reading.first_missing` has its seq.
     """
-    found = find_session(db, query.session_id, now, count_snapshots=query.limit == 0 or query.snapshots)
+    found = load(db, query.session_id, now)
     if found is None:
         return Reading(Status.NO_SESSION)
     state = found.state if query.at is None else state_at(db, found, query)
     if isinstance(state, Status):
         return Reading(state, found.info)
-    snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
+    taken = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
-        return Reading(Status.FOUND, found.info, state, snapshots)
-    walk = PathWalk(db, found.no, state.head)
+        return Reading(Status.FOUND, found.info, state, taken)
+    walk = PathWalk(db, found, state.head)
     bounds = Bounds(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
-    turns: KnownTurns | None = None
     if query.skip:
         walk.down_to(1)
-        turns = known_turns(db, found.no)
         page_checksums.look_past_damage(db)  # only from here on: session and path are never read from damaged pages
     cut = False
     if query.limit is not None:
@@ -110,20 +69,27 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     is_quick = query.kind == MESSAGE and _is_plain(state, path) and not query.skip
     is_quick = is_quick and not (cut and size(visible.must) != query.limit)
     if is_quick and _is_taken_unbroken(db, found.base, visible.must, take):
-        return Reading(Status.FOUND, found.info, state, snapshots, cut=cut)
-    handed, missing = _hand_over(_batches(db, found.base, visible, path, query.kind, turns), take)
+        return Reading(Status.FOUND, found.info, state, taken, cut=cut)
+    handed, missing = _hand_over(_batches(db, found.base, visible, path, query), take)
     if not missing and (query.kind != MESSAGE or len(handed) != size(visible.must)):
         whole = query.after == 0 and query.before is None and query.limit is None
         must = ranges_as_json(visible.must, path)
         missing = first_missing(db, found.base, must, state.messages if whole else None) or (
             first_lost(db, found.base, must, query.kind, handed) if query.kind not in (None, MESSAGE) else 0
         )
-    if not missing and cut and query.kind == MESSAGE and len(handed) != query.limit:
+    if not missing and _are_too_many_or_few(len(handed), query, is_cut=cut):
         missing = bounds.first  # read backwards, the log had other rows than read forwards
-    return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
+    return Reading(Status.FOUND, found.info, state, taken, missing, cut)
 
 
-def state_at(db: Connection, found: LiveSession, query: Query) -> State | Status:
+def _are_too_many_or_few(handed: int, query: Query, *, is_cut: bool) -> bool:
+    """Whether so many messages cannot be the latest `limit`. (Where damaged rows are skipped, there may be fewer.)"""
+    if query.kind != MESSAGE or query.limit is None:
+        return False
+    return handed > query.limit or (is_cut and handed < query.limit)
+
+
+def state_at(db: Connection, found: SessionRow, query: Query) -> State | Status:
     """Load the state that the query asks for: now, after a version, or at a snapshot."""
     if query.at is None:
         return found.state
@@ -131,39 +97,37 @@ def state_at(db: Connection, found: LiveSession, query: Query) -> State | Status
         return snapshot_state(db, found.no, query.at) or Status.NO_SNAPSHOT
     if query.at == 0:
         return State()
-    if query.at > found.info.version:
+    if query.at > found.version:
         return Status.NO_VERSION
     row = db.row(SQL["load_version"], (found.base + query.at,))
-    if (
-        row is None
-        and query.at > found.info.version - REMEMBERED
-        and not db.row(SQL["row_of_change"], (found.base + query.at,))
-    ):
-        raise ValueError(f"its version {query.at} is not there")
-    return Status.NO_VERSION if row is None else state_from(row)
+    if row is None:
+        if query.at > found.version - REMEMBERED:
+            raise ValueError(f"its version {query.at} is not there")
+        return Status.NO_VERSION
+    columns = change_columns(row)[10:15]
+    return Status.NO_VERSION if columns[0] is None else state_from(columns)
 
 
-def _snapshots(db: Connection, found: LiveSession) -> Iterator[Snapshot]:
-    info = found.info
-    for snapshot_id, label, version, messages, created_at in db.execute(SQL["list_snapshots"], (found.no,)):
-        yield Snapshot(snapshot_id, info.session_id, info.life, label, version, messages, created_at)
+def _snapshots(db: Connection, found: SessionRow) -> Iterator[Snapshot]:
+    for snapshot_id, _, label, version, _, _, _, _, messages, created_at in snapshots(db, found):
+        yield Snapshot(snapshot_id, found.session_id, found.life, label, version, messages, created_at)
 
 
 def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Change]:
     """List the latest changes of a session without a gap, newest first; none if there is no session."""
-    found = find_session(db, session_id, now)
+    found = load(db, session_id, now)
     if found is None:
         return []
-    rows = db.rows(SQL["list_changes"], (*span(found.no), limit))
-    newest = found.info.version
+    rows = all_unsealed(db.execute(SQL["list_changes"], (*found.span, limit)), "the change")
+    newest = found.base + found.version
     told = [
         row for place, row in enumerate(rows) if row[0] == newest - place
     ]  # older ones with gaps are kept for their keys alone
-    if len(told) < min(limit, newest, REMEMBERED):
-        raise ValueError(f"its changes do not lead to version {newest}")
+    if len(told) < min(limit, found.version, REMEMBERED):
+        raise ValueError(f"its changes do not lead to version {found.version}")
     return [
-        Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
-        for version, kind, first, count, created_at, snapshot_id, label in told
+        Change(row_id - found.base, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
+        for row_id, kind, _, _, _, first, count, snapshot_id, label, created_at, *_ in told
     ]
 
 
@@ -178,8 +142,6 @@ def _is_plain(state: State, path: Sequence[Range]) -> bool:
 def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: Take) -> bool:
     """Hand over a range of a plain history by whole rows. False: nothing was taken, as the range begins or ends inside
     a row, or one is damaged.
-
-    Rows are in order and do not overlap. So if they hold as many messages as there are seqs, each has the next seq.
     """
     if len(must) != 1:
         return False
@@ -192,13 +154,14 @@ def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: T
 
 
 def _batches(
-    db: Connection, base: int, visible: VisibleRanges, path: Sequence[Range], kind: str | None, turns: KnownTurns | None
+    db: Connection, base: int, visible: VisibleRanges, path: Sequence[Range], query: Query
 ) -> Iterator[Sequence[Any]]:
     """Yield the visible entries in order, a batch at a time."""
+    kind = query.kind
     must = ranges_as_json(visible.must, path)
     if kind == MESSAGE:
         found: Iterable[Any] = db.execute(SQL["messages_in_ranges"], (must, base))
-        for rows in _some(found if turns is None else turns.confirmed(found)):
+        for rows in _some(in_order(found) if query.skip else found):
             yield _messages(rows)
     elif kind is not None:
         if kind == SUMMARY:

@@ -1,41 +1,50 @@
-"""The row of a session, read and checked, and the path that leads to its head.
+"""The row of a session and the small rows beside it (jumps, snapshots, undo steps, changes), read and checked.
 
-Shared by every module that changes or reads a session. It writes nothing.
+Shared by every module that changes or reads a session. path_walk.py reads jumps along a path.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from everturn.backends._shared.verification import damaged_jump, unreadable_session
+from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.core.paths import Jump, Range, State
+from everturn.backends.sqlite.row_checksums import all_unsealed, sealed, seconds, unsealed
+from everturn.core.paths import Jump, State
+from everturn.core.plan_change import UndoStep
 from everturn.core.signal_exceptions import is_interruption
+from everturn.model import SessionInfo
 
 SQL = statements.load("session_row.sql")
 _LOAD = SQL["load_session"]
-_LATEST_JUMPS = SQL["latest_jumps"]
-MOST_JUMPS = 256  # fetched by one statement of a walk
+_UPDATE = SQL["update_session"]
+T = TypeVar("T")
 UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # raised by a row that was changed by hand
 
 
 class SessionRow(msgspec.Struct, frozen=True, gc=False):
-    """The row of a live session."""
+    """The row of a live session. `snapshots`, `undo_steps` and `jumps` count its rows in these tables."""
 
     no: int
+    session_id: str
     life: str
-    version: int
-    last_seq: int
-    state: State
-    bytes: int
-    dimension: int | None
-    ttl: float | None
+    version: int = 0
+    last_seq: int = 0
+    state: State = State()
+    bytes: int = 0
+    dimension: int | None = None
+    ttl: float | None = None
     expires_at: float | None = None
+    created_at: float = 0.0
+    changed_at: float = 0.0
+    forked_from: str | None = None
+    snapshots: int = 0
+    undo_steps: int = 0
+    jumps: int = 0
 
     @property
     def base(self) -> int:
@@ -46,6 +55,18 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
     def span(self) -> tuple[int, int]:
         """The least and the greatest id of the session's rows, in a table keyed by seq or version."""
         return span(self.no)
+
+    def is_over(self, now: float) -> bool:
+        """Whether it has expired."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    @property
+    def info(self) -> SessionInfo:
+        return SessionInfo(
+            *(self.session_id, self.life, self.version, self.state.messages, self.last_seq, self.bytes),
+            *(self.snapshots, self.undo_steps, self.created_at, self.changed_at),
+            *(self.ttl, self.expires_at, self.forked_from),
+        )
 
 
 def span(no: int) -> tuple[int, int]:
@@ -62,18 +83,33 @@ def load(db: Connection, session_id: str, now: float) -> SessionRow | None:
         if row is None:
             refuse_damaged_index(db, session_id)
             return None
-        *facts, namespace, name, ended = row
-        no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = facts
-        refuse_other_row((namespace, name, ended), (db.namespace, session_id, 0))
-        refuse_bad_numbers(no, version, last_seq, head, cleared, floor, messages, size)
-        if expires_at is not None and expires_at <= now:
-            return None
-        state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
+        refuse_other_row(row[1:4], (db.namespace, session_id, 0))
+        session = from_columns(row)
     except UNREADABLE as exc:
         if is_interruption(exc):
             raise
         raise unreadable_session(session_id, exc) from exc
-    return SessionRow(no, life, version, last_seq, state, size, dimension, ttl, expires_at)
+    return None if session.is_over(now) else session
+
+
+def from_columns(row: Sequence[Any]) -> SessionRow:
+    """Make a SessionRow of all columns of a row. Raises ValueError if they do not match its checksum."""
+    no, _, session_id, _, life, version, last_seq, *rest = unsealed(row, "the row of session number")
+    head, cleared, floor, kept, messages, *facts = rest
+    state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
+    return SessionRow(no, session_id, life, version, last_seq, state, *facts)
+
+
+def store(db: Connection, session: SessionRow) -> None:
+    """Write the columns of a live session, with their checksum."""
+    row = session
+    no, *columns = sealed(
+        *(row.no, db.namespace, row.session_id, 0, row.life, row.version, row.last_seq, *columns_of(row.state)),
+        *(row.bytes, row.dimension, seconds(row.ttl), seconds(row.expires_at)),
+        *(seconds(row.created_at), seconds(row.changed_at), row.forked_from),
+        *(row.snapshots, row.undo_steps, row.jumps),
+    )
+    db.execute(_UPDATE, (*columns[3:], no))
 
 
 def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
@@ -116,92 +152,80 @@ def kept_from(kept: str | None) -> tuple[int, ...]:
     return () if kept is None else tuple(msgspec.json.decode(kept))
 
 
+# --- rows beside it --------------------------------------------------------------------------------------------------
+
+
 def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
     """Load the state of a snapshot of this life; None if it has no such snapshot."""
-    row = db.row(SQL["load_snapshot"], (snapshot_id, no))
-    return None if row is None else state_from(row)
+    row = db.row(SQL["load_snapshot"], (snapshot_id,))
+    if row is None:
+        if db.row(SQL["misplaced_snapshot"], (snapshot_id,)) is not None:
+            raise ValueError(f"snapshot {snapshot_id!a} is not there, and the snapshots are damaged where it would be")
+        return None
+    snapshot = snapshot_columns(row)
+    return state_from(snapshot[4:9]) if snapshot[1] == no else None
 
 
-def jumps_to(db: Connection, no: int, head: int) -> list[Jump]:
-    """Load every jump up to `head`, newest first, whether it is on the path to it or not."""
-    return db.rows(SQL["list_jumps"], (no << 32, (no << 32) + head))
+def snapshot_columns(row: Sequence[Any]) -> Sequence[Any]:
+    return unsealed(row, "snapshot")
 
 
-def roots(db: Connection, no: int) -> list[tuple[State, str]]:
-    """Read every state the session can return to (its own, of snapshots, of undo steps), with a name for messages."""
-    rows = db.execute(SQL["list_roots"], {"no": no})
-    return [(state_from(columns), name) for *columns, name in rows]
+def snapshots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Sequence[Any]]:
+    """Read the snapshots of a session in the order they were taken: all columns of each.
 
-
-def remembered_states(db: Connection, no: int) -> list[tuple[int, State]]:
-    """Read the states of earlier versions that can still be read, each with the id of its change, oldest first."""
-    return [(row_id, state_from(columns)) for row_id, *columns in db.execute(SQL["list_remembered"], span(no))]
-
-
-class PathWalk:
-    """The path to a head, walked back only as far as a caller asks for.
-
-    A session that was edited ten thousand times has as many jumps, and few of them are on the path to its head. So each
-    step seeks the next jump on the path; where nearly every jump is on it, a step fetches more of them.
+    `bad`, here and below: damaged rows are told there and passed over. Else they raise ValueError.
     """
-
-    __slots__ = ("_ranges", "_walk")
-
-    def __init__(self, db: Connection, no: int, head: int) -> None:
-        self._ranges: list[Range] = []  # the newest first
-        self._walk = _walk(db, no, head)
-
-    @property
-    def walked(self) -> list[Range]:
-        """The ranges walked so far, in order."""
-        return self._ranges[::-1]
-
-    def back(self) -> Iterator[Range]:
-        """Yield the ranges of the path, newest first."""
-        place = 0
-        while place < len(self._ranges) or self._goes_on():
-            yield self._ranges[place]
-            place += 1
-
-    def down_to(self, seq: int) -> list[Range]:
-        """Walk down to `seq`, and return the ranges from there to the head, in order."""
-        self._reach(seq)
-        return self._ranges[::-1]
-
-    def __contains__(self, seq: int) -> bool:
-        self._reach(seq)
-        at = bisect_left(self._ranges, -seq, key=_negative_first)  # the newest range that begins at `seq` or before
-        return seq > 0 and at < len(self._ranges) and seq <= self._ranges[at][1]
-
-    def _reach(self, seq: int) -> None:
-        while (not self._ranges or self._ranges[-1][0] > seq) and self._goes_on():
-            pass
-
-    def _goes_on(self) -> bool:
-        found = next(self._walk, None)
-        if found is not None:
-            self._ranges.append(found)
-        return found is not None
+    rows = all_unsealed(db.execute(SQL["list_snapshots"], (session.no,)), "snapshot", bad)
+    return _all_of([*rows], session.snapshots, "snapshots", bad)
 
 
-def _negative_first(found: Range) -> int:
-    return -found[0]
+def undo_steps(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[UndoStep]:
+    """Read the undo steps of a session, oldest first."""
+    if not session.undo_steps and bad is None:
+        return []
+    rows = all_unsealed(db.execute(SQL["list_undo_steps"], session.span), "the undo step", bad)
+    steps = [
+        UndoStep(step_id, kind, moved_to, hidden, state_from(columns))
+        for step_id, kind, moved_to, hidden, *columns in rows
+    ]
+    return _all_of(steps, session.undo_steps, "undo steps", bad)
 
 
-def _walk(db: Connection, no: int, at: int) -> Iterator[Range]:
-    base, step = no << 32, 1
-    while at > 0:
-        jumps = db.rows(_LATEST_JUMPS, (base, base + at, step))
-        used = 0
-        for seq, after in jumps:
-            if seq <= at:
-                if not 0 <= after < seq:
-                    raise damaged_jump(db.value(SQL["name_of"], (no,)), seq, after)
-                yield seq, at
-                at = after
-                used += 1
-        if len(jumps) < step:
-            if at > 0:
-                yield 1, at
-            return
-        step = min(2 * step, MOST_JUMPS) if 2 * used >= len(jumps) else 1
+def all_jumps(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Jump]:
+    """Read every jump of a session, newest first, whether it is on the path to its head or not."""
+    if not session.jumps and bad is None:
+        return []
+    rows = all_unsealed(db.execute(SQL["list_jumps"], session.span), "the jump", bad)
+    return _all_of([(row_id & 0xFFFFFFFF, after) for row_id, after in rows], session.jumps, "jumps", bad)
+
+
+def _all_of(found: list[T], count: int, called: str, bad: list[str] | None) -> list[T]:
+    """Return what was found. There must be as many as the session's row counts."""
+    if len(found) != count:
+        what = f"it has {len(found)} {called} that can be read, and should have {count}"
+        if bad is None:
+            raise ValueError(what)
+        bad.append(what)
+    return found
+
+
+def change_columns(row: Sequence[Any]) -> Sequence[Any]:
+    """Return all columns of a change, its version first. Raises ValueError if they do not match its checksum."""
+    row_id, *columns = unsealed(row, "the change")
+    return row_id & 0xFFFFFFFF, *columns
+
+
+def roots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[tuple[State, str]]:
+    """Read every state the session can return to (its own, of snapshots, of undo steps), with a name for messages."""
+    return [
+        (session.state, "the head"),
+        *((state_from(row[4:9]), f"snapshot {row[0]}") for row in snapshots(db, session, bad)),
+        *((step.before, f"the undo step of version {step.id & 0xFFFFFFFF}") for step in undo_steps(db, session, bad)),
+    ]
+
+
+def remembered_states(db: Connection, no: int, bad: list[str] | None = None) -> Iterator[tuple[int, State]]:
+    """Read the states of earlier versions that can still be read, each with the id of its change, oldest first."""
+    for row in all_unsealed(db.execute(SQL["list_changes"], span(no)), "the change", bad):
+        if row[10] is not None:
+            yield row[0], state_from(row[10:15])

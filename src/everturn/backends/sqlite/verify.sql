@@ -1,5 +1,5 @@
 -- every_row: load a session's whole log
-SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id BETWEEN ? AND ? ORDER BY id
+SELECT seq, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id BETWEEN ? AND ? ORDER BY id
 
 -- every_version: list the versions of the remembered changes
 SELECT version FROM changes WHERE id BETWEEN ? AND ? ORDER BY id

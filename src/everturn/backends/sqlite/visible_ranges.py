@@ -12,7 +12,7 @@ import msgspec
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import earliest_start
-from everturn.backends.sqlite.session_row import PathWalk
+from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.core.paths import Range, State, clip
 from everturn.model import SUMMARY
 
@@ -54,8 +54,20 @@ def _kept(bounds: Bounds, state: State) -> list[Range]:
 def _summaries_below(db: Connection, base: int, walk: PathWalk, bounds: Bounds, state: State) -> list[Range]:
     """Find the ranges below the floor down to the lowest summary; none if there is no summary, as in most sessions."""
     first, last = max(bounds.first, state.cleared + 1), min(bounds.last, state.floor)
-    lowest = db.value(SQL["lowest_summary"], (base + first, base + last)) if first <= last else None
+    if first > last:
+        return []
+    refuse_misplaced_summaries(db, base + first, base + last)
+    lowest = db.value(SQL["lowest_summary"], (base + first, base + last))
     return [] if lowest is None else clip(walk.down_to(lowest), lowest, last)
+
+
+def refuse_misplaced_summaries(db: Connection, first: int, last: int) -> None:
+    """Raise ValueError if a summary between these ids may not be found, because its index is damaged there.
+
+    Below the floor nothing else tells how many there are.
+    """
+    if db.row(SQL["misplaced_summary"], (first, last)) is not None:
+        raise ValueError("summaries may be missing: the index of kinds is damaged where they should be")
 
 
 def start_of_latest(db: Connection, base: int, walk: PathWalk, bounds: Bounds, state: State, limit: int) -> int | None:
