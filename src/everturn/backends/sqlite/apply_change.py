@@ -75,7 +75,7 @@ def recall(db: Connection, session: SessionRow, request: ChangeRequest) -> Chang
     if request.key is not None:
         walk = PathWalk(db, session, session.state.head)
         for row in db.execute(SQL["find_key"], (request.key, low, high)):
-            _, _, _, _, content, first_seq, count, *_ = change_columns(row)
+            _, _, _, _, content, first_seq, count, *_ = change_columns(row, session.base)
             # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             if count == 0 or first_seq + count - 1 in walk:
                 return _first_receipt(session, request, row, is_reuse=content != request.content)
@@ -93,7 +93,9 @@ def _refuse_lost_changes(db: Connection, session: SessionRow) -> None:
 
 
 def _first_receipt(session: SessionRow, request: ChangeRequest, row: Any, *, is_reuse: bool = False) -> ChangeOutcome:
-    version, _, _, _, _, first_seq, count, snapshot_id, label, created_at, *_, messages = change_columns(row)
+    version, _, _, _, _, first_seq, count, snapshot_id, label, created_at, *_, messages = change_columns(
+        row, session.base
+    )
     if is_reuse:
         return ChangeOutcome(Status.KEY_REUSED, session.life, version, first_seq, count)
     snapshot = None

@@ -77,7 +77,7 @@ def _chores(db: Connection, session: SessionRow, jumps: Sequence[Jump], needed: 
         row_id
         for (row_id,) in db.execute(SQL["old_changes"], (session.base, session.base + session.version - REMEMBERED))
     }
-    remembered = {row_id: state for row_id, state in remembered_states(db, session.no) if row_id not in old}
+    remembered = {row_id: state for row_id, state in remembered_states(db, session) if row_id not in old}
     lost = out_of(needed, [*remembered.values()], jumps)
     forgotten = [row_id for row_id, is_lost in zip(remembered, lost, strict=True) if is_lost]
     readable = [state for state, is_lost in zip(remembered.values(), lost, strict=True) if not is_lost]

@@ -9,11 +9,13 @@ import msgspec
 from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
 from everturn.backends.sqlite import apply_change, reads, session_row, statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.lost_entries import first_missing
 from everturn.backends.sqlite.maintenance import rewrite
 from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.backends.sqlite.row_checksums import sealed, shift
 from everturn.backends.sqlite.session_row import SessionRow
 from everturn.backends.sqlite.visible_ranges import ranges_as_json, refuse_misplaced_summaries
+from everturn.core.codec import missing
 from everturn.core.paths import Range, State, clip
 from everturn.core.plan_change import Plan
 
@@ -50,6 +52,9 @@ def _copy(db: Connection, source: SessionRow, state: State, birth: ChangeRequest
     db.execute(SQL["copy_ranges"], (whole, *bases))
     refuse_misplaced_summaries(db, source.base + state.cleared + 1, source.base + state.floor)
     db.execute(SQL["copy_summaries"], (summaries, *bases))
+    lost = first_missing(db, target.base, whole, state.messages)
+    if lost:
+        raise missing(source.session_id, lost)
     wanted: dict[int, list[Range]] = {}
     for seq, first, last in db.rows(SQL["too_much"], (whole, target.base)):
         wanted.setdefault(seq, []).append((first, last))

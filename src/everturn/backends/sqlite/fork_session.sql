@@ -3,14 +3,14 @@ WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, 
 INSERT OR IGNORE INTO entries (id, turn, kind, created_at, checksum, body, count, checksums)
 SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, ((e.checksum + 2147483648 + ?4) & 4294967295) - 2147483648, e.body, e.count, e.checksums
   FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
- WHERE e.seq + e.count > r.first
+ WHERE e.id - ?2 + e.count > r.first
 
 -- copy_summaries: copy only the summaries of these ranges
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 INSERT INTO entries (id, turn, kind, created_at, checksum, body)
 SELECT ?3 + e.seq, e.turn, e.kind, e.created_at, ((e.checksum + 2147483648 + ?4) & 4294967295) - 2147483648, e.body
   FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.first AND ?2 + r.last
- WHERE e.kind = 'summary' AND e.kind <> 'message'
+ WHERE e.kind = 'summary' AND e.kind <> 'message' AND e.id - ?2 >= r.first
 
 -- too_much: find copied rows that reach beyond a range, and the part of each that was wanted
 WITH range (low, first, last) AS MATERIALIZED (SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from operator import gt, lt
+from operator import lt
 from typing import Any
 
 import msgspec
@@ -97,9 +97,9 @@ def find(db: Connection, text: str, session_id: str | None, take: Callable[[str,
         for entry in reversed([*unpacked(row)]):
             is_shown = looking_at is not None and looking_at.shows(entry[0], entry[4])
             if looking_at is not None and is_shown and not take(looking_at.session_id, entry):
-                _refuse_disordered_log(db, row_id)
+                _refuse_incomplete_log(db, number)
                 return
-    _refuse_disordered_log(db, None)
+    _refuse_incomplete_log(db, 0)
 
 
 def _of_number(db: Connection, no: int, now: float) -> _Visibility | None:
@@ -118,17 +118,27 @@ def _of_number(db: Connection, no: int, now: float) -> _Visibility | None:
     return None if ended else visible
 
 
-def _refuse_disordered_log(db: Connection, last: int | None) -> None:
-    """Raise ValueError if pages of the log are in each other's place, from its end down to the row with the id `last`."""
-    ids = [row_id for (row_id,) in db.execute(SQL["ids_from"], (last or 0,))]
-    if not all(map(gt, ids, ids[1:])) or (last is not None and ids[-1:] != [last]):
-        raise ValueError("entries may be missing: the log is not in order")
+def _refuse_incomplete_log(db: Connection, number: int) -> None:
+    """Raise ValueError unless everything that sessions from this number on should have is in the log, in order.
+
+    Else a search of the whole log may have passed by entries of which the page lies somewhere else.
+    """
+    sizes: dict[int, int] = {}
+    above = 2**63
+    for row_id, size in db.execute(SQL["sizes_from"], (number << 32,)):
+        if row_id >= above:
+            raise ValueError("the log is not in order")
+        above = row_id
+        sizes[row_id >> 32] = sizes.get(row_id >> 32, 0) + size
+    for no, size in db.execute(SQL["sessions_from"], (number,)):
+        if sizes.get(no, 0) != size:
+            raise ValueError(f"the log of session number {no} has {sizes.get(no, 0)} bytes, and should have {size}")
 
 
 def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Callable[[str, EntryRow], bool]) -> None:
     """Search along the path, and not in branches that were left."""
     for base, first, last in visible.ranges():
-        bounds = {"first": base + earliest_start(first), "last": base + last, "pattern": pattern}
+        bounds = {"first": base + earliest_start(first), "last": base + last, "pattern": pattern, "base": base}
         for row in db.execute(SQL["find_in_range"], bounds):
             for entry in reversed([*unpacked(row)]):
                 is_here = first <= entry[0] <= last and visible.shows(entry[0], entry[4])
@@ -136,7 +146,7 @@ def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Calla
                     return
         if seq := visible.first_missing(first, last):
             raise missing(visible.session_id, seq)
-    visible.refuse_misplaced_summaries()
+    visible.refuse_lost_below_floor()
 
 
 class _Visibility:
@@ -165,11 +175,16 @@ class _Visibility:
         wanted = [(max(first, self._found.state.floor + 1), last)]
         return first_missing(self._db, self._found.base, ranges_as_json(wanted, self._walk.walked), None)
 
-    def refuse_misplaced_summaries(self) -> None:
-        """Raise ValueError if a summary below the floor may be missing."""
-        if self._found is not None and self._found.state.floor > self._found.state.cleared:
-            base, state = self._found.base, self._found.state
-            refuse_misplaced_summaries(self._db, base + state.cleared + 1, base + state.floor)
+    def refuse_lost_below_floor(self) -> None:
+        """Raise if one of the entries that a trim left may be missing: messages that it kept, and summaries."""
+        if self._found is None or self._walk is None or not self._found.state.floor:
+            return
+        base, state = self._found.base, self._found.state
+        refuse_misplaced_summaries(self._db, base + state.cleared + 1, base + state.floor)
+        kept = [(seq, seq) for seq in state.kept if seq > state.cleared]
+        seq = first_missing(self._db, base, ranges_as_json(kept, self._walk.walked), None)
+        if seq:
+            raise missing(self.session_id, seq)
 
     def shows(self, seq: int, kind: str) -> bool:
         if self._found is None or self._walk is None:

@@ -27,14 +27,17 @@ SELECT session_id FROM sessions INDEXED BY sessions_by_name
 -- is_found: whether a name is found by the index
 SELECT 1 FROM sessions INDEXED BY sessions_by_name WHERE namespace = ? AND session_id = ? AND ended = 0
 
--- ids_from: list the ids of the log from this one on, newest first
-SELECT id FROM entries WHERE id >= ? ORDER BY id DESC
+-- sizes_from: list ids and bytes of the log from an id on, newest first
+SELECT id, octet_length(body) - count + 1 FROM entries WHERE id >= ? ORDER BY id DESC
+
+-- sessions_from: list the bytes of live sessions from a number on
+SELECT no, bytes FROM sessions WHERE no >= ? AND ended = 0
 
 -- find_in_all: find entries whose body contains the pattern, those of the session begun last first
 SELECT id, seq, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums
   FROM entries WHERE body LIKE :pattern ESCAPE '\' ORDER BY id DESC
 
 -- find_in_range: find such entries in a part of one session's log
-SELECT seq, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries
+SELECT id - :base, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries
  WHERE id BETWEEN :first AND :last AND body LIKE :pattern ESCAPE '\'
  ORDER BY id DESC

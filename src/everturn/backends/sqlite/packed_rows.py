@@ -178,6 +178,8 @@ def cut_rows(rows: Iterable[Any]) -> list[tuple[int, float, int, bytes, int]] | 
     cut: list[tuple[int, float, int, bytes, int]] = []
     for seq, created_at, checksum, body, _, _, count, _, low, high in rows:
         first, last = max(seq, low), min(seq + count - 1, high)
+        if first > last:
+            return None
         part = body
         if last - first + 1 != count:
             lines = body.split(b"\n")

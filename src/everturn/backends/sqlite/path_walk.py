@@ -15,7 +15,7 @@ from everturn.core.paths import Range
 
 SQL = statements.load("path_walk.sql")
 _LATEST_JUMPS = SQL["latest_jumps"]
-_MISPLACED_JUMP = SQL["misplaced_jump"]
+_JUMPS_BESIDE = SQL["jumps_beside"]
 MOST_JUMPS = 256  # fetched by one statement of a walk
 
 
@@ -73,10 +73,7 @@ def _walk(db: Connection, session: SessionRow, at: int) -> Iterator[Range]:
     base, step = session.base, 1
     while at > 0:
         jumps = db.rows(_LATEST_JUMPS, (base, base + at, step))
-        # A page of jumps that lies in another's place hides those that belong there (docs/decisions/030).
-        ids = [jump[0] for jump in jumps]
-        if not all(map(gt, ids, ids[1:])) or db.row(_MISPLACED_JUMP, (base + at, ids[-1] if ids else base)):
-            raise ValueError(f"the jumps are damaged where those up to entry {at} should be")
+        _refuse_misplaced(db, [jump[0] for jump in jumps], base, at)
         used = 0
         for jump in jumps:
             row_id, after = unsealed(jump, "the jump")
@@ -92,3 +89,16 @@ def _walk(db: Connection, session: SessionRow, at: int) -> Iterator[Range]:
                 yield 1, at
             return
         step = min(2 * step, MOST_JUMPS) if 2 * used >= len(jumps) else 1
+
+
+def _refuse_misplaced(db: Connection, ids: list[int], base: int, at: int) -> None:
+    """Raise ValueError if a jump may have been missed: on a damaged page, or on one that lies in another's place.
+
+    Those found must be in order, and those beside them as they were written, and where they should be.
+    """
+    are_found = all(map(gt, ids, ids[1:]))
+    for is_found, *beside in db.execute(_JUMPS_BESIDE, (base + at, ids[-1] if ids else base)):
+        unsealed(beside, "the jump")
+        are_found = are_found and is_found
+    if not are_found:
+        raise ValueError(f"the jumps are damaged where those up to entry {at} should be")

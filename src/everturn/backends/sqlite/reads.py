@@ -1,5 +1,7 @@
 """Reads of one session, each inside one read transaction: every row it hands over is of one moment.
 
+Rows are told by their whole id, and not by the seq in it: on a damaged page, a scan may meet those of another session.
+
 It hands rows to a `take` function, which decodes them (core/message_batches.py, core/codec.py).
 visible_ranges.py finds the ranges of a read, lost_entries.py notices rows that should be there.
 """
@@ -104,7 +106,7 @@ def state_at(db: Connection, found: SessionRow, query: Query) -> State | Status:
         if query.at > found.version - REMEMBERED:
             raise ValueError(f"its version {query.at} is not there")
         return Status.NO_VERSION
-    columns = change_columns(row)[10:15]
+    columns = change_columns(row, found.base)[10:15]
     return Status.NO_VERSION if columns[0] is None else state_from(columns)
 
 
@@ -149,7 +151,7 @@ def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: T
     starts_with_a_row = first == 1 or db.row(SQL["row_at"], (base + first,)) is not None
     if not starts_with_a_row or db.value(SQL["last_row"], (base + first, base + last)) != base + last:
         return False
-    unbroken = Unbroken(first, last, db.execute(SQL["rows_of_messages"], (base + first, base + last)))
+    unbroken = Unbroken(first, last, base, db.execute(SQL["rows_of_messages"], (base + first, base + last)))
     return take(unbroken) is True
 
 

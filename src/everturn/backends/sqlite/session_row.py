@@ -5,7 +5,7 @@ Shared by every module that changes or reads a session. path_walk.py reads jumps
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -73,10 +73,11 @@ def span(no: int) -> tuple[int, int]:
     return no << 32, (no << 32) + 0xFFFFFFFF
 
 
-def load(db: Connection, session_id: str, now: float) -> SessionRow | None:
+def load(db: Connection, session_id: str, now: float, bad: list[str] | None = None) -> SessionRow | None:
     """Load the live session of this name; None if there is none or it has expired.
 
-    Raises CorruptEntry if its row, or the index of names, is not as it was written.
+    Raises CorruptEntry if its row, or the index of names, is not as it was written. `bad`: if the row can be read all
+    the same, it is told there.
     """
     try:
         row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
@@ -84,20 +85,26 @@ def load(db: Connection, session_id: str, now: float) -> SessionRow | None:
             refuse_damaged_index(db, session_id)
             return None
         refuse_other_row(row[1:4], (db.namespace, session_id, 0))
-        session = from_columns(row)
+        session = from_columns(row, bad)
     except UNREADABLE as exc:
         if is_interruption(exc):
             raise
         raise unreadable_session(session_id, exc) from exc
-    return None if session.is_over(now) else session
+    return None if session.is_over(now) and not bad else session
 
 
-def from_columns(row: Sequence[Any]) -> SessionRow:
-    """Make a SessionRow of all columns of a row. Raises ValueError if they do not match its checksum."""
-    no, _, session_id, _, life, version, last_seq, *rest = unsealed(row, "the row of session number")
-    head, cleared, floor, kept, messages, *facts = rest
-    state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
-    return SessionRow(no, session_id, life, version, last_seq, state, *facts)
+def from_columns(row: Sequence[Any], bad: list[str] | None = None) -> SessionRow:
+    """Make a SessionRow of all columns of a row. Raises ValueError if they do not match its checksum (see `load`)."""
+    try:
+        columns = unsealed(row, "the row of session number")
+    except ValueError as exc:
+        if bad is None:
+            raise
+        bad.append(str(exc))
+        columns = row[:-1]
+        refuse_bad_numbers(*columns[5:7], columns[12], *columns[19:])
+    no, _, session_id, _, life, version, last_seq, *rest = columns
+    return SessionRow(no, session_id, life, version, last_seq, state_from(rest[:5]), *rest[5:])
 
 
 def store(db: Connection, session: SessionRow) -> None:
@@ -159,15 +166,14 @@ def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
     """Load the state of a snapshot of this life; None if it has no such snapshot."""
     row = db.row(SQL["load_snapshot"], (snapshot_id,))
     if row is None:
-        if db.row(SQL["misplaced_snapshot"], (snapshot_id,)) is not None:
-            raise ValueError(f"snapshot {snapshot_id!a} is not there, and the snapshots are damaged where it would be")
+        # It is absent if the snapshots beside it are as they were written, and where they should be.
+        for is_found, *beside in db.rows(SQL["snapshots_beside"], (snapshot_id,)):
+            unsealed(beside, "snapshot")
+            if not is_found:
+                raise ValueError(f"snapshot {snapshot_id!a} is not there: the snapshots are damaged where it would be")
         return None
-    snapshot = snapshot_columns(row)
-    return state_from(snapshot[4:9]) if snapshot[1] == no else None
-
-
-def snapshot_columns(row: Sequence[Any]) -> Sequence[Any]:
-    return unsealed(row, "snapshot")
+    _, session, _, _, *state, _ = unsealed(row, "snapshot")
+    return state_from(state) if session == no else None
 
 
 def snapshots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Sequence[Any]]:
@@ -183,10 +189,10 @@ def undo_steps(db: Connection, session: SessionRow, bad: list[str] | None = None
     """Read the undo steps of a session, oldest first."""
     if not session.undo_steps and bad is None:
         return []
-    rows = all_unsealed(db.execute(SQL["list_undo_steps"], session.span), "the undo step", bad)
+    rows = _own(db.execute(SQL["list_undo_steps"], session.span), session, "the undo step", bad)
     steps = [
-        UndoStep(step_id, kind, moved_to, hidden, state_from(columns))
-        for step_id, kind, moved_to, hidden, *columns in rows
+        UndoStep(session.base + version, kind, moved_to, hidden, state_from(columns))
+        for version, kind, moved_to, hidden, *columns in rows
     ]
     return _all_of(steps, session.undo_steps, "undo steps", bad)
 
@@ -195,8 +201,15 @@ def all_jumps(db: Connection, session: SessionRow, bad: list[str] | None = None)
     """Read every jump of a session, newest first, whether it is on the path to its head or not."""
     if not session.jumps and bad is None:
         return []
-    rows = all_unsealed(db.execute(SQL["list_jumps"], session.span), "the jump", bad)
-    return _all_of([(row_id & 0xFFFFFFFF, after) for row_id, after in rows], session.jumps, "jumps", bad)
+    rows = _own(db.execute(SQL["list_jumps"], session.span), session, "the jump", bad)
+    return _all_of([(seq, after) for seq, after in rows], session.jumps, "jumps", bad)
+
+
+def _own(rows: Iterable[Sequence[Any]], session: SessionRow, called: str, bad: list[str] | None) -> Iterator[Any]:
+    """Yield rows without their checksums, their seq or version in place of their id."""
+    for row_id, *columns in all_unsealed(rows, called, bad):
+        if row_id >> 32 == session.no:
+            yield row_id - session.base, *columns
 
 
 def _all_of(found: list[T], count: int, called: str, bad: list[str] | None) -> list[T]:
@@ -209,10 +222,15 @@ def _all_of(found: list[T], count: int, called: str, bad: list[str] | None) -> l
     return found
 
 
-def change_columns(row: Sequence[Any]) -> Sequence[Any]:
-    """Return all columns of a change, its version first. Raises ValueError if they do not match its checksum."""
+def change_columns(row: Sequence[Any], base: int) -> Sequence[Any]:
+    """Return all columns of a change, its version in place of its id.
+
+    Raises ValueError if they do not match its checksum, or if it is a change of another session.
+    """
     row_id, *columns = unsealed(row, "the change")
-    return row_id & 0xFFFFFFFF, *columns
+    if not base <= row_id <= base + 0xFFFFFFFF:
+        raise ValueError(f"the change {row_id} is where one of its own should be")
+    return row_id - base, *columns
 
 
 def roots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[tuple[State, str]]:
@@ -224,8 +242,8 @@ def roots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> 
     ]
 
 
-def remembered_states(db: Connection, no: int, bad: list[str] | None = None) -> Iterator[tuple[int, State]]:
+def remembered_states(db: Connection, session: SessionRow, bad: list[str] | None = None) -> Iterator[tuple[int, State]]:
     """Read the states of earlier versions that can still be read, each with the id of its change, oldest first."""
-    for row in all_unsealed(db.execute(SQL["list_changes"], span(no)), "the change", bad):
+    for row in _own(db.execute(SQL["list_changes"], session.span), session, "the change", bad):
         if row[10] is not None:
-            yield row[0], state_from(row[10:15])
+            yield session.base + row[0], state_from(row[10:15])

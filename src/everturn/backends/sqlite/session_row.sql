@@ -30,10 +30,13 @@ SELECT 1
 SELECT snapshot_id, session, label, version, head, cleared, floor, kept, messages, created_at, checksum
   FROM snapshots WHERE snapshot_id = ?
 
--- misplaced_snapshot: find a neighbour of this id among the snapshots that is not found by its own id
-SELECT 1 FROM (SELECT (SELECT snapshot_id FROM snapshots WHERE snapshot_id > ?1 ORDER BY snapshot_id LIMIT 1) AS id
-               UNION ALL SELECT (SELECT snapshot_id FROM snapshots WHERE snapshot_id < ?1 ORDER BY snapshot_id DESC LIMIT 1)) n
- WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM snapshots p WHERE p.snapshot_id = n.id)
+-- snapshots_beside: load both neighbours of this id among the snapshots, and whether each is found by its own id
+SELECT EXISTS (SELECT 1 FROM snapshots p WHERE p.snapshot_id = n.snapshot_id), n.*
+  FROM (SELECT * FROM (SELECT snapshot_id, session, label, version, head, cleared, floor, kept, messages, created_at, checksum
+                         FROM snapshots WHERE snapshot_id > ?1 ORDER BY snapshot_id LIMIT 1)
+        UNION ALL
+        SELECT * FROM (SELECT snapshot_id, session, label, version, head, cleared, floor, kept, messages, created_at, checksum
+                         FROM snapshots WHERE snapshot_id < ?1 ORDER BY snapshot_id DESC LIMIT 1)) n
 
 -- list_snapshots: list snapshots in the order they were taken
 SELECT snapshot_id, session, label, version, head, cleared, floor, kept, messages, created_at, checksum

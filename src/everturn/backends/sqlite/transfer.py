@@ -65,7 +65,7 @@ def _snapshots(db: Connection, session: SessionRow) -> Iterator[SnapshotPart]:
 def _call_of(db: Connection, no: int, version: int) -> bytes:
     """Load the call id of the change that made a version; empty if it is not remembered."""
     row = db.row(SQL["load_change"], ((no << 32) + version,))
-    return b"" if row is None else change_columns(row)[2]
+    return b"" if row is None else change_columns(row, no << 32)[2]
 
 
 def portion(db: Connection, request: PortionRequest, now: float) -> Portion | None:
@@ -83,7 +83,8 @@ def portion(db: Connection, request: PortionRequest, now: float) -> Portion | No
 def _entries(db: Connection, base: int, request: PortionRequest) -> Iterator[EntryPart]:
     first, last = request.after_seq + 1, request.last_seq
     rows = db.execute(
-        SQL["some_entries"], (base + earliest_start(first), base + last, request.entries + MOST_LINES, first, last)
+        SQL["some_entries"],
+        (base + earliest_start(first), base + last, request.entries + MOST_LINES, first, last, base),
     )
     size = 0
     for row in islice(entries_within(rows), request.entries):
@@ -96,7 +97,7 @@ def _entries(db: Connection, base: int, request: PortionRequest) -> Iterator[Ent
 def _changes(db: Connection, base: int, request: PortionRequest) -> Iterator[ChangePart]:
     bounds = (base + request.after_version + 1, base + request.last_version, request.changes)
     for row in db.execute(SQL["some_changes"], bounds):
-        version, kind, call, key, content, first_seq, count, *others = change_columns(row)
+        version, kind, call, key, content, first_seq, count, *others = change_columns(row, base)
         snapshot_id, label, created_at, head, *rest = others
         state = state_from((0 if head is None else head, *rest))
         known = (version, kind, first_seq, count, created_at, call, state, head is not None)

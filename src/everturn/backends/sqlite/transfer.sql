@@ -4,7 +4,7 @@ SELECT id, kind, call, key, content, first_seq, count, snapshot_id, label, creat
   FROM changes WHERE id = ?
 
 -- some_entries: load the next rows of the log
-SELECT seq, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums, ?4, ?5
+SELECT id - ?6, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums, ?4, ?5
   FROM entries WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3
 
 -- some_changes: load the next remembered changes

@@ -30,17 +30,17 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
 
     An absent session has none of either.
     """
-    session = load(db, session_id, now)
+    bad: list[str] = []  # rows that do not match their checksums
+    session = load(db, session_id, now, bad)
     if session is None:
         return 0, []
-    bad: list[str] = []  # rows that do not match their checksums
     stored = ExaminedSession(
         session_id,
         session.version,
         session.last_seq,
         all_jumps(db, session, bad),
         roots(db, session, bad),
-        [state for _, state in remembered_states(db, session.no, bad)],
+        [state for _, state in remembered_states(db, session, bad)],
         [version for (version,) in db.execute(SQL["every_version"], session.span)],
     )
     unchecked: list[range] = []

@@ -58,7 +58,7 @@ def _summaries_below(db: Connection, base: int, walk: PathWalk, bounds: Bounds, 
         return []
     refuse_misplaced_summaries(db, base + first, base + last)
     lowest = db.value(SQL["lowest_summary"], (base + first, base + last))
-    return [] if lowest is None else clip(walk.down_to(lowest), lowest, last)
+    return [] if lowest is None else clip(walk.down_to(lowest - base), lowest - base, last)
 
 
 def refuse_misplaced_summaries(db: Connection, first: int, last: int) -> None:
@@ -78,7 +78,8 @@ def start_of_latest(db: Connection, base: int, walk: PathWalk, bounds: Bounds, s
         first, last = max(start, lowest), min(end, bounds.last)
         if first <= last:
             places = (base + max(start, earliest_start(first)), base + last, limit + 1 - len(seqs))
-            for seq, count in db.execute(SQL["latest_messages"], places):
+            for row_id, count in db.execute(SQL["latest_messages"], places):
+                seq = row_id - base
                 seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
                 if len(seqs) > limit:
                     return seqs[limit - 1]

@@ -1,8 +1,8 @@
 -- latest_messages: list the rows of the latest messages in a range of the log
-SELECT seq, count FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?
+SELECT id, count FROM entries WHERE id BETWEEN ? AND ? AND kind = 'message' ORDER BY id DESC LIMIT ?
 
--- lowest_summary: find the lowest seq of a summary in a part of the log
-SELECT seq FROM entries WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ? AND ? ORDER BY id LIMIT 1
+-- lowest_summary: find the lowest id of a summary in a part of the log
+SELECT id FROM entries WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ? AND ? ORDER BY id LIMIT 1
 
 -- misplaced_summary: find a neighbour of the summaries between two ids in the index of kinds that is not found by its own kind and id, or leads to an entry of another kind
 SELECT 1 FROM (SELECT * FROM (SELECT kind, id FROM entries INDEXED BY entries_not_messages
