@@ -6,6 +6,7 @@ The steps, in order: load the session, look for an earlier attempt, compare the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, TakeSnapshot
@@ -16,7 +17,7 @@ from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.backends.sqlite.plan_reader import PlanReader
 from everturn.backends.sqlite.row_checksums import facts, of_entries, of_lines, sealed
 from everturn.backends.sqlite.session_row import SessionRow, change_columns, columns_of, load, store
-from everturn.core.paths import State
+from everturn.core.paths import Jump, State
 from everturn.core.plan_change import Plan, plan_change
 from everturn.errors import MemoryStoreBackendError
 from everturn.model import Snapshot
@@ -124,10 +125,9 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
     version = session.version + 1
     first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
     base, size = session.no << 32, session.bytes
-    jumps, undo_steps, snapshots = session.jumps, session.undo_steps, session.snapshots
+    last_jump, undo_steps, snapshots = session.last_jump, session.undo_steps, session.snapshots
     if planned.follows is not None:
-        db.execute(SQL["insert_jump"], sealed(base + first, planned.follows))
-        jumps += 1
+        last_jump = insert_jumps(db, base, [(first, planned.follows)], last_jump)
     for row in packed(first, planned.drafts):
         size += row.size
         insert(db, session.no, row, first, now)
@@ -152,7 +152,7 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
         expires_at = max(expires_at, session.expires_at)  # a change by a clock that is behind does not shorten the TTL
     dimension = session.dimension or planned.dimension
     facts_now = (version, session.last_seq + count, planned.state, size, dimension, ttl, expires_at)
-    beside = (session.forked_from, snapshots, undo_steps, jumps)
+    beside = (session.forked_from, snapshots, undo_steps, last_jump)
     store(
         db,
         SessionRow(session.no, session.session_id, session.life, *facts_now, session.created_at, now, *beside),
@@ -173,6 +173,14 @@ def insert(db: Connection, no: int, row: PackedRow, turn: int, at: float) -> Non
     checksums = None if row.lines is None else of_lines(row.lines, known)
     whole = of_entries(row.checksum, no, known)
     db.execute(_INSERT, ((no << 32) + row.seq, turn, row.kind, at, whole, row.body, row.count, checksums))
+
+
+def insert_jumps(db: Connection, base: int, jumps: Iterable[Jump], prior: int) -> int:
+    """Insert jumps of a session in order, behind the one at `prior`. Returns the seq of the last, or `prior`."""
+    for seq, after in jumps:
+        db.execute(SQL["insert_jump"], sealed(base + seq, after, prior))
+        prior = seq
+    return prior
 
 
 def _push_undo(db: Connection, session: SessionRow, after: State, kind: str, version: int) -> int:

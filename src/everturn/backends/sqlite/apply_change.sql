@@ -8,7 +8,7 @@ INSERT INTO sessions (namespace, session_id, life, created_at, changed_at) VALUE
 INSERT INTO entries (id, turn, kind, created_at, checksum, body, count, checksums) VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT), ?, ?)
 
 -- insert_jump: insert a jump: the next entry does not follow the one before it in the log
-INSERT INTO jumps (id, after, checksum) VALUES (?, ?, ?)
+INSERT INTO jumps (id, after, prior, checksum) VALUES (?, ?, ?, ?)
 
 -- insert_change: insert the record by which a retry finds its first attempt
 INSERT INTO changes (id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at,

@@ -112,7 +112,7 @@ def step(db: Connection, planned: CompactionPlan, at: int, now: float) -> StepRe
         return StepResult(len(planned.chores), has_changed=False)
     time_slice = TimeSlice()
     gone: list[DeletedRow] = []
-    changed, jumps, is_stale = 0, 0, False
+    changed, last_jump, is_stale = 0, session.last_jump, False
     while at < len(planned.chores) and time_slice.is_left(len(gone) + changed):
         chore = planned.chores[at]
         if len(chore) == 2:
@@ -123,23 +123,37 @@ def step(db: Connection, planned: CompactionPlan, at: int, now: float) -> StepRe
                 # reclaiming safe: nobody returns to a marked version.
                 is_stale = True
                 break
-            done = _forget(db, rows) if statement == "forget_states" else _deleted(db, statement, rows)
-            changed += done
-            jumps += done if statement == "delete_jumps" else 0
+            if statement == "forget_states":
+                changed += _forget(db, rows)
+            elif statement == "delete_jumps":
+                last_jump = _delete_jumps(db, session, rows, last_jump)
+                changed += 1
+            else:
+                db.execute(SQL[statement], (rows,))
+                changed += db.changes()
             at += 1
         else:
             some, has_more = _reclaim(db, planned.no, chore)
             gone += some
             at += not has_more
     size, entries = sums(gone)
-    if gone or jumps:
-        store(db, msgspec.structs.replace(session, bytes=session.bytes - size, jumps=session.jumps - jumps))
+    if gone or last_jump != session.last_jump:
+        store(db, msgspec.structs.replace(session, bytes=session.bytes - size, last_jump=last_jump))
     return StepResult(at, bool(gone or changed), entries, size, is_stale)
 
 
-def _deleted(db: Connection, statement: str, rows: str) -> int:
-    db.execute(SQL[statement], (rows,))
-    return db.changes()
+def _delete_jumps(db: Connection, session: SessionRow, rows: str, last_jump: int) -> int:
+    """Delete jumps by id. The jump behind each then names the one before it. Returns the seq of the last one left."""
+    for row in db.rows(SQL["load_jumps"], (rows,)):
+        row_id, _, prior = unsealed(row, "the jump")
+        db.execute(SQL["delete_jump"], (row_id,))
+        behind = db.row(SQL["next_jump"], (row_id, session.span[1]))
+        if behind is None:
+            last_jump = prior
+        else:
+            behind_id, after, _ = unsealed(behind, "the jump")
+            db.execute(SQL["relink_jump"], (*sealed(behind_id, after, prior)[2:], behind_id))
+    return last_jump
 
 
 def _forget(db: Connection, rows: str) -> int:

@@ -26,5 +26,14 @@ UPDATE changes SET head = NULL, checksum = ? WHERE id = ?
 -- delete_changes: delete changes by id
 DELETE FROM changes WHERE id IN (SELECT value FROM json_each(?))
 
--- delete_jumps: delete jumps by id
-DELETE FROM jumps WHERE id IN (SELECT value FROM json_each(?))
+-- load_jumps: load jumps by id, oldest first
+SELECT id, after, prior, checksum FROM jumps WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id
+
+-- delete_jump: delete a jump
+DELETE FROM jumps WHERE id = ?
+
+-- next_jump: load the first jump above an id
+SELECT id, after, prior, checksum FROM jumps WHERE id > ? AND id <= ? ORDER BY id LIMIT 1
+
+-- relink_jump: name another as the one before it
+UPDATE jumps SET prior = ?, checksum = ? WHERE id = ?

@@ -8,11 +8,12 @@ import msgspec
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
 from everturn.backends.sqlite import apply_change, reads, session_row, statements
+from everturn.backends.sqlite.apply_change import insert_jumps
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.lost_entries import first_missing
 from everturn.backends.sqlite.maintenance import rewrite
 from everturn.backends.sqlite.path_walk import PathWalk
-from everturn.backends.sqlite.row_checksums import sealed, shift
+from everturn.backends.sqlite.row_checksums import shift
 from everturn.backends.sqlite.session_row import SessionRow
 from everturn.backends.sqlite.visible_ranges import ranges_as_json, refuse_misplaced_summaries
 from everturn.core.codec import missing
@@ -62,10 +63,9 @@ def _copy(db: Connection, source: SessionRow, state: State, birth: ChangeRequest
         rewrite(db, target.no, db.row(SQL["load_row"], (target.base + seq,)), ranges)
     # The jumps of the path alone: the copy has no other branches.
     jumps = [(seq, after) for (_, after), (seq, _) in pairwise([(0, 0), *path]) if seq > 1]
-    for seq, after in jumps:
-        db.execute(apply_change.SQL["insert_jump"], sealed(target.base + seq, after))
+    last_jump = insert_jumps(db, target.base, jumps, 0)
     size = db.value(SQL["stored_bytes"], target.span)
     copied = msgspec.structs.replace(
-        target, last_seq=state.head, bytes=size, dimension=source.dimension, jumps=len(jumps)
+        target, last_seq=state.head, bytes=size, dimension=source.dimension, last_jump=last_jump
     )
     return apply_change.write(db, copied, Plan(state), birth, now)

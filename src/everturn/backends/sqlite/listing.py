@@ -4,27 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from operator import lt
 from typing import Any
 
 import msgspec
 
 from everturn.backend import Order
 from everturn.backends._shared import paging
-from everturn.backends.sqlite import statements
+from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.lost_entries import first_missing
-from everturn.backends.sqlite.packed_rows import earliest_start, unpacked
+from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start, unpacked
 from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.backends.sqlite.session_row import (
     SessionRow,
     from_columns,
     load,
-    refuse_damaged_index,
     refuse_other_row,
+    span,
 )
 from everturn.backends.sqlite.visible_ranges import ranges_as_json, refuse_misplaced_summaries
-from everturn.core.codec import EntryRow, missing
+from everturn.core.codec import EntryRow, checksum, damaged, missing
 from everturn.model import SUMMARY, Page
 
 SQL = statements.load("listing.sql")
@@ -48,7 +47,8 @@ def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: O
 def _by_name(db: Connection, bounds: Mapping[str, Any], limit: int, now: float) -> list[SessionRow]:
     found: list[SessionRow] = []
     names: list[str] = []
-    for name, *columns in db.execute(SQL["sessions_by_name"], {key: bounds[key] for key in _BY_NAME}):
+    within = {key: bounds[key] for key in _BY_NAME}
+    for name, *columns in db.execute(SQL["sessions_by_name"], within):
         names.append(name)
         refuse_other_row(tuple(columns[1:4]), (db.namespace, name, 0))
         session = from_columns(columns)
@@ -56,7 +56,7 @@ def _by_name(db: Connection, bounds: Mapping[str, Any], limit: int, now: float) 
             found.append(session)
             if len(found) == limit:
                 break
-    _refuse_disorder(db, names, max(bounds["prefix"], bounds["past"], key=str.encode), bounds["beyond"])
+    _refuse_lost_names(db, names, within, names[-1] if len(found) == limit else None)
     return found
 
 
@@ -64,23 +64,17 @@ def _by_change(db: Connection, bounds: Mapping[str, Any], limit: int, now: float
     candidates = (load(db, name, now) for (name,) in db.execute(SQL["sessions_by_change"], bounds))
     found = list(islice(filter(None, candidates), limit))
     within = {key: bounds[key] for key in _BY_NAME if key != "past"}
-    names = [name for (name,) in db.execute(SQL["names_in_order"], within)]
-    _refuse_disorder(db, names, bounds["prefix"], bounds["beyond"])
+    _refuse_lost_names(
+        db, [name for (name,) in db.execute(SQL["names_in_order"], within)], within | {"past": None}, None
+    )
     return found
 
 
-def _refuse_disorder(db: Connection, names: list[str], start: str, beyond: str | None) -> None:
-    """Raise ValueError if names may be missing, because pages of the index of names lie in each other's place.
-
-    A name on such a page is not found by a search for it. If the names are in order, and those at both ends and their
-    neighbours are found, then no such page is between them (docs/decisions/030).
-    """
-    encoded = [name.encode() for name in names]
-    is_found = not names or db.row(SQL["is_found"], (db.namespace, names[-1])) is not None
-    if not all(map(lt, encoded, encoded[1:])) or not is_found:
-        raise ValueError("names may be missing: the index of names is not in order")
-    for name in {start, beyond or start, *names[-1:]}:
-        refuse_damaged_index(db, name)
+def _refuse_lost_names(db: Connection, names: list[str], within: Mapping[str, Any], last: str | None) -> None:
+    """Raise ValueError unless both indexes of names have these, within bounds and up to `last`."""
+    again = [name for (name,) in db.execute(SQL["names_again"], {**within, "last": last})]
+    if again != names:
+        raise ValueError("the two indexes of names differ: one of them is damaged")
 
 
 def find(db: Connection, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], now: float) -> None:
@@ -97,9 +91,9 @@ def find(db: Connection, text: str, session_id: str | None, take: Callable[[str,
         for entry in reversed([*unpacked(row)]):
             is_shown = looking_at is not None and looking_at.shows(entry[0], entry[4])
             if looking_at is not None and is_shown and not take(looking_at.session_id, entry):
-                _refuse_incomplete_log(db, number)
+                _refuse_incomplete_log(db, number, now)
                 return
-    _refuse_incomplete_log(db, 0)
+    _refuse_incomplete_log(db, 0, now)
 
 
 def _of_number(db: Connection, no: int, now: float) -> _Visibility | None:
@@ -118,7 +112,7 @@ def _of_number(db: Connection, no: int, now: float) -> _Visibility | None:
     return None if ended else visible
 
 
-def _refuse_incomplete_log(db: Connection, number: int) -> None:
+def _refuse_incomplete_log(db: Connection, number: int, now: float) -> None:
     """Raise ValueError unless everything that sessions from this number on should have is in the log, in order.
 
     Else a search of the whole log may have passed by entries of which the page lies somewhere else.
@@ -133,6 +127,22 @@ def _refuse_incomplete_log(db: Connection, number: int) -> None:
     for no, size in db.execute(SQL["sessions_from"], (number,)):
         if sizes.get(no, 0) != size:
             raise ValueError(f"the log of session number {no} has {sizes.get(no, 0)} bytes, and should have {size}")
+    if not page_checksums.are_kept(db):
+        for no in sizes:
+            visible = _of_number(db, no, now)
+            if visible is not None:
+                _refuse_damaged_bodies(db, visible, *span(no))
+
+
+def _refuse_damaged_bodies(db: Connection, visible: _Visibility, first: int, last: int) -> None:
+    """Raise CorruptEntry if a visible entry is damaged. Where pages have no checksums, nothing else would tell that a
+    text was not found for that."""
+    for row in db.execute(SQL["rows_between"], (first, last)):
+        seq, _, check, body, kind, _, count, *_ = row
+        if checksum(kind, body) != check:
+            for number in range(min(max(count, 1), MOST_LINES)):
+                if visible.shows((seq & 0xFFFFFFFF) + number, kind):
+                    raise damaged(visible.session_id, (seq & 0xFFFFFFFF) + number)
 
 
 def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Callable[[str, EntryRow], bool]) -> None:
@@ -146,6 +156,8 @@ def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Calla
                     return
         if seq := visible.first_missing(first, last):
             raise missing(visible.session_id, seq)
+        if not page_checksums.are_kept(db):
+            _refuse_damaged_bodies(db, visible, base + earliest_start(first), base + last)
     visible.refuse_lost_below_floor()
 
 

@@ -1,7 +1,7 @@
 -- sessions_by_name: list names in byte order, with all columns of their rows; i is the index alone, s the row it leads to
 SELECT i.session_id, s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
        s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
-       s.undo_steps, s.jumps, s.checksum
+       s.undo_steps, s.last_jump, s.checksum
   FROM sessions i LEFT JOIN sessions s ON s.no = i.no
  WHERE i.namespace = :namespace AND i.ended = 0 AND i.session_id > :past AND i.session_id >= :prefix AND (:beyond IS NULL OR i.session_id < :beyond)
  ORDER BY i.session_id
@@ -16,16 +16,19 @@ SELECT i.session_id
 -- load_by_number: load all columns of a session, which may have ended
 SELECT s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
        s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
-       s.undo_steps, s.jumps, s.checksum
+       s.undo_steps, s.last_jump, s.checksum
   FROM sessions s WHERE s.no = ?
 
--- names_in_order: list the names of a listing by the index alone, in its order
+-- names_in_order: list the names of a listing by the index of names alone
 SELECT session_id FROM sessions INDEXED BY sessions_by_name
  WHERE namespace = :namespace AND ended = 0 AND session_id >= :prefix AND (:beyond IS NULL OR session_id < :beyond)
  ORDER BY session_id
 
--- is_found: whether a name is found by the index
-SELECT 1 FROM sessions INDEXED BY sessions_by_name WHERE namespace = ? AND session_id = ? AND ended = 0
+-- names_again: list names by the second index alone; up to :last, if there is one
+SELECT session_id FROM sessions INDEXED BY sessions_by_id
+ WHERE namespace = :namespace AND ended = 0 AND (:past IS NULL OR session_id > :past) AND session_id >= :prefix
+   AND (:beyond IS NULL OR session_id < :beyond) AND (:last IS NULL OR session_id <= :last)
+ ORDER BY session_id
 
 -- sizes_from: list ids and bytes of the log from an id on, newest first
 SELECT id, octet_length(body) - count + 1 FROM entries WHERE id >= ? ORDER BY id DESC
@@ -41,3 +44,6 @@ SELECT id, seq, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count
 SELECT id - :base, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries
  WHERE id BETWEEN :first AND :last AND body LIKE :pattern ESCAPE '\'
  ORDER BY id DESC
+
+-- rows_between: load a part of the log
+SELECT id, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id BETWEEN ? AND ?

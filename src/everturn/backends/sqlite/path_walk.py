@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from operator import gt
 
 from everturn.backends._shared.verification import damaged_jump
 from everturn.backends.sqlite import statements
@@ -15,7 +14,7 @@ from everturn.core.paths import Range
 
 SQL = statements.load("path_walk.sql")
 _LATEST_JUMPS = SQL["latest_jumps"]
-_JUMPS_BESIDE = SQL["jumps_beside"]
+_NEXT_JUMP = SQL["next_jump"]
 MOST_JUMPS = 256  # fetched by one statement of a walk
 
 
@@ -30,7 +29,7 @@ class PathWalk:
 
     def __init__(self, db: Connection, session: SessionRow, head: int) -> None:
         self._ranges: list[Range] = []  # the newest first
-        self._walk = _walk(db, session, head) if session.jumps else iter([(1, head)] if head else [])
+        self._walk = _walk(db, session, head) if session.last_jump else iter([(1, head)] if head else [])
 
     @property
     def walked(self) -> list[Range]:
@@ -72,12 +71,17 @@ def _negative_first(found: Range) -> int:
 def _walk(db: Connection, session: SessionRow, at: int) -> Iterator[Range]:
     base, step = session.base, 1
     while at > 0:
+        # Each jump names the one before it, so that none is missed on a damaged page, or on one in another's place.
+        above = db.row(_NEXT_JUMP, (base + at, session.span[1]))
+        following = session.last_jump if above is None else unsealed(above, "the jump")[2]
         jumps = db.rows(_LATEST_JUMPS, (base, base + at, step))
-        _refuse_misplaced(db, [jump[0] for jump in jumps], base, at)
         used = 0
         for jump in jumps:
-            row_id, after = unsealed(jump, "the jump")
+            row_id, after, prior = unsealed(jump, "the jump")
             seq = row_id - base
+            if seq != following:
+                raise ValueError(f"its jump {following} is not there")
+            following = prior
             if seq <= at:
                 if not 0 <= after < seq:
                     raise damaged_jump(session.session_id, seq, after)
@@ -85,20 +89,9 @@ def _walk(db: Connection, session: SessionRow, at: int) -> Iterator[Range]:
                 at = after
                 used += 1
         if len(jumps) < step:
+            if following:
+                raise ValueError(f"its jump {following} is not there")
             if at > 0:
                 yield 1, at
             return
         step = min(2 * step, MOST_JUMPS) if 2 * used >= len(jumps) else 1
-
-
-def _refuse_misplaced(db: Connection, ids: list[int], base: int, at: int) -> None:
-    """Raise ValueError if a jump may have been missed: on a damaged page, or on one that lies in another's place.
-
-    Those found must be in order, and those beside them as they were written, and where they should be.
-    """
-    are_found = all(map(gt, ids, ids[1:]))
-    for is_found, *beside in db.execute(_JUMPS_BESIDE, (base + at, ids[-1] if ids else base)):
-        unsealed(beside, "the jump")
-        are_found = are_found and is_found
-    if not are_found:
-        raise ValueError(f"the jumps are damaged where those up to entry {at} should be")

@@ -41,7 +41,7 @@ class PlanReader:
         return any(seq in walk for (seq,) in self._db.execute(SQL["summaries_between"], trimmed))
 
     def snapshot(self, snapshot_id: str) -> State | None:
-        return snapshot_state(self._db, self._session.no, snapshot_id)
+        return snapshot_state(self._db, self._session, snapshot_id)
 
     def last_undo_step(self) -> UndoStep | None:
         steps = undo_steps(self._db, self._session)

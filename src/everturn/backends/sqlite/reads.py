@@ -96,7 +96,7 @@ def state_at(db: Connection, found: SessionRow, query: Query) -> State | Status:
     if query.at is None:
         return found.state
     if isinstance(query.at, str):
-        return snapshot_state(db, found.no, query.at) or Status.NO_SNAPSHOT
+        return snapshot_state(db, found, query.at) or Status.NO_SNAPSHOT
     if query.at == 0:
         return State()
     if query.at > found.version:

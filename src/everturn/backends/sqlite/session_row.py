@@ -27,7 +27,7 @@ UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # raised by a row th
 
 
 class SessionRow(msgspec.Struct, frozen=True, gc=False):
-    """The row of a live session. `snapshots`, `undo_steps` and `jumps` count its rows in these tables."""
+    """The row of a live session. `snapshots` and `undo_steps` count its rows there; `last_jump` is a seq, or 0."""
 
     no: int
     session_id: str
@@ -44,7 +44,7 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
     forked_from: str | None = None
     snapshots: int = 0
     undo_steps: int = 0
-    jumps: int = 0
+    last_jump: int = 0
 
     @property
     def base(self) -> int:
@@ -114,7 +114,7 @@ def store(db: Connection, session: SessionRow) -> None:
         *(row.no, db.namespace, row.session_id, 0, row.life, row.version, row.last_seq, *columns_of(row.state)),
         *(row.bytes, row.dimension, seconds(row.ttl), seconds(row.expires_at)),
         *(seconds(row.created_at), seconds(row.changed_at), row.forked_from),
-        *(row.snapshots, row.undo_steps, row.jumps),
+        *(row.snapshots, row.undo_steps, row.last_jump),
     )
     db.execute(_UPDATE, (*columns[3:], no))
 
@@ -128,10 +128,11 @@ def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
 def refuse_damaged_index(db: Connection, session_id: str) -> None:
     """Raise ValueError if a name may not have been found because the index of names is damaged.
 
-    If a damaged key sent the search the wrong way, that key is next to where the search ended. So both neighbours are
-    checked.
+    It must not be in the second index either. And if a damaged key sent the search the wrong way, that key is next to
+    where the search ended; so both neighbours are compared with their rows.
     """
-    if db.row(SQL["wrong_neighbour"], (db.namespace, session_id)) is not None:
+    name = (db.namespace, session_id)
+    if db.row(SQL["is_in_second_index"], name) is not None or db.row(SQL["wrong_neighbour"], name) is not None:
         raise ValueError("its name is not in the index of names, which is damaged where it would stand")
 
 
@@ -162,18 +163,15 @@ def kept_from(kept: str | None) -> tuple[int, ...]:
 # --- rows beside it --------------------------------------------------------------------------------------------------
 
 
-def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
+def snapshot_state(db: Connection, session: SessionRow, snapshot_id: str) -> State | None:
     """Load the state of a snapshot of this life; None if it has no such snapshot."""
     row = db.row(SQL["load_snapshot"], (snapshot_id,))
-    if row is None:
-        # It is absent if the snapshots beside it are as they were written, and where they should be.
-        for is_found, *beside in db.rows(SQL["snapshots_beside"], (snapshot_id,)):
-            unsealed(beside, "snapshot")
-            if not is_found:
-                raise ValueError(f"snapshot {snapshot_id!a} is not there: the snapshots are damaged where it would be")
+    if row is None:  # it is absent if all that the session should have are there, and it is none of them
+        if any(other[0] == snapshot_id for other in snapshots(db, session)):
+            raise ValueError(f"snapshot {snapshot_id!a} is not found by its id")
         return None
-    _, session, _, _, *state, _ = unsealed(row, "snapshot")
-    return state_from(state) if session == no else None
+    _, no, _, _, *state, _ = unsealed(row, "snapshot")
+    return state_from(state) if no == session.no else None
 
 
 def snapshots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Sequence[Any]]:
@@ -199,10 +197,16 @@ def undo_steps(db: Connection, session: SessionRow, bad: list[str] | None = None
 
 def all_jumps(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Jump]:
     """Read every jump of a session, newest first, whether it is on the path to its head or not."""
-    if not session.jumps and bad is None:
+    if not session.last_jump and bad is None:
         return []
-    rows = _own(db.execute(SQL["list_jumps"], session.span), session, "the jump", bad)
-    return _all_of([(seq, after) for seq, after in rows], session.jumps, "jumps", bad)
+    found: list[Jump] = []
+    following = session.last_jump
+    for seq, after, prior in _own(db.execute(SQL["list_jumps"], session.span), session, "the jump", bad):
+        if seq != following:
+            break
+        found.append((seq, after))
+        following = prior
+    return _all_of(found, len(found) + bool(following), "jumps", bad)
 
 
 def _own(rows: Iterable[Sequence[Any]], session: SessionRow, called: str, bad: list[str] | None) -> Iterator[Any]:

@@ -148,12 +148,12 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
         db.execute(SQL["begin_staged"], (*name, now, now, now))
         no = db.last_insert_rowid()
     size = place.bytes + _write_rows(db, no, arrival.portion)
-    jumps = place.jumps + _write_pointers(db, no, outline, place.last_seq)
+    last_jump = _write_pointers(db, no, outline, place)
     db.execute(SQL["publish"], (no,))
     expires_at = None if arrival.expires_in is None else db.lives_from + arrival.expires_in
     known = (outline.life, outline.version, outline.last_seq, outline.state, size, outline.dimension, outline.ttl)
     times = (expires_at, outline.created_at, outline.changed_at)
-    counts = (len(outline.snapshots), len(outline.undo_steps), jumps)
+    counts = (len(outline.snapshots), len(outline.undo_steps), last_jump)
     store(db, SessionRow(no, outline.session_id, *known, *times, outline.forked_from, *counts))
     return ChangeOutcome(Status.APPLIED, outline.life, outline.version)
 
@@ -165,12 +165,12 @@ def _mark_of(db: Connection, session: SessionRow | None) -> Mark | None:
 
 
 class _Place(msgspec.Struct, frozen=True, gc=False):
-    """Session number that an arrival is written under (0: a new one), and bytes, last seq and jumps it has already."""
+    """Session number that an arrival is written under (0: a new one), and bytes, last seq and last jump that it has."""
 
     no: int
     bytes: int = 0
     last_seq: int = 0
-    jumps: int = 0
+    last_jump: int = 0
 
 
 def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now: float) -> _Place | None:
@@ -180,7 +180,7 @@ def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now
         no = int(arrival.handle)
         staged = db.value(SQL["load_staged"], (no, db.namespace, arrival.outline.session_id, now))
         return None if staged is None else _Place(no, staged)
-    return _Place(0) if session is None else _Place(session.no, session.bytes, session.last_seq, session.jumps)
+    return _Place(0) if session is None else _Place(session.no, session.bytes, session.last_seq, session.last_jump)
 
 
 def _refuse_too_long(*numbers: int) -> None:
@@ -215,16 +215,15 @@ def _write_rows(db: Connection, no: int, portion: Portion) -> int:
     return size
 
 
-def _write_pointers(db: Connection, no: int, outline: Outline, last_seq: int) -> int:
-    """Write jumps, snapshots and undo steps. Jumps up to `last_seq` are there already. Returns how many are new."""
+def _write_pointers(db: Connection, no: int, outline: Outline, place: _Place) -> int:
+    """Write jumps, snapshots and undo steps. Jumps up to the last seq are there. Returns the seq of the last."""
     base = no << 32
-    new = [(seq, after) for seq, after in outline.jumps if seq > last_seq]
-    for seq, after in new:
-        db.execute(apply_change.SQL["insert_jump"], sealed(base + seq, after))
+    new = [(seq, after) for seq, after in outline.jumps if seq > place.last_seq]
+    last_jump = apply_change.insert_jumps(db, base, new, place.last_jump)
     for snapshot in outline.snapshots:
         known = (snapshot.id, no, snapshot.label, snapshot.version, *columns_of(snapshot.state))
         db.execute(apply_change.SQL["insert_snapshot"], sealed(*known, seconds(snapshot.created_at)))
     for step in outline.undo_steps:
         step_facts = (base + step.version, step.kind, step.moved_to, step.hidden)
         db.execute(apply_change.SQL["push_undo"], sealed(*step_facts, *columns_of(step.before)))
-    return len(new)
+    return last_jump
