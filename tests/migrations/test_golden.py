@@ -12,8 +12,8 @@ import apsw
 import pytest
 
 import everturn
-from everturn import ChatMessage, InvalidInput, SchemaTooNew
-from everturn.backends.sqlite import schema
+from everturn import ChatMessage, InvalidInput, KeyReused, SchemaTooNew
+from everturn.backends.sqlite import page_checksums, schema
 from tests.migrations import make
 
 HERE = Path(__file__).parent
@@ -106,7 +106,7 @@ def test_a_key_used_in_a_golden_file_is_remembered(golden: Path) -> None:
         receipt = store.add_messages("talk", turn, key="k1")
         assert receipt.replayed
         assert (receipt.version, receipt.seqs) == (1, (1, 2))
-        with pytest.raises(InvalidInput):
+        with pytest.raises(KeyReused):
             store.add_messages("talk", turn[:1], key="k1")
         assert store.state("talk") == before
         # The turn of this key was dropped by a rollback, so it may write again.
@@ -146,7 +146,7 @@ def test_the_golden_file_is_what_make_makes(tmp_path: Path) -> None:
 
 
 def test_a_file_from_a_newer_everturn_is_refused_and_left_untouched(golden: Path) -> None:
-    db = apsw.Connection(str(golden))
+    db = page_checksums.connect(str(golden))
     db.execute("INSERT INTO schema_versions (version, applied_at, everturn) VALUES (99, 0.0, '9.9')")
     db.execute("ALTER TABLE sessions RENAME TO conversations")  # it need not be anything we know
     db.close()
@@ -174,7 +174,7 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def db(golden: Path) -> Iterator[apsw.Connection]:
-    db = apsw.Connection(str(golden))
+    db = page_checksums.connect(str(golden))
     yield db
     db.close()
 

@@ -76,7 +76,9 @@ def recall(db: Connection, session: SessionRow, request: ChangeRequest) -> Chang
     if request.key is not None:
         walk = PathWalk(db, session, session.state.head)
         for row in db.execute(SQL["find_key"], (request.key, low, high)):
-            _, _, _, _, content, first_seq, count, *_ = change_columns(row, session.base)
+            _, _, _, key, content, first_seq, count, *_ = change_columns(row, session.base)
+            if key != request.key:
+                raise ValueError("the index of keys leads to a change with another key")
             # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             if count == 0 or first_seq + count - 1 in walk:
                 return _first_receipt(session, request, row, is_reuse=content != request.content)

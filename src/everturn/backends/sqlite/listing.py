@@ -154,8 +154,7 @@ def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Calla
                 is_here = first <= entry[0] <= last and visible.shows(entry[0], entry[4])
                 if is_here and not take(visible.session_id, entry):
                     return
-        if seq := visible.first_missing(first, last):
-            raise missing(visible.session_id, seq)
+        visible.refuse_lost(first, last)
         if not page_checksums.are_kept(db):
             _refuse_damaged_bodies(db, visible, base + earliest_start(first), base + last)
     visible.refuse_lost_below_floor()
@@ -180,12 +179,20 @@ class _Visibility:
                 return
             yield self._found.base, max(first, cleared + 1), last
 
-    def first_missing(self, first: int, last: int) -> int:
-        """Find the first entry of a range that must be stored and is not; 0 if all are."""
-        if self._found is None or self._walk is None or last <= self._found.state.floor:
-            return 0
-        wanted = [(max(first, self._found.state.floor + 1), last)]
-        return first_missing(self._db, self._found.base, ranges_as_json(wanted, self._walk.walked), None)
+    def refuse_lost(self, first: int, last: int) -> None:
+        """Raise CorruptEntry if a part of the log, read backwards, is not in order, or an entry above the floor is not
+        stored."""
+        if self._found is None:
+            return
+        base, shown = self._found.base, max(first, self._found.state.floor + 1)
+        above, stored = 2**63, 0
+        for row_id, count in self._db.execute(SQL["sizes_between"], (base + earliest_start(first), base + last)):
+            if row_id >= above:
+                raise missing(self.session_id, first)
+            above = row_id
+            stored += max(0, min(row_id - base + count - 1, last) - max(row_id - base, shown) + 1)
+        if stored != max(0, last - shown + 1):
+            raise missing(self.session_id, shown)
 
     def refuse_lost_below_floor(self) -> None:
         """Raise if one of the entries that a trim left may be missing: messages that it kept, and summaries."""

@@ -45,5 +45,8 @@ SELECT id - :base, created_at, body_checksum, CAST(body AS BLOB), kind, turn, co
  WHERE id BETWEEN :first AND :last AND body LIKE :pattern ESCAPE '\'
  ORDER BY id DESC
 
+-- sizes_between: list ids and counts of a part of the log, newest first
+SELECT id, count FROM entries WHERE id BETWEEN ? AND ? ORDER BY id DESC
+
 -- rows_between: load a part of the log
 SELECT id, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id BETWEEN ? AND ?

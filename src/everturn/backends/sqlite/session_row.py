@@ -170,7 +170,9 @@ def snapshot_state(db: Connection, session: SessionRow, snapshot_id: str) -> Sta
         if any(other[0] == snapshot_id for other in snapshots(db, session)):
             raise ValueError(f"snapshot {snapshot_id!a} is not found by its id")
         return None
-    _, no, _, _, *state, _ = unsealed(row, "snapshot")
+    found_id, no, _, _, *state, _ = unsealed(row, "snapshot")
+    if found_id != snapshot_id:  # where keys are out of order, SQLite takes a lesser one for an equal one
+        raise ValueError(f"a search for snapshot {snapshot_id!a} leads to {found_id!a}")
     return state_from(state) if no == session.no else None
 
 
@@ -180,7 +182,11 @@ def snapshots(db: Connection, session: SessionRow, bad: list[str] | None = None)
     `bad`, here and below: damaged rows are told there and passed over. Else they raise ValueError.
     """
     rows = all_unsealed(db.execute(SQL["list_snapshots"], (session.no,)), "snapshot", bad)
-    return _all_of([*rows], session.snapshots, "snapshots", bad)
+    found = [row for row in rows if row[1] == session.no]
+    versions = [row[3] for row in found]
+    if versions != sorted(versions) and bad is None:
+        raise ValueError("its snapshots are not in order")
+    return _all_of(found, session.snapshots, "snapshots", bad)
 
 
 def undo_steps(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[UndoStep]:
