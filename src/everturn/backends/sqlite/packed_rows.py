@@ -163,7 +163,7 @@ def entries_within(rows: Iterable[Any]) -> Iterator[EntryRow]:
     """Yield the entries of rows that lie in the range each row was found for: first and last seq, its last columns."""
     for *row, first, last in rows:
         if row[6] == 1:
-            if first <= row[0]:
+            if first <= row[0] <= last:
                 yield from unpacked(row)
         else:
             yield from (entry for entry in unpacked(row) if first <= entry[0] <= last)

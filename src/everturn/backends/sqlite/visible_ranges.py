@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from everturn.backends.sqlite import statements
+from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import earliest_start
 from everturn.backends.sqlite.path_walk import PathWalk
@@ -64,9 +64,15 @@ def _summaries_below(db: Connection, base: int, walk: PathWalk, bounds: Bounds, 
 def refuse_misplaced_summaries(db: Connection, first: int, last: int) -> None:
     """Raise ValueError if a summary between these ids may not be found, because its index is damaged there.
 
-    Below the floor nothing else tells how many there are.
+    Below the floor nothing else tells how many there are. Where pages have checksums, it is enough to see that the ends
+    of the index are where they should be; else it is compared with the log.
     """
-    if db.row(SQL["misplaced_summary"], (first, last)) is not None:
+    is_damaged = db.row(SQL["misplaced_summary"], (first, last)) is not None
+    if not is_damaged and not page_checksums.are_kept(db):
+        is_damaged = db.rows(SQL["summaries_by_index"], (first, last)) != db.rows(
+            SQL["summaries_in_log"], (first, last)
+        )
+    if is_damaged:
         raise ValueError("summaries may be missing: the index of kinds is damaged where they should be")
 
 

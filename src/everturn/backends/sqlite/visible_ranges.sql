@@ -16,3 +16,9 @@ SELECT 1 FROM (SELECT * FROM (SELECT kind, id FROM entries INDEXED BY entries_no
   LEFT JOIN entries e ON e.id = n.id
  WHERE e.kind IS NOT n.kind
     OR NOT EXISTS (SELECT 1 FROM entries f INDEXED BY entries_not_messages WHERE f.kind <> 'message' AND f.kind = n.kind AND f.id = n.id)
+
+-- summaries_by_index: list the summaries between two ids by the index of kinds
+SELECT id, kind FROM entries INDEXED BY entries_not_messages WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ? AND ? ORDER BY id
+
+-- summaries_in_log: list the summaries between two ids without it
+SELECT id, kind FROM entries NOT INDEXED WHERE kind = 'summary' AND id BETWEEN ? AND ? ORDER BY id
