@@ -26,8 +26,8 @@ UPDATE changes SET head = NULL, checksum = ? WHERE id = ?
 -- delete_changes: delete changes by id
 DELETE FROM changes WHERE id IN (SELECT value FROM json_each(?))
 
--- load_jumps: load jumps by id, oldest first
-SELECT id, after, prior, checksum FROM jumps WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id
+-- load_jumps: load jumps by id, newest first: deleting one changes only the one behind it
+SELECT id, after, prior, checksum FROM jumps WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC
 
 -- delete_jump: delete a jump
 DELETE FROM jumps WHERE id = ?
