@@ -112,8 +112,7 @@ T = TypeVar("T")
 
 Take: TypeAlias = Callable[[Sequence[Any]], object]
 """Receives the rows in seq order, a batch at a time: MessageRow if the query names a kind, else EntryRow. Messages may
-come in the shapes of core/message_batches.py; the return value counts only for an Unbroken batch, where False asks the
-backend to send the messages one by one. It may run in another thread, and runs again from the start if a read is
+come in the shapes of core/message_batches.py. It may run in another thread, and runs again from the start if a read is
 retried."""
 
 
@@ -138,7 +137,8 @@ class Backend(Protocol):
         for a client that has gone. A backend where that can happen sends two moments with every request, on the
         server's own clock: a request that arrives after its caller's time, or was issued before the
         latest rollback, undo, replace, refused retry or erasure of the session, is not applied. That is a fault of
-        outcome "not_written", which the store answers by sending again while there is time.
+        outcome "not_written", which the store answers by sending again while there is time. There, an erasure keeps
+        the receipts of the calls it takes away for as long as requests live, so that a retry is REPLAYED.
         """
         ...
 

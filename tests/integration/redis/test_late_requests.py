@@ -52,13 +52,13 @@ def everyone(store: Any) -> Any:
 
 
 CHANGES: dict[str, tuple[bytes, Callable[[Any, Any], Any]]] = {
-    "add_messages": (scripts.APPEND_FAST.sha, lambda store, _: store.add_messages("a", [user("LATE")])),
+    "add_messages": (scripts.APPEND.sha, lambda store, _: store.add_messages("a", [user("LATE")])),
     "with a key": (scripts.APPEND.sha, lambda store, _: store.add_messages("a", [user("LATE")], key="k")),
     "append": (
         scripts.APPEND.sha,
         lambda store, _: store.append("a", [ToolCall("f", {}), Record("r", 1), Summary("s", [1.0], (1, 1))]),
     ),
-    "begin": (scripts.APPEND_FAST.sha, lambda store, _: store.add_messages("new", [user("LATE")])),
+    "begin": (scripts.APPEND.sha, lambda store, _: store.add_messages("new", [user("LATE")])),
     "replace": (scripts.APPEND.sha, lambda store, _: store.replace("a", [user("LATE")], after=1)),
     "clear": (scripts.CLEAR.sha, lambda store, _: store.clear("a")),
     "trim": (scripts.SET_FLOOR.sha, lambda store, _: store.trim("a", max_messages=1)),
@@ -188,13 +188,32 @@ def test_a_late_request_does_not_bring_back_what_was_erased(
     assert everyone(store) == ()
     assert store.verify().ok
     (left,) = client.keys("*")
-    assert client.hkeys(left) == [b"fence"]
+    assert client.hkeys(left) == [b"fence", b"calls"]
+    assert b"SECRET" not in client.hget(left, "calls")
     assert 0 < client.pttl(left) <= REQUEST_LIFE * 1000
     assert say(store, "a", "another life").version == 1
     assert client.ttl(left) == -1
 
 
 # --- what is left of it ----------------------------------------------------------------------------------------------
+
+
+def test_a_tombstone_has_the_calls_of_a_thousand_and_twenty_four_changes_and_a_new_life_forgets_them(
+    store: Any, client: Any
+) -> None:
+    meta = "everturn:{:a}:meta"
+    for _ in range(1100):
+        say(store, "a", "x")
+    store.erase("a")
+    calls = client.hget(meta, "calls")
+    assert calls.count(b" append ") == 1024
+    for _ in range(64):
+        say(store, "a", "y")
+    assert client.hget(meta, "calls") == calls, "a retry may still come"
+    client.hset(meta, "fence", str(int(client.hget(meta, "fence")) - 61 * 10**6))
+    for _ in range(64):
+        say(store, "a", "y")
+    assert client.hget(meta, "calls") is None
 
 
 def test_a_tombstone_is_no_session(store: Any, client: Any) -> None:

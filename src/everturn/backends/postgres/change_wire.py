@@ -1,6 +1,6 @@
-"""Changes on the wire: requests as parameters of `append_v1` or JSON of `change_v1`, and rows as outcomes. Pure.
+"""Changes on the wire: requests as parameters of `change_v2`, and rows as outcomes. Pure.
 
-The bodies of entries travel as texts, beside the JSON: they are stored byte for byte.
+What every change has travels as arrays, the rest as JSON. Bodies of entries are texts: they are stored byte for byte.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     issued: float = 0.0
     not_after: float = 0.0
     kinds: list[str] | None = None
-    checksums: list[int] | None = None
     messages: int | None = None
     dimension: int | None = None
     after: int | None = None
@@ -76,12 +75,19 @@ class RequestWindow(NamedTuple):
     sent: float
 
 
-def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[str, Texts]:
-    """Give the requests as JSON, and the bodies of all their entries."""
-    bodies = [
-        draft.body for request in requests if isinstance(request.effect, Append) for draft in request.effect.drafts
-    ]
-    return _encode(list(map(_wire, requests, windows))).decode(), Texts(bodies)
+def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[Any, ...]:
+    """Give the parameters of change_v2 that tell of the changes: those behind the namespace and before the patience."""
+    turns = [request.effect.drafts if type(request.effect) is Append else () for request in requests]
+    return (
+        Texts([request.session_id.encode() for request in requests]),
+        ByteStrings([request.call for request in requests]),
+        requests[0].ttl,  # the store's, for all
+        numbers(map(len, turns)),
+        numbers(map(size_of, requests)),
+        Texts([draft.body for turn in turns for draft in turn]),
+        numbers(draft.checksum for turn in turns for draft in turn),
+        None if all(map(_is_plain, requests)) else _encode(list(map(_rest, requests, windows))).decode(),
+    )
 
 
 def size_of(request: ChangeRequest) -> int:
@@ -90,8 +96,8 @@ def size_of(request: ChangeRequest) -> int:
     return sum([len(draft.body) for draft in effect.drafts]) if type(effect) is Append else 0
 
 
-def is_plain(request: ChangeRequest) -> bool:
-    """Whether it is the change that nearly all are: a turn of messages, without a key or an expectation."""
+def _is_plain(request: ChangeRequest) -> bool:
+    """Whether a change has nothing but its arrays: a turn of messages, without a key or an expectation."""
     effect = request.effect
     return (
         type(effect) is Append
@@ -101,25 +107,6 @@ def is_plain(request: ChangeRequest) -> bool:
         and request.expected_version is None
         and request.expected_life is None
         and not request.retry
-    )
-
-
-def are_appends(requests: Sequence[ChangeRequest]) -> bool:
-    """Whether append_v1 takes them: all are plain, each of another session."""
-    return all(map(is_plain, requests)) and len({request.session_id for request in requests}) == len(requests)
-
-
-def encode_appends(requests: Sequence[ChangeRequest]) -> tuple[Any, ...]:
-    """Give the parameters of append_v1, behind the namespace and before the patience."""
-    turns = [request.effect.drafts for request in requests]  # type: ignore[union-attr]  # are_appends said so
-    return (
-        Texts([request.session_id.encode() for request in requests]),
-        ByteStrings([request.call for request in requests]),
-        numbers(map(len, turns)),
-        numbers(map(size_of, requests)),
-        requests[0].ttl,  # the store's, for all
-        Texts([draft.body for turn in turns for draft in turn]),
-        numbers(draft.checksum for turn in turns for draft in turn),
     )
 
 
@@ -161,7 +148,9 @@ def _expect(wire: _Wire, request: ChangeRequest | ForkRequest, window: RequestWi
         wire.content = _hex(request.content)
 
 
-def _wire(request: ChangeRequest, window: RequestWindow) -> _Wire:
+def _rest(request: ChangeRequest, window: RequestWindow) -> _Wire | dict[str, str]:
+    if _is_plain(request):
+        return {}
     effect = request.effect
     wire = _Wire(request.session_id, effect.kind, _hex(request.call), 0)
     wire.ttl = request.ttl
@@ -170,7 +159,6 @@ def _wire(request: ChangeRequest, window: RequestWindow) -> _Wire:
         case Append():
             drafts = effect.drafts
             wire.entries = len(drafts)
-            wire.checksums = [draft.checksum for draft in drafts]
             wire.messages = effect.messages
             wire.dimension = effect.dimension
             wire.after = effect.after

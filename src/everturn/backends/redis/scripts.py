@@ -21,7 +21,6 @@ import msgspec
 
 from everturn.backend import (
     Append,
-    ChangeRequest,
     Clear,
     DeleteSnapshot,
     Effect,
@@ -52,7 +51,6 @@ _CHANGE = ("_clock", *_READ, "_keys", "_change")
 
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
 APPEND = _load(*_CHANGE, "append")
-APPEND_FAST = _load("_clock", "_check", "append_fast", "_state", "_path", "_keys", "_change", "append")
 SET_FLOOR = _load(*_CHANGE, "set_floor")
 CLEAR = _load(*_CHANGE, "clear")
 SNAPSHOT = _load(*_CHANGE, "snapshot")
@@ -74,7 +72,7 @@ RESTORE = _load("_clock", *_READ, "_rows", "restore")
 RECLAIM = _load(*_READ, "_keys", "reclaim")
 
 OF_EFFECT: Mapping[type[Effect], Script] = {
-    Append: APPEND,  # or APPEND_FAST: script_for decides
+    Append: APPEND,
     SetFloor: SET_FLOOR,
     Clear: CLEAR,
     TakeSnapshot: SNAPSHOT,
@@ -83,20 +81,4 @@ OF_EFFECT: Mapping[type[Effect], Script] = {
     Undo: UNDO,
     SetTTL: TTL,
 }
-
-
-def script_for(request: ChangeRequest, now: str) -> Script:
-    """Choose the script that carries out a change. `now` is empty if the server's time counts."""
-    effect = request.effect
-    if (
-        type(effect) is Append
-        and not now
-        and request.key is None
-        and not request.retry
-        and request.expected_version is None
-        and request.expected_life is None
-        and effect.after is None
-        and effect.messages == len(effect.drafts) > 0
-    ):
-        return APPEND_FAST  # messages only, no key, no condition, the first attempt
-    return OF_EFFECT[type(effect)]
+"""The script that carries out a change."""

@@ -167,25 +167,3 @@ def entries_within(rows: Iterable[Any]) -> Iterator[EntryRow]:
                 yield from unpacked(row)
         else:
             yield from (entry for entry in unpacked(row) if first <= entry[0] <= last)
-
-
-def cut_rows(rows: Iterable[Any]) -> list[tuple[int, float, int, bytes, int]] | None:
-    """Cut rows of messages to the range each was found for: seq, created_at, checksum, body and count of the part.
-
-    None: one of them is damaged. In a history that was edited often, nearly every row is wanted in part. Its lines need
-    no check each, because the checksum of the row covers all of them.
-    """
-    cut: list[tuple[int, float, int, bytes, int]] = []
-    for seq, created_at, checksum, body, _, _, count, _, low, high in rows:
-        first, last = max(seq, low), min(seq + count - 1, high)
-        if first > last:
-            return None
-        part = body
-        if last - first + 1 != count:
-            lines = body.split(b"\n")
-            if len(lines) != count or adler32(body) != checksum:
-                return None
-            part = b"\n".join(lines[first - seq : last - seq + 1])
-            checksum = adler32(part)  # noqa: PLW2901
-        cut.append((first, created_at, checksum, part, last - first + 1))
-    return cut

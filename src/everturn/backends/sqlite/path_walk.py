@@ -10,26 +10,29 @@ from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.row_checksums import unsealed
 from everturn.backends.sqlite.session_row import SessionRow
-from everturn.core.paths import Range
+from everturn.core.paths import Jump, Range
 
 SQL = statements.load("path_walk.sql")
 _LATEST_JUMPS = SQL["latest_jumps"]
 _NEXT_JUMP = SQL["next_jump"]
-MOST_JUMPS = 256  # fetched by one statement of a walk
+FIRST_JUMPS, MOST_JUMPS = 4, 256  # fetched by one statement of a walk: a statement costs as much as four rows
 
 
 class PathWalk:
     """The path to a head, walked back only as far as a caller asks for.
 
     A session that was edited ten thousand times has as many jumps, and few of them are on the path to its head. So each
-    step seeks the next jump on the path; where nearly every jump is on it, a step fetches more of them.
+    step seeks the next jumps on the path; where nearly every jump is on it, a step fetches more of them.
     """
 
-    __slots__ = ("_ranges", "_walk")
+    __slots__ = ("_at", "_db", "_ranges", "_session", "_step")
 
     def __init__(self, db: Connection, session: SessionRow, head: int) -> None:
+        self._db = db
+        self._session = session
+        self._at = head  # the end of the next range; 0: the path has been walked to its beginning
+        self._step = FIRST_JUMPS
         self._ranges: list[Range] = []  # the newest first
-        self._walk = _walk(db, session, head) if session.last_jump else iter([(1, head)] if head else [])
 
     @property
     def walked(self) -> list[Range]:
@@ -58,40 +61,45 @@ class PathWalk:
             pass
 
     def _goes_on(self) -> bool:
-        found = next(self._walk, None)
-        if found is not None:
-            self._ranges.append(found)
-        return found is not None
+        """Walk on by two statements. False: there is no range before those walked."""
+        at, step = self._at, self._step
+        if at <= 0:
+            return False
+        walked = len(self._ranges)
+        jumps = self._jumps_to(at, step) if self._session.last_jump else []
+        for seq, after in jumps:
+            if seq <= at:  # else it is a jump of another branch
+                if not 0 <= after < seq:
+                    raise damaged_jump(self._session.session_id, seq, after)
+                self._ranges.append((seq, at))
+                at = after
+        if len(jumps) < step:
+            if at > 0:
+                self._ranges.append((1, at))
+            at = 0
+        self._step = min(4 * step, MOST_JUMPS) if 2 * (len(self._ranges) - walked) >= len(jumps) else FIRST_JUMPS
+        self._at = at
+        return len(self._ranges) > walked
+
+    def _jumps_to(self, at: int, most: int) -> list[Jump]:
+        """Read the last jumps up to a seq, newest first. Raises ValueError if one of them is missing.
+
+        Each names the one before it, so that none is missed on a damaged page, or on one in another's place.
+        """
+        session, base = self._session, self._session.base
+        above = self._db.row(_NEXT_JUMP, (base + at, session.span[1]))
+        following = session.last_jump if above is None else unsealed(above, "the jump")[2]
+        jumps: list[Jump] = []
+        for jump in self._db.execute(_LATEST_JUMPS, (base, base + at, most)):
+            row_id, after, prior = unsealed(jump, "the jump")
+            if row_id - base != following:
+                raise ValueError(f"its jump {following} is not there")
+            jumps.append((following, after))
+            following = prior
+        if len(jumps) < most and following:
+            raise ValueError(f"its jump {following} is not there")
+        return jumps
 
 
 def _negative_first(found: Range) -> int:
     return -found[0]
-
-
-def _walk(db: Connection, session: SessionRow, at: int) -> Iterator[Range]:
-    base, step = session.base, 1
-    while at > 0:
-        # Each jump names the one before it, so that none is missed on a damaged page, or on one in another's place.
-        above = db.row(_NEXT_JUMP, (base + at, session.span[1]))
-        following = session.last_jump if above is None else unsealed(above, "the jump")[2]
-        jumps = db.rows(_LATEST_JUMPS, (base, base + at, step))
-        used = 0
-        for jump in jumps:
-            row_id, after, prior = unsealed(jump, "the jump")
-            seq = row_id - base
-            if seq != following:
-                raise ValueError(f"its jump {following} is not there")
-            following = prior
-            if seq <= at:
-                if not 0 <= after < seq:
-                    raise damaged_jump(session.session_id, seq, after)
-                yield seq, at
-                at = after
-                used += 1
-        if len(jumps) < step:
-            if following:
-                raise ValueError(f"its jump {following} is not there")
-            if at > 0:
-                yield 1, at
-            return
-        step = min(2 * step, MOST_JUMPS) if 2 * used >= len(jumps) else 1
