@@ -38,9 +38,9 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
     last: int
     wanted: bytes | None = None
 
-    def bindings(self, base: int) -> tuple[int, int, int, bytes | None]:
-        """Make the parameters of a statement: first and last id to look at, the first id wanted, and `wanted`."""
-        return base + self.start, base + self.last, base + self.first, self.wanted
+    def bindings(self, base: int) -> tuple[int, int, int, bytes | None, int]:
+        """Make the parameters of a statement: first and last id to look at, first id wanted, `wanted`, `base`."""
+        return base + self.start, base + self.last, base + self.first, self.wanted, base
 
     def wants(self, seq: int) -> bool:
         return self.first <= seq <= self.last and (self.wanted is None or self.wanted[seq - self.first] == 1)
