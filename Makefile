@@ -91,6 +91,7 @@ false-alarms: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.crash.file_fuzz --flips $(FLIPS) --others $(OTHERS) --seed $(SEED) $(ARGS)
+	@$(VENV)/bin/python -m tests.crash.file_fuzz --flips $(FLIPS) --others $(OTHERS) --seed $(SEED) --plain $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(VENV)/bin/python -m ruff check .

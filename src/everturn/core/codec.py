@@ -221,7 +221,7 @@ EntryRow: TypeAlias = tuple[int, float, int, bytes, str, int]  # the same, and k
 def decode(session_id: str, kind: str, seq: int, created_at: float, check: int, body: bytes) -> Entry:
     """Decode the entry of one row. Raises CorruptEntry if its bytes are not those that were written."""
     if checksum(kind, body) != check:
-        raise _corrupt(session_id, seq, "its bytes do not match their checksum")
+        raise damaged(session_id, seq)
     try:
         entry = _decode_body(kind, body)
     except (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError) as exc:
@@ -261,7 +261,7 @@ def _split(body: bytes, struct: type[msgspec.Struct]) -> tuple[dict[str, Any], d
 def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> bytes:
     """Decode only the embedding of a stored summary, as float32 bytes. Raises CorruptEntry."""
     if checksum(SUMMARY, body) != check:
-        raise _corrupt(session_id, seq, "its bytes do not match their checksum")
+        raise damaged(session_id, seq)
     try:
         known, _ = _split(body, _StoredSummary)
         return msgspec.convert(known, _StoredSummary).embedding
@@ -269,6 +269,11 @@ def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> bytes:
         if is_interruption(exc):
             raise
         raise _corrupt(session_id, seq, f"its body cannot be read: {exc}") from exc
+
+
+def damaged(session_id: str, seq: int) -> CorruptEntry:
+    """Make the error for an entry that is not as it was written."""
+    return _corrupt(session_id, seq, "its bytes do not match their checksum")
 
 
 def missing(session_id: str, seq: int) -> CorruptEntry:

@@ -1,9 +1,9 @@
-"""The latest k messages: one statement, k rows, and no more looked at than k plus a few, however long or edited the session."""
+"""The latest k messages: one statement, k rows, and little else looked at, however long or edited the session is."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -20,7 +20,7 @@ SHORT, LONG = 60, 600
 
 
 class CountingExecutor:
-    """Runs calls over one connection, and counts statements, rows that came back, and rows that the server looked at."""
+    """Runs calls over one connection. Counts statements, rows that came back, and rows that the server looked at."""
 
     name = "PostgreSQL"
 
@@ -97,15 +97,13 @@ def mixed(store: MemoryStore, length: int) -> None:
 SHAPES: dict[str, Callable[[MemoryStore, int], None]] = {
     shape.__name__: shape for shape in (plain, rolled_back, trimmed, trimmed_to_few, cleared, mixed)
 }
-# Entries looked at for each of the k. Where others are between (as many as messages): to find the k, to see that none of what
-# is between is missing, to hand over the messages.
+# Entries looked at for each of the k. Where as many others are between: to find the k, to see that none is missing,
+# and to hand over the messages.
 ENTRIES = {"mixed": 7}
 
 
 @pytest.fixture
-def counting(
-    server: PostgresServer, schema: str
-) -> Iterator[Callable[[Callable[[MemoryStore], Any]], CountingExecutor]]:
+def counting(server: PostgresServer, schema: str) -> Callable[[Callable[[MemoryStore], Any]], CountingExecutor]:
     """A function that runs a call of the store, on tables that nobody has analyzed, and counts."""
 
     def count(call: Callable[[MemoryStore], Any]) -> CountingExecutor:
@@ -120,7 +118,7 @@ def counting(
                 backend._executor = kept
             return executor
 
-    yield count
+    return count
 
 
 def fill(url: str, schema: str, beside: psycopg.Connection[Any], shape: str, length: int) -> None:

@@ -34,7 +34,8 @@ def left(deadline: float) -> float:
 class BlockingConnection:
     """A connection to one node, whose every call has a deadline. It connects at the first call, and again when lost.
 
-    `has_sent` says whether a part of the latest commands may have reached the server.
+    `has_sent` says whether a part of the latest commands may have reached the server. There is no `__del__`: Python
+    ignores whatever the handler of a signal raises in one.
     """
 
     def __init__(self, node: Node, login: Login) -> None:
@@ -45,11 +46,6 @@ class BlockingConnection:
         self._reader: Any = None
         self._chunk = bytearray()
         self._poll: Any = None  # None: the socket has a time-out instead (TLS, or a system without poll)
-
-    def __del__(self) -> None:
-        # A store that nobody closed; or one that was inherited by a fork, whose sockets are the parent's.
-        if self._sock is not None:
-            self._sock.close()
 
     def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         """Connect if need be, send the commands, and read a reply for each; errors of the server come as Refusal.

@@ -71,7 +71,9 @@ class BlockingPool:
 
     def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         if self._pid != os.getpid() and not self._pool.is_closed:
-            self._pool = self._new_pool()  # we are a child process: the parent goes on using its connections
+            # We are a child process: the parent goes on using its connections. Our copies of their sockets are closed.
+            _disconnect(self._pool.idle_after_fork())
+            self._pool = self._new_pool()
         pool = self._pool
         place = pool.take(deadline)
         connection = place.item
