@@ -33,9 +33,12 @@ BEGIN
         ELSE
             IF s.no IS NOT NULL AND (r.retry OR r.key IS NOT NULL OR s.changed_at >= r.issued) THEN
                 o := everturn.recall_v1(s, r, now_);
-                IF o.status = 'replayed' THEN
-                    RETURN o;
-                END IF;
+            END IF;
+            IF r.retry AND o.status IS NULL THEN
+                o := everturn.recall_erased_v1(p_namespace, r, now_);
+            END IF;
+            IF o.status = 'replayed' THEN
+                RETURN o;
             END IF;
             IF o.status IS NOT NULL THEN
                 p.refusal := o.status;
