@@ -263,7 +263,8 @@ class AsyncMemoryStore:
             before: Return only messages with a `seq` below this one.
             after: Return only messages with a `seq` above this one.
             at: Read the state of then: a snapshot, its id, or a version. None: the present state.
-            heal: Make it a list that a model accepts: a tool call without a result gets one that says so. Nothing is
+            heal: Make it a prompt that models accept. A tool call without a result gets one that says so; a result that
+                answers no call, or answers one twice, is left out; a late result moves up to its call. Nothing is
                 written.
             on_corrupt: "raise" raises CorruptEntry at a damaged or missing entry; "skip" leaves such entries out.
 

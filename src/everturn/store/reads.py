@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar, cast
 
 from everturn.backend import Order, Query, Reading, Status
-from everturn.core import codec, text_search, tool_calls, vectors
+from everturn.core import codec, healing, text_search, tool_calls, vectors
 from everturn.core.codec import EntryRow
 from everturn.core.message_batches import MessageReader, OnCorrupt
 from everturn.errors import InvalidInput
@@ -76,8 +76,8 @@ class ReadOperations(Caller):
         """Return the messages of the history, in order, each with its `seq`.
 
         `limit`: at most the n latest, and never beginning with a tool result whose call is cut off. `before` and
-        `after`: seqs, both excluded. `at`: a snapshot or a version. `heal`: give an unanswered tool call a synthetic
-        error result. Raises CorruptEntry at a damaged or missing entry, unless `on_corrupt="skip"`.
+        `after`: seqs, both excluded. `at`: a snapshot or a version. `heal`: make it a prompt that models
+        accept (core/healing.py). Raises CorruptEntry at a damaged or missing entry, unless `on_corrupt="skip"`.
         """
         if on_corrupt not in ("raise", "skip"):
             raise InvalidInput(f"is 'raise' or 'skip', not {on_corrupt!r}", path="on_corrupt")
@@ -94,7 +94,7 @@ class ReadOperations(Caller):
             messages = tool_calls.in_order(messages)
         if limit is not None and reading.cut:
             messages = tool_calls.without_orphans(messages)
-        return tool_calls.heal(messages) if heal else messages
+        return healing.heal(messages) if heal else messages
 
     async def load_memory(self, session_id: str) -> list[dict[str, str]]:
         """Return the history as pairs of strings: the human's words and the AI's answer ("" if there is none yet)."""
