@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 import everturn
-from everturn import ChatMessage, InvalidInput, SchemaTooNew
+from everturn import ChatMessage, InvalidInput, KeyReused, SchemaTooNew
 from everturn.backends.sqlite import schema
 from tests.migrations import make
 
@@ -106,8 +106,9 @@ def test_a_key_used_in_a_golden_file_is_remembered(golden: Path) -> None:
         receipt = store.add_messages("talk", turn, key="k1")
         assert receipt.replayed
         assert (receipt.version, receipt.seqs) == (1, (1, 2))
-        with pytest.raises(InvalidInput):
+        with pytest.raises(KeyReused) as caught:
             store.add_messages("talk", turn[:1], key="k1")
+        assert (caught.value.receipt.version, caught.value.receipt.seqs) == (1, (1, 2))
         assert store.state("talk") == before
         # The turn of this key was dropped by a rollback, so it may write again.
         assert not store.save_context("talk", "two", "zwei", key="k2").replayed

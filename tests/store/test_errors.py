@@ -13,8 +13,10 @@ import everturn
 from everturn import (
     CorruptEntry,
     InvalidInput,
+    KeyReused,
     MemoryStoreBackendError,
     MemoryStoreError,
+    Receipt,
     SchemaTooNew,
     SessionNotFound,
     SnapshotNotFound,
@@ -28,6 +30,7 @@ ERRORS = [
     MemoryStoreError("what"),
     MemoryStoreBackendError("what", outcome="unknown", transient=True),
     VersionConflict("what", session_id="a", expected=7, actual=9),
+    KeyReused("what", session_id="a", receipt=Receipt("a", life="b", version=7, seqs=(1, 2))),
     CorruptEntry("what", session_id="a", seq=3),
     SessionNotFound("what", session_id="a"),
     SnapshotNotFound("what", session_id="a", snapshot="s"),

@@ -28,6 +28,7 @@ NAMES = [
     "ErasureReceipt",
     "Hit",
     "InvalidInput",
+    "KeyReused",
     "Match",
     "MemoryStore",
     "MemoryStoreBackendError",

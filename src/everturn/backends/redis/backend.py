@@ -117,7 +117,7 @@ class RedisBackend:
             return await transfer.portion(self._sender, keys, request, self._now(), deadline)
 
     async def stage(self, request: Staging, deadline: float) -> str | None:
-        return await transfer.stage(self._sender, self._names, request, deadline)
+        return await transfer.stage(self._sender, self._names, request, self._now(), deadline)
 
     async def restore(self, arrival: Arrival, deadline: float) -> ChangeOutcome:
         with corrupt_if_damaged(arrival.outline.session_id):

@@ -47,7 +47,7 @@ async def fork(sender: Sender, names: KeyNames, request: ForkRequest, now: str, 
         if refusal is not None:
             return refusal
         view = await walk(sender, source, view, window, deadline)
-        copy = _StagedCopy(sender, source[1], keys[len(PARTS) :], birth.life, view, deadline)
+        copy = _StagedCopy(sender, source[1], keys[len(PARTS) :], birth.life, view, now, deadline)
         first_missing = await copy.stage(request)
         if first_missing:
             if view == lost:  # the session is as before, so nothing was reclaimed meanwhile: the entry is lost
@@ -80,13 +80,14 @@ class _StagedCopy:
     """A copy of a session's view, under staged keys, which no read looks at."""
 
     def __init__(
-        self, sender: Sender, log_key: bytes, staged: Keys, life: str, view: SessionView, deadline: float
+        self, sender: Sender, log_key: bytes, staged: Keys, life: str, view: SessionView, now: str, deadline: float
     ) -> None:
         self._sender = sender
         self._log_key = log_key
         self._staged = staged
         self._life = life
         self._view = view
+        self._now = now
         self._deadline = deadline
         self._jumps = jumps_between(view.ranges)
         self._entries = self._others = 0
@@ -115,11 +116,11 @@ class _StagedCopy:
                     await self._forget()
                     return seq
             rows = [(seq, log.kind_of(seq), log.values[seq]) for seq in some]
-            await put(self._sender, self._staged, self._life, StagedRows(rows), self._deadline)
+            await put(self._sender, self._staged, self._life, StagedRows(rows), self._now, self._deadline)
             self._entries += len(some)
             self._others += sum(seq in log.other_kinds for seq in some)
             await self._expect(request, began, len(seqs))
-        await put(self._sender, self._staged, self._life, StagedRows(jumps=self._jumps), self._deadline)
+        await put(self._sender, self._staged, self._life, StagedRows(jumps=self._jumps), self._now, self._deadline)
         return 0
 
     async def _expect(self, request: ForkRequest, began: float, total: int) -> None:

@@ -44,13 +44,13 @@ class StagedRows(msgspec.Struct, frozen=True, gc=False):
 
 
 async def put(
-    sender: Sender, staged: Keys, life: str, rows: StagedRows, deadline: float, *, forgotten: str = ""
+    sender: Sender, staged: Keys, life: str, rows: StagedRows, now: str, deadline: float, *, forgotten: str = ""
 ) -> None:
     """Write rows behind those that are staged. Rows that are there already are left as they are. `forgotten` names the
-    versions that cannot be read any more."""
+    versions that cannot be read any more; `now` is as in Sender.change."""
     keys = (*staged, session_meta(staged))
     for step in _steps(rows):
-        await sender.change(scripts.STAGE, keys, [FORGOTTEN, life, forgotten, *step.args], "", deadline)
+        await sender.change(scripts.STAGE, keys, [FORGOTTEN, life, forgotten, *step.args], now, deadline)
         forgotten = ""
 
 

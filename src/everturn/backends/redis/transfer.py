@@ -157,12 +157,12 @@ class _StageHandle(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _decode_handle = msgspec.json.Decoder(_StageHandle).decode
 
 
-async def stage(sender: Sender, names: KeyNames, request: Staging, deadline: float) -> str:
+async def stage(sender: Sender, names: KeyNames, request: Staging, now: str, deadline: float) -> str:
     """Carry out Portable.stage: write rows under staged keys. If they expire, `restore` notices."""
     handle = _StageHandle(urandom(8)) if request.handle is None else _decode_handle(request.handle)
     keys = names.staged(request.session_id, handle.token)
     rows = _rows(request.portion, request.version)
-    await put(sender, keys, request.life, rows, deadline, forgotten=_forgotten(request.portion))
+    await put(sender, keys, request.life, rows, now, deadline, forgotten=_forgotten(request.portion))
     staged = _StageHandle(handle.token, handle.entries + len(rows.entries), handle.changes + len(rows.changes))
     return msgspec.json.encode(staged).decode()
 
@@ -181,10 +181,10 @@ async def restore(sender: Sender, names: KeyNames, arrival: Arrival, now: str, d
         handle = handle or _StageHandle(urandom(8))
         beside = names.staged(outline.session_id, handle.token)
         if adds:
-            await put(sender, beside, outline.life, StagedRows(snapshots=rows.snapshots), deadline)
+            await put(sender, beside, outline.life, StagedRows(snapshots=rows.snapshots), now, deadline)
             staged, rows = ("", "", "", len(rows.snapshots) or ""), StagedRows(rows.entries, rows.changes, rows.jumps)
         else:
-            await put(sender, beside, outline.life, rows, deadline, forgotten=forgotten)
+            await put(sender, beside, outline.life, rows, now, deadline, forgotten=forgotten)
             entries, changes = handle.entries + len(rows.entries), handle.changes + len(rows.changes)
             staged = entries, changes, len(rows.jumps), len(rows.snapshots) or ""
             rows, forgotten = StagedRows(), ""
