@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Change,
         ChatMessage,
         Compaction,
+        Context,
         CopyProgress,
         CopyReport,
         Diff,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         Snapshot,
         Summary,
         ToolCall,
+        Turn,
         VerifyReport,
     )
     from everturn.store.aio import AsyncMemoryStore
@@ -57,6 +59,7 @@ __all__ = [
     "Change",
     "ChatMessage",
     "Compaction",
+    "Context",
     "CopyProgress",
     "CopyReport",
     "CorruptEntry",
@@ -81,6 +84,7 @@ __all__ = [
     "SnapshotNotFound",
     "Summary",
     "ToolCall",
+    "Turn",
     "Unsupported",
     "VerifyReport",
     "VersionConflict",
@@ -100,6 +104,7 @@ _HOMES = {
         "Change",
         "ChatMessage",
         "Compaction",
+        "Context",
         "CopyProgress",
         "CopyReport",
         "Diff",
@@ -115,6 +120,7 @@ _HOMES = {
         "Snapshot",
         "Summary",
         "ToolCall",
+        "Turn",
         "VerifyReport",
     ),
     "everturn.errors": (

@@ -20,6 +20,7 @@ __all__ = [
     "Change",
     "ChatMessage",
     "Compaction",
+    "Context",
     "CopyOutcome",
     "CopyProgress",
     "CopyReport",
@@ -37,6 +38,7 @@ __all__ = [
     "Snapshot",
     "Summary",
     "ToolCall",
+    "Turn",
     "VerifyReport",
 ]
 
@@ -159,10 +161,14 @@ class ToolCall(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, forb
 
 
 class Summary(_Entry, frozen=True, eq=False, gc=False):
-    """A text that stands for the entries `covers[0]..covers[1]` (seqs), with its embedding (kept as float32)."""
+    """A text that stands for the entries `covers[0]..covers[1]` (seqs), with its embedding (kept as float32).
+
+    One that `fold` wrote has `extra={"fold": True}`, and is in view only while the messages that it stands for are
+    hidden. It may be without an embedding (None), and is not found by `search_summaries` then.
+    """
 
     text: str
-    embedding: Sequence[float]
+    embedding: Sequence[float] | None
     covers: tuple[int, int]
     extra: dict[str, JSON] | None = None
 
@@ -189,6 +195,36 @@ class Receipt(msgspec.Struct, frozen=True):
     version: int
     seqs: tuple[int, ...] = ()
     replayed: bool = False
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """The turn that was written with a key: the receipt of the first use, and the entries that can still be read.
+
+    A change that wrote no entries (a keyed trim or snapshot) has none.
+    """
+
+    receipt: Receipt
+    entries: tuple[Entry, ...]
+
+    @property
+    def messages(self) -> tuple[ChatMessage, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, ChatMessage))
+
+
+class Context(msgspec.Struct, frozen=True):
+    """A prompt: the messages to give to a model, as of one moment. Pass it as `expected_version` of the answer.
+
+    `messages`: system messages, then `summaries` as messages (their `metadata` has `summary`, its seq), then the newest
+    whole turns. `tokens`: of these messages, as they were counted or estimated. `left_out`: how many messages of the
+    history are neither shown nor summarised.
+    """
+
+    messages: list[ChatMessage]
+    tokens: int
+    left_out: int
+    summaries: tuple[Summary, ...]
+    life: str
+    version: int
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -286,7 +322,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One line of the change log: the change that made `version`. `snapshot` and `label` if it was about a snapshot."""
+    """One line of the change log: the change that made `version`. `snapshot` and `label` if it was about a snapshot.
+
+    `key`: digest of the key that it was made with, in hexadecimal; None: without one. (`get_turn` finds a turn by key.)
+    """
 
     version: int
     kind: str
@@ -294,6 +333,7 @@ class Change(msgspec.Struct, frozen=True):
     created_at: float
     snapshot: str | None = None
     label: str | None = None
+    key: str | None = None
 
 
 class Diff(msgspec.Struct, frozen=True):

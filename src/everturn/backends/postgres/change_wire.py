@@ -15,6 +15,7 @@ from everturn.backend import (
     ChangeOutcome,
     ChangeRequest,
     DeleteSnapshot,
+    Fold,
     ForkRequest,
     Rollback,
     SetFloor,
@@ -34,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
-    """The type request_v1 of schema/001/04-plans.sql; a field that is left out is NULL there."""
+    """The type request_v1 of 04-plans.sql and 002/20-folds.sql; a field that is left out is NULL there."""
 
     session_id: str
     kind: str
@@ -65,6 +66,7 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     label: str | None = None
     drop_turns: bool = False
     seconds: float | None = None
+    to_version: int | None = None
 
 
 class RequestWindow(NamedTuple):
@@ -79,7 +81,10 @@ class RequestWindow(NamedTuple):
 def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[str, Texts]:
     """Give the requests as JSON, and the bodies of all their entries."""
     bodies = [
-        draft.body for request in requests if isinstance(request.effect, Append) for draft in request.effect.drafts
+        draft.body
+        for request in requests
+        if isinstance(request.effect, Append | Fold)
+        for draft in request.effect.drafts
     ]
     return _encode(list(map(_wire, requests, windows))).decode(), Texts(bodies)
 
@@ -87,7 +92,7 @@ def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) 
 def size_of(request: ChangeRequest) -> int:
     """Count the bytes of the entries of a change."""
     effect = request.effect
-    return sum([len(draft.body) for draft in effect.drafts]) if type(effect) is Append else 0
+    return sum([len(draft.body) for draft in effect.drafts]) if isinstance(effect, Append | Fold) else 0
 
 
 def is_plain(request: ChangeRequest) -> bool:
@@ -176,14 +181,19 @@ def _wire(request: ChangeRequest, window: RequestWindow) -> _Wire:
             wire.after = effect.after
             if effect.messages != len(drafts):
                 wire.kinds = [draft.kind for draft in drafts]
-        case SetFloor(seen=seen):
+        case SetFloor(seen=seen) | Fold(seen=seen):
+            if isinstance(effect, Fold):
+                wire.entries, wire.messages, wire.dimension = 1, 0, effect.dimension
+                wire.kinds, wire.checksums = [effect.draft.kind], [effect.draft.checksum]
             wire.floor, wire.kept, wire.hidden = effect.floor, effect.kept, effect.hidden
             wire.seen_life, wire.seen_head, wire.seen_cleared = effect.life, seen.head, seen.cleared
             wire.seen_floor, wire.seen_kept = seen.floor, seen.kept
         case TakeSnapshot():
             wire.snapshot_id, wire.label = effect.snapshot_id, effect.label
-        case DeleteSnapshot() | Rollback():
+        case DeleteSnapshot():
             wire.snapshot_id = effect.snapshot_id
+        case Rollback():
+            wire.snapshot_id, wire.to_version, wire.label = effect.snapshot_id, effect.version, effect.label
         case Undo():
             wire.drop_turns = effect.drop_turns
         case SetTTL():

@@ -12,7 +12,7 @@ from everturn.backends.postgres import statements
 from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
 
-CURRENT = 1
+CURRENT = 2
 _LOCK = 0x65767274  # "evrt"
 
 

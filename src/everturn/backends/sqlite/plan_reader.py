@@ -7,7 +7,7 @@ from typing import Any
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import earliest_start
-from everturn.backends.sqlite.session_row import PathWalk, SessionRow, snapshot_state, state_from
+from everturn.backends.sqlite.session_row import PathWalk, SessionRow, snapshot_state, state_from, version_state
 from everturn.core.paths import State, clip
 from everturn.core.plan_change import UndoStep
 
@@ -41,6 +41,9 @@ class PlanReader:
 
     def snapshot(self, snapshot_id: str) -> State | None:
         return snapshot_state(self._db, self._session.no, snapshot_id)
+
+    def state_after(self, version: int) -> State | None:
+        return version_state(self._db, self._session.no, version, self._session.version)
 
     def last_undo_step(self) -> UndoStep | None:
         row: Any = self._db.row(SQL["load_undo"], self._session.span)

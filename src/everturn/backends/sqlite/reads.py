@@ -28,7 +28,7 @@ from everturn.backends.sqlite.session_row import (
     refuse_other_row,
     snapshot_state,
     span,
-    state_from,
+    version_state,
 )
 from everturn.backends.sqlite.visible_ranges import (
     Bounds,
@@ -129,18 +129,7 @@ def state_at(db: Connection, found: LiveSession, query: Query) -> State | Status
         return found.state
     if isinstance(query.at, str):
         return snapshot_state(db, found.no, query.at) or Status.NO_SNAPSHOT
-    if query.at == 0:
-        return State()
-    if query.at > found.info.version:
-        return Status.NO_VERSION
-    row = db.row(SQL["load_version"], (found.base + query.at,))
-    if (
-        row is None
-        and query.at > found.info.version - REMEMBERED
-        and not db.row(SQL["row_of_change"], (found.base + query.at,))
-    ):
-        raise ValueError(f"its version {query.at} is not there")
-    return Status.NO_VERSION if row is None else state_from(row)
+    return version_state(db, found.no, query.at, found.info.version) or Status.NO_VERSION
 
 
 def _snapshots(db: Connection, found: LiveSession) -> Iterator[Snapshot]:
@@ -162,8 +151,11 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
     if len(told) < min(limit, newest, REMEMBERED):
         raise ValueError(f"its changes do not lead to version {newest}")
     return [
-        Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
-        for version, kind, first, count, created_at, snapshot_id, label in told
+        Change(
+            *(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label),
+            key=None if key is None else key.hex(),
+        )
+        for version, kind, first, count, created_at, snapshot_id, label, key in told
     ]
 
 

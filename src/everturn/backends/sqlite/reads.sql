@@ -10,12 +10,6 @@ SELECT s.no, s.session_id, s.life, s.version, s.messages, s.last_seq, s.bytes,
 -- list_snapshots: list snapshots in the order they were taken
 SELECT snapshot_id, label, version, messages, created_at FROM snapshots WHERE session = ? ORDER BY version
 
--- load_version: load the state after a change, unless compact has reclaimed part of it
-SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head IS NOT NULL
-
--- row_of_change: whether a change is remembered
-SELECT 1 FROM changes WHERE id = ?
-
 -- row_at: whether a row begins at this id
 SELECT 1 FROM entries WHERE id = ?
 
@@ -43,5 +37,5 @@ SELECT e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.
   FROM range r CROSS JOIN entries e ON e.id BETWEEN ?2 + r.low AND ?2 + r.last
 
 -- list_changes: list the latest changes, newest first
-SELECT version, kind, first_seq, count, created_at, snapshot_id, label
+SELECT version, kind, first_seq, count, created_at, snapshot_id, label, key
   FROM changes WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?

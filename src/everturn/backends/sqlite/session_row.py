@@ -15,6 +15,7 @@ from everturn.backends._shared.verification import damaged_jump, unreadable_sess
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.core.paths import Jump, Range, State
+from everturn.core.requests import REMEMBERED
 from everturn.core.signal_exceptions import is_interruption
 
 SQL = statements.load("session_row.sql")
@@ -119,6 +120,21 @@ def kept_from(kept: str | None) -> tuple[int, ...]:
 def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
     """Load the state of a snapshot of this life; None if it has no such snapshot."""
     row = db.row(SQL["load_snapshot"], (snapshot_id, no))
+    return None if row is None else state_from(row)
+
+
+def version_state(db: Connection, no: int, version: int, newest: int) -> State | None:
+    """Load the state after a version of this life; None if it is not known (any more).
+
+    Raises ValueError for one that must be known, since it is among the latest.
+    """
+    if version == 0:
+        return State()
+    if version > newest:
+        return None
+    row = db.row(SQL["load_version"], ((no << 32) + version,))
+    if row is None and version > newest - REMEMBERED and not db.row(SQL["row_of_change"], ((no << 32) + version,)):
+        raise ValueError(f"its version {version} is not there")
     return None if row is None else state_from(row)
 
 

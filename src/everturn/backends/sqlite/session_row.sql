@@ -39,3 +39,9 @@ SELECT head, cleared, floor, kept, messages, 'the undo step of version ' || vers
 -- list_remembered: list the states of the change log that can still be read
 SELECT id, head, cleared, floor, kept, messages FROM changes
  WHERE id BETWEEN ? AND ? AND head IS NOT NULL
+
+-- load_version: load the state after a change, unless compact has reclaimed part of it
+SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head IS NOT NULL
+
+-- row_of_change: whether a change is remembered
+SELECT 1 FROM changes WHERE id = ?
