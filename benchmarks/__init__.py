@@ -8,6 +8,7 @@ rows/        one module per kind of work, each with its baseline and its bar
 rounds.py    the method: many short rounds over all contenders, so that noise hits all of them alike
 plan.py      the input of a measurement, and the rows it yields
 machine.py   facts about the machine that a ratio may depend on
+charts.py    a program of its own: the pictures in the README
 many_edits.py  a program of its own: the cost of a session that was edited often
 stats.py     medians, spread, ratios
 report.py    the table and the JSON

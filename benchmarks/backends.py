@@ -35,6 +35,7 @@ class MeasuredBackend:
     bare: Entrant
     twin: Entrant  # of the bare driver: to see the noise of the method
     peers: tuple[Entrant, ...]
+    read_bar: float  # of the 20 latest messages, over the bare driver
 
     @property
     def everyone(self) -> tuple[Entrant, ...]:
@@ -123,6 +124,7 @@ REDIS = MeasuredBackend(
         _on_redis("OpenAI Agents RedisSession", "openai_agents:OpenAIRedisSession", "openai-agents"),
         _on_redis("LangChain RedisChatMessageHistory", "langchain:LangChainRedisHistory", "langchain-community"),
     ),
+    read_bar=1.5,
 )
 
 POSTGRES = MeasuredBackend(
@@ -141,6 +143,7 @@ POSTGRES = MeasuredBackend(
             "LangGraph PostgresSaver", "langgraph:LangGraphPostgresSaver", "langgraph", "langgraph-checkpoint-postgres"
         ),
     ),
+    read_bar=1.3,
 )
 
 BACKENDS = (REDIS, POSTGRES)

@@ -11,7 +11,8 @@ from pathlib import Path
 import apsw
 
 from benchmarks.backends import BACKENDS
-from everturn.bench.contenders import EVERTURN, PEERS
+from benchmarks.contenders.on_sqlite import PEERS
+from everturn.bench.contenders import EVERTURN
 
 
 def facts(directory: Path) -> dict[str, str | float | None]:

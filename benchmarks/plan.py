@@ -1,6 +1,6 @@
 """Input and output of a measurement: RunPlan and TableRow. Runs nothing itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -41,6 +41,15 @@ class Bar:
 
 
 @dataclass(frozen=True)
+class Plotted:
+    """The figures of a row that a picture shows: seconds of each contender at one length of the history."""
+
+    chart: str
+    length: int
+    seconds: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class TableRow:
     """One line of the table. `figure` is what the bar is about: a ratio, or a quantity in `unit`."""
 
@@ -51,6 +60,7 @@ class TableRow:
     unit: str = "x"
     bar: Bar | None = None
     note: str = ""
+    plotted: Plotted | None = None
 
     @property
     def reached(self) -> bool | None:

@@ -1,9 +1,11 @@
 """The table for people and the JSON for machines. Measures nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from benchmarks.plan import Bar, TableRow
 from benchmarks.stats import Spread
@@ -31,12 +33,22 @@ def write_json(
 ) -> None:
     """Everything the table shows and the extremes it does not."""
     document = {
+        "date": datetime.now(UTC).date().isoformat(),
         "machine": machine,
         "versions": versions,
         "rows": [asdict(row) | {"reached": row.reached} for row in rows],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The cells of a row that was read from the JSON."""
+    parts = dict(row)
+    parts.pop("reached")
+    parts["figure"] = Spread(**row["figure"]) if row["figure"] else None
+    parts["bar"] = Bar(**row["bar"]) if row["bar"] else None
+    return _cells(TableRow(**parts))
 
 
 def _cells(row: TableRow) -> tuple[str, ...]:

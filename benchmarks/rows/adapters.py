@@ -36,8 +36,7 @@ def _ours(title: str, target: str, *distributions: str) -> Entrant:
 
 
 def _theirs(title: str, target: str, *distributions: str) -> Entrant:
-    home = "benchmarks.contenders" if "." in target else "everturn.bench.contenders"  # those that `everturn bench` has
-    return Entrant(title, f"{home}.{target}", distributions)
+    return Entrant(title, f"benchmarks.contenders.{target}", distributions)
 
 
 _LANGCHAIN = _ours("EverturnChatMessageHistory", "langchain:EverturnUnderLangChain", "langchain-core")
@@ -68,16 +67,28 @@ ON_SQLITE = (
     AdapterPair(
         _LANGCHAIN,
         _theirs(
-            "LangChain SQLChatMessageHistory", "langchain:LangChainSQLHistory", "langchain-community", "SQLAlchemy"
+            "LangChain SQLChatMessageHistory",
+            "on_sqlite.langchain:LangChainSQLHistory",
+            "langchain-community",
+            "SQLAlchemy",
         ),
     ),
-    AdapterPair(_AGENTS, _theirs("OpenAI Agents SQLiteSession", "openai_agents:OpenAISQLiteSession", "openai-agents")),
+    AdapterPair(
+        _AGENTS, _theirs("OpenAI Agents SQLiteSession", "on_sqlite.openai_agents:OpenAISQLiteSession", "openai-agents")
+    ),
     AdapterPair(_MEMORY, _SQLALCHEMY),
-    AdapterPair(_ADK, _theirs("ADK SqliteSessionService", "google_adk:AdkSqliteService", "google-adk", "aiosqlite")),
+    AdapterPair(
+        _ADK, _theirs("ADK SqliteSessionService", "on_sqlite.google_adk:AdkSqliteService", "google-adk", "aiosqlite")
+    ),
     AdapterPair(_ADK, _ADK_DATABASE),
     AdapterPair(
         _LANGGRAPH,
-        _theirs("LangGraph SqliteSaver", "langgraph:LangGraphSqliteSaver", "langgraph", "langgraph-checkpoint-sqlite"),
+        _theirs(
+            "LangGraph SqliteSaver",
+            "on_sqlite.langgraph:LangGraphSqliteSaver",
+            "langgraph",
+            "langgraph-checkpoint-sqlite",
+        ),
         grows=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""The cost of `import everturn`, and whether it imports a database driver."""
+"""The cost of `import everturn` and of `everturn --version`, and whether it imports a database driver."""
 
 import os
 import statistics
@@ -12,6 +12,7 @@ from benchmarks.rounds import interleave
 from benchmarks.stats import excess, spread
 
 IMPORT, ALL, BARE = "import everturn", "from everturn import *", "pass"
+VERSION = "import sys; sys.argv[1:] = ['--version']; from everturn.cli import main; main()"
 DRIVERS = ("apsw", "sqlite3", "redis", "valkey", "psycopg", "psycopg_pool", "asyncpg", "aiosqlite")
 
 
@@ -22,11 +23,14 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
     loads its names when they are asked for, the import alone says little: the second row asks for all of
     them, which is the most a program can pay before it opens a store.
     """
-    figures = interleave({program: _process(program) for program in (IMPORT, ALL, BARE)}, rounds=plan.pick(25, 10))
+    figures = interleave(
+        {program: _process(program) for program in (IMPORT, ALL, VERSION, BARE)}, rounds=plan.pick(25, 10)
+    )
     bare = figures[BARE]
     for name, program, bar in (
         ("import everturn, over bare Python", IMPORT, Bar("<=", 60.0)),
         ("from everturn import *, over bare Python", ALL, Bar("<=", 60.0, wanted=True)),
+        ("everturn --version, over bare Python", VERSION, Bar("<=", 150.0)),
     ):
         yield TableRow(
             name,
@@ -50,7 +54,7 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
 def _process(program: str) -> Callable[[], float]:
     def one_round() -> float:
         start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", program], check=True, env=os.environ)
+        subprocess.run([sys.executable, "-c", program], check=True, env=os.environ, stdout=subprocess.DEVNULL)
         return time.perf_counter() - start
 
     return one_round

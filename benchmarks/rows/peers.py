@@ -6,12 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+from benchmarks.contenders.on_sqlite import PEERS
 from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows.append import append_round
 from benchmarks.rows.load import MESSAGES, load_round
 from benchmarks.stats import ratio
-from everturn.bench.contenders import EVERTURN, PEERS, Entrant
+from everturn.bench.contenders import EVERTURN, Entrant
 from everturn.bench.contenders.process import ContenderError, ContenderProcess
 
 TURNS = 10

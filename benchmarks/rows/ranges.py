@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import everturn
-from benchmarks.plan import RunPlan, TableRow, duration
+from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.stats import ratio
 from everturn.bench.contenders.everturn_store import as_messages, url
@@ -40,6 +40,7 @@ def measure(plan: RunPlan) -> Iterator[TableRow]:
                 duration(statistics.median(figures[MESSAGES])),
                 f"{duration(statistics.median(figures[1]))} at 1 range",
                 ratio(figures[MESSAGES], figures[1]),
+                bar=Bar("<=", 3.0) if one_round is _load_round else None,
             )
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from benchmarks.backends import MeasuredBackend, Running
+from benchmarks.delayed_link import delayed
 from benchmarks.plan import Bar, RunPlan, TableRow, duration
 from benchmarks.rounds import interleave, progress
 from benchmarks.rows import latest
@@ -47,8 +48,15 @@ def measure(plan: RunPlan, backend: MeasuredBackend, server: Running) -> Iterato
         peers = [peer for peer in backend.peers if peer in hosted]
         yield from _one_writer(plan, backend, hosted, peers)
         yield from _loading(plan, backend, hosted, peers)
-        yield from latest.compare(plan, backend.name, hosted, backend.ours, backend.bare)
+        field = latest.Field(
+            backend.name, backend.ours, backend.ours_async, backend.bare, peers, latest.Bars(read=backend.read_bar)
+        )
+        yield from latest.compare(plan, field, hosted)
         yield from _many_tasks(plan, backend, hosted, peers, server)
+    with delayed(server.url) as url, ExitStack() as stack:
+        far = {entrant: stack.enter_context(ContenderProcess(entrant, url)) for entrant in hosted}
+        far.pop(backend.twin)
+        yield from latest.over_a_link(plan, field, far)
 
 
 def _fill(contender: ContenderProcess) -> None:
@@ -82,7 +90,7 @@ def _loading(
         {entrant: load_round(hosted[entrant], messages=MESSAGES) for entrant in entrants}, rounds=plan.pick(20, 5)
     )
     what = "load 1,000 messages"
-    yield _against(backend, f"{what} as objects", figures, backend.ours, backend.bare, Bar("<=", 0.4, wanted=True))
+    yield _against(backend, f"{what} as objects", figures, backend.ours, backend.bare, Bar("<=", 0.6))
     yield _against(backend, f"{what}, async", figures, backend.ours_async, backend.bare, None)
     for peer in peers:
         yield _faster(backend, what, figures, peer)

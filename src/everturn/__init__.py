@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+__version__ = "0.1.0"  # the one place: pyproject.toml, the command and the docs read it
+
 # Type checkers know the name; importing it from typing would be most of what this costs. jedi, which editors and
 # IPython use, takes it for what it is, and does not read what stands under `if False`: so it is not written as that.
 TYPE_CHECKING = bool(0)

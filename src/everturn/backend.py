@@ -15,7 +15,7 @@ MemoryStore and AsyncMemoryStore share one implementation.
     decode          entries from stored rows, with their checksums (core/codec.py)
     Portable        four more operations, if sessions are to be copied in and out (transfer/protocol.py)
 
-examples/backend is a whole backend to copy.
+`everturn docs write-a-backend` says where a whole backend to copy is.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "WRITERS", (1, 2))
     monkeypatch.setattr(measuring, "SAMPLES", 2)
     monkeypatch.setattr(measuring, "TURNS", 3)
-    monkeypatch.setattr(measuring, "PEERS", (ABSENT,))
 
 
 def test_a_file_is_measured_beside_itself_and_left_alone(run: Run, tmp_path: Path) -> None:
@@ -38,15 +37,16 @@ def test_a_file_is_measured_beside_itself_and_left_alone(run: Run, tmp_path: Pat
     curves = {curve["contender"]: curve for curve in charts["append"]["curves"]}
     assert [point["x"] for point in curves[EVERTURN.title]["points"]] == [4, 8, 12]
     assert [point["x"] for point in curves[BARE.title]["points"]] == [4, 8, 12]
-    assert curves[ABSENT.title] == {
-        "contender": ABSENT.title,
-        "points": [],
-        "note": "not installed (no module no_such_package)",
-    }
     assert sorted(path.name for path in plots.iterdir()) == ["append.svg", "disk.svg", "writers.svg"]
     for path in plots.iterdir():
         assert ET.parse(path).getroot().tag.endswith("svg")
     assert [path.name for path in tmp_path.iterdir()] == ["plots"]
+
+
+def test_a_store_that_is_not_installed_is_noted(tmp_path: Path) -> None:
+    charts = list(measuring.measure([ABSENT], lambda name: tmp_path / name, quick=True, tell=lambda _: None))
+    note = "not installed (no module no_such_package)"
+    assert [curve for chart in charts for curve in chart.curves] == [Curve(ABSENT.title, (), note)] * 2
 
 
 def test_a_server_is_left_as_it_was(run: Run) -> None:

@@ -83,7 +83,7 @@ def test_the_ways_to_run_the_contract(tmp_path: Path) -> None:
 def test_the_job_for_github(tmp_path: Path) -> None:
     (job,) = snippets(ROOT / "docs/recipes/github-actions.md", "yaml")
     install, check = re.findall(r"- run: (.+)", job)
-    assert install == "pip install 'everturn[test]' ."
+    assert install == "pip install 'everturn[cli,test]' ."
     ends_with([0], [check], project(tmp_path, "my_package"))
     assert {path.name for path in tmp_path.glob("report.*")} == {"report.json", "report.html"}
 

@@ -6,10 +6,10 @@ from google.adk.sessions import Session
 from google.adk.sessions.database_session_service import DatabaseSessionService
 
 from benchmarks.contenders.frameworks import asyncpg
+from benchmarks.contenders.on_sqlite.google_adk import APP, USER, AdkService
 from everturn.adapters.google_adk import EverturnSessionService
 from everturn.bench.contenders import Place
 from everturn.bench.contenders.everturn_store import open_async_store
-from everturn.bench.contenders.google_adk import APP, USER, AdkService
 
 
 class EverturnUnderADK(AdkService):

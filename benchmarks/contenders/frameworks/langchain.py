@@ -2,10 +2,10 @@
 
 from langchain_core.messages import BaseMessage
 
+from benchmarks.contenders.langchain_messages import LangChainMessages
 from everturn.adapters.langchain import EverturnChatMessageHistory
 from everturn.bench.contenders import Place
 from everturn.bench.contenders.everturn_store import open_store
-from everturn.bench.contenders.langchain_messages import LangChainMessages
 
 
 class EverturnUnderLangChain(LangChainMessages):

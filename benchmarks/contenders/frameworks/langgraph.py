@@ -1,10 +1,10 @@
-"""Under LangGraph, whose own savers are contenders already. `everturn.bench.contenders.checkpoints` defines a turn."""
+"""Under LangGraph, whose own savers are contenders already. `benchmarks.contenders.checkpoints` defines a turn."""
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
+from benchmarks.contenders.checkpoints import CheckpointerContender
 from everturn.adapters.langgraph import EverturnSaver
 from everturn.bench.contenders import Place
-from everturn.bench.contenders.checkpoints import CheckpointerContender
 from everturn.bench.contenders.everturn_store import open_store
 
 

@@ -3,10 +3,10 @@
 from agents.memory import Session
 
 from benchmarks.contenders.frameworks import asyncpg
+from benchmarks.contenders.on_sqlite.openai_agents import OpenAIItems
 from everturn.adapters.openai_agents import EverturnSession
 from everturn.bench.contenders import Place
 from everturn.bench.contenders.everturn_store import open_async_store
-from everturn.bench.contenders.openai_agents import OpenAIItems
 
 
 class EverturnUnderOpenAIAgents(OpenAIItems):

@@ -9,7 +9,7 @@ from langchain_core.messages import BaseMessage
 from langchain_postgres import PostgresChatMessageHistory
 from psycopg_pool import AsyncConnectionPool
 
-from everturn.bench.contenders.langchain_messages import LangChainMessages
+from benchmarks.contenders.langchain_messages import LangChainMessages
 from everturn.bench.contenders.timing import timed_tasks
 
 CONNECTIONS = 10  # as everturn's default

@@ -1,4 +1,4 @@
-"""LangGraph `PostgresSaver`, without a graph around it. `everturn.bench.contenders.checkpoints` defines a turn."""
+"""LangGraph `PostgresSaver`, without a graph around it. `benchmarks.contenders.checkpoints` defines a turn."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from langgraph.checkpoint.postgres.aio import AsyncPostgresSaver
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool
 
-from everturn.bench.contenders.checkpoints import CheckpointerContender, as_messages, config_of, following
+from benchmarks.contenders.checkpoints import CheckpointerContender, as_messages, config_of, following
 from everturn.bench.contenders.timing import timed_tasks
 
 CONNECTIONS = 10  # as everturn's default

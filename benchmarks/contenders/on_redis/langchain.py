@@ -12,7 +12,7 @@ with warnings.catch_warnings():
     from langchain_community.chat_message_histories import RedisChatMessageHistory
 from langchain_core.messages import BaseMessage
 
-from everturn.bench.contenders.langchain_messages import LangChainMessages
+from benchmarks.contenders.langchain_messages import LangChainMessages
 from everturn.bench.contenders.timing import timed_tasks
 
 

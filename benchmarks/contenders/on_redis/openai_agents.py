@@ -3,7 +3,7 @@
 import redis.asyncio
 from agents.extensions.memory import RedisSession
 
-from everturn.bench.contenders.openai_agents import OpenAIItems
+from benchmarks.contenders.on_sqlite.openai_agents import OpenAIItems
 
 CONNECTIONS = 50  # as everturn's default
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from everturn.bench.contenders import BARE, EVERTURN, PEERS, Entrant, Place
+from everturn.bench.contenders import BARE, EVERTURN, Entrant, Place
 from everturn.bench.contenders.process import ContenderError, ContenderProcess
 
 LENGTHS = (10, 100, 1_000, 10_000)
@@ -64,9 +64,9 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 def contenders(backend: str) -> tuple[Entrant, ...]:
-    """The contenders on a backend. On a server, whose data is the user's, only everturn and the bare driver."""
+    """The contenders of `everturn bench` on a backend: everturn, and the bare driver."""
     if backend == "sqlite":
-        return EVERTURN, BARE, *PEERS
+        return EVERTURN, BARE
     store, title, bare = SERVERS[backend]
     return Entrant("everturn", store, ("everturn",)), Entrant(title, bare, ())
 

@@ -9,6 +9,7 @@ change.py           commands that change a session
 transfer.py backup.py                             export, import, copy, backup
 verify.py doctor.py check.py bench.py golden.py   commands that test a store, a machine, a file
 foreign/            SQLite files of other stores, imported
+docs.py             where the documentation is
 demo/               `everturn demo`
 """
 
@@ -16,14 +17,22 @@ from __future__ import annotations
 
 import sys
 
+NEEDED = ("click", "rich", "typer")  # brought by the extra `cli`
+
 
 def main() -> None:
     """Run the command. It exits with 0: done; 1: something was found wrong; 2: it could not be done, and why."""
-    from everturn.cli.app import app  # not at import: typer takes a while, and `everturn.cli` may be imported for less
     from everturn.errors import MemoryStoreError
 
     try:
+        from everturn.cli.app import app  # not at import: typer takes a while, and a service may have none
+
         app(prog_name="everturn")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in NEEDED:
+            raise
+        sys.stderr.write(f"everturn: the command needs {error.name}: pip install 'everturn[cli]'\n")
+        sys.exit(2)
     except (MemoryStoreError, OSError) as error:
         from everturn.cli.output import clean
 

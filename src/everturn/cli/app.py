@@ -1,41 +1,65 @@
 """The list of commands, in groups, and the first page of help.
 
-Each command is a function of another module; this one only lists them.
+Each command is a function of another module. That module is imported when the command is run or explained:
+`everturn --version` imports none of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
-from everturn.cli import backup, bench, change, check, doctor, golden, inspect, log, serve, transfer, verify
-from everturn.cli.demo import demo
+import everturn as package
 
-GROUPS: dict[str, dict[str, Callable[..., Any]]] = {}
+# A new command: a function in a module beside this one, and its name here, with `module:function`.
+GROUPS: dict[str, dict[str, str]] = {
+    "Try": {"demo": "demo:demo"},
+    "Look": {
+        "sessions": "inspect:sessions",
+        "show": "inspect:show",
+        "log": "log:log",
+        "snapshots": "inspect:snapshots",
+        "diff": "inspect:diff",
+        "tail": "inspect:tail",
+        "serve": "serve:serve",
+    },
+    "Act": {
+        "snapshot": "change:snapshot",
+        "rollback": "change:rollback",
+        "undo": "change:undo",
+        "fork": "change:fork",
+        "trim": "change:trim",
+        "clear": "change:clear",
+        "erase": "change:erase",
+        "set-ttl": "change:set_ttl",
+        "compact": "change:compact",
+    },
+    "Move": {
+        "export": "transfer:export",
+        "import": "transfer:import_",
+        "copy": "transfer:copy",
+        "backup": "backup:backup",
+    },
+    "Trust": {
+        "verify": "verify:verify",
+        "doctor": "doctor:doctor",
+        "bench": "bench:bench",
+        "check": "check:check",
+        "golden": "golden:app",
+    },
+    "Read": {"docs": "docs:docs"},
+}
+COMMANDS = {name: place for commands in GROUPS.values() for name, place in commands.items()}
 TITLE = "Agent memory that cannot lose a turn: look inside, take it back, prove it."
-
-
-class CommandList(TyperGroup):
-    """The commands, shown by group and on one screen."""
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        lines = ["Usage: everturn COMMAND URL ...", "", TITLE, ""]
-        for group, commands in GROUPS.items():
-            for place, name in enumerate(commands):
-                command = self.get_command(ctx, name)
-                brief = command.get_short_help_str(limit=58) if command else ""
-                lines.append(f"  {'' if place else group:<6} {name:<10} {brief}")
-        lines += [
-            "",
-            "A URL names a store: memory.db, sqlite:///memory.db, redis://host,",
-            "redis+cluster://host, redis+sentinel://host/service, postgresql://host/db.",
-            "everturn COMMAND --help explains a command, with examples.",
-            "Completion in your shell: everturn --install-completion.",
-        ]
-        formatter.write("\n".join(lines) + "\n")
+SETTINGS: dict[str, Any] = {
+    "rich_markup_mode": None,  # plain help, like a manual page: it can be piped, and examples keep their lines
+    "pretty_exceptions_enable": False,  # a mistake of the user is one line; a bug of ours needs its whole traceback
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+}
 
 
 class PlainHelpCommand(TyperCommand):
@@ -52,21 +76,56 @@ class PlainHelpCommand(TyperCommand):
         return params
 
 
-app = typer.Typer(
-    cls=CommandList,
-    rich_markup_mode=None,  # plain help, like a manual page: it can be piped, and examples keep their lines
-    pretty_exceptions_enable=False,  # a mistake of the user is one line; a bug of ours needs its whole traceback
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+class CommandList(TyperGroup):
+    """The commands, shown by group and on one screen, each imported when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            self.commands[cmd_name] = _imported(cmd_name)
+        return self.commands[cmd_name]
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        lines = ["Usage: everturn COMMAND URL ...", "", TITLE, ""]
+        for group, commands in GROUPS.items():
+            for place, name in enumerate(commands):
+                brief = self.get_command(ctx, name).get_short_help_str(limit=58)
+                lines.append(f"  {'' if place else group:<6} {name:<10} {brief}")
+        lines += [
+            "",
+            "A URL names a store: memory.db, sqlite:///memory.db, redis://host,",
+            "redis+cluster://host, redis+sentinel://host/service, postgresql://host/db.",
+            "everturn COMMAND --help explains a command, with examples.",
+            "Completion in your shell: everturn --install-completion.",
+        ]
+        formatter.write("\n".join(lines) + "\n")
+
+
+def _imported(name: str) -> Any:
+    """Import the module of a command, and make click's command of its function."""
+    module, _, function = COMMANDS[name].partition(":")
+    found = getattr(import_module(f"everturn.cli.{module}"), function)
+    if not isinstance(found, typer.Typer):  # `golden` is a group of its own
+        single = typer.Typer(add_completion=False, **SETTINGS)
+        single.command(name, cls=PlainHelpCommand)(found)
+        found = single
+    command = get_command(found)
+    command.name = name
+    return command
+
+
+app = typer.Typer(cls=CommandList, **SETTINGS)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from everturn.backends.sqlite import library
 
-        from everturn.backends.sqlite.doctor import library
-
-        typer.echo(f"everturn {version('everturn')} (SQLite {library()})")
+        typer.echo(f"everturn {package.__version__} (SQLite {library()})")
         raise typer.Exit
 
 
@@ -79,39 +138,3 @@ def everturn(
 ) -> None:
     if ctx.invoked_subcommand is None:
         typer.echo(ctx.get_help())
-
-
-def _register(group: str, **commands: Callable[..., Any]) -> None:
-    GROUPS[group] = {name.rstrip("_").replace("_", "-"): command for name, command in commands.items()}
-    for name, command in GROUPS[group].items():
-        app.command(name, cls=PlainHelpCommand)(command)
-
-
-# A new command: a function in a module beside this one, and its name in one of these lines.
-_register("Try", demo=demo)
-_register(
-    "Look",
-    sessions=inspect.sessions,
-    show=inspect.show,
-    log=log.log,
-    snapshots=inspect.snapshots,
-    diff=inspect.diff,
-    tail=inspect.tail,
-    serve=serve.serve,
-)
-_register(
-    "Act",
-    snapshot=change.snapshot,
-    rollback=change.rollback,
-    undo=change.undo,
-    fork=change.fork,
-    trim=change.trim,
-    clear=change.clear,
-    erase=change.erase,
-    set_ttl=change.set_ttl,
-    compact=change.compact,
-)
-_register("Move", export=transfer.export, import_=transfer.import_, copy=transfer.copy, backup=backup.backup)
-_register("Trust", verify=verify.verify, doctor=doctor.doctor, bench=bench.bench, check=check.check)
-app.add_typer(golden.app, name="golden")
-GROUPS["Trust"]["golden"] = golden.app

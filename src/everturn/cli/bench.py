@@ -30,12 +30,12 @@ def bench(
     plots: Annotated[Path | None, typer.Option(help="A directory for the plots (SVG).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value per line, one for each chart.")] = False,
 ) -> None:
-    """Measure everturn and other stores on this machine.
+    """Measure everturn and the bare driver on this machine.
 
     Measures the time of an append as the history grows, the turns per second of several processes, and the bytes on
-    disk: of everturn, of the bare driver, and on SQLite of the other stores that are installed (OpenAI Agents,
-    LangChain, LangGraph, ADK). Your data is not touched: on SQLite the files go to a new directory beside yours, on a
-    server the sessions have ids of their own. Both are removed. Figures are medians; close other programs first.
+    disk: of everturn, and of the bare driver beside it. Your data is not touched: on SQLite the files go to a new
+    directory beside yours, on a server the sessions have ids of their own. Both are removed. Figures are medians;
+    close other programs first.
 
     \b
     Examples:

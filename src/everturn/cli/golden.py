@@ -21,7 +21,7 @@ Examples:
   everturn golden diff before.sqlite after.sqlite
 """
 
-app = typer.Typer(help=HELP, no_args_is_help=True)
+app = typer.Typer(help=HELP, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -51,17 +52,17 @@ def _width_without_terminal() -> int:
 
 
 def command() -> str:
-    """The command line that runs this command again: `everturn` if the shell finds it, else its path."""
+    """The words of a shell that run this command again: `everturn` if the shell finds it, else its path, quoted."""
     script = Path(sys.argv[0])
     if script.stem != "everturn" or not script.exists():
-        return f"{sys.executable} -m everturn"
+        return f"{shlex.quote(sys.executable)} -m everturn"
     found = shutil.which("everturn")
     if found is not None and Path(found).resolve() == script.resolve():
         return "everturn"
     try:
-        return str(script.absolute().relative_to(Path.cwd()))
+        return shlex.quote(str(script.absolute().relative_to(Path.cwd())))
     except ValueError:
-        return str(script.absolute())
+        return shlex.quote(str(script.absolute()))
 
 
 def print_json(values: Iterable[Any]) -> None:

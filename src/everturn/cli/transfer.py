@@ -31,8 +31,8 @@ def export(
     """Write sessions as lines of JSON.
 
     Writes everything of each session: history, branches, snapshots, undo, keys, and the rest of its TTL. A session is
-    read as of one moment, and verified before it is written. docs/storage.md describes the lines. Only you can read the
-    file (mode 600), unless it replaces a file that others can read.
+    read as of one moment, and verified before it is written. Only you can read the file (mode 600), unless it replaces
+    a file that others can read. The format of the lines: everturn docs storage.
 
     \b
     Examples:

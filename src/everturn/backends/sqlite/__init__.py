@@ -32,7 +32,6 @@ errors.py           SQLite's errors as everturn's
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -90,6 +89,8 @@ async def open_async(url: str, options: Mapping[str, Any], deadline: float) -> A
         from everturn.backends.sqlite.async_backend import AsyncSqliteBackend
 
         database = _database(url, options)
+    import asyncio  # not above: a program without an event loop needs none of it, and it takes 20 ms
+
     await asyncio.get_running_loop().run_in_executor(None, _open_file, database, deadline)
     return AsyncSqliteBackend(database)
 
@@ -116,6 +117,13 @@ def _database(url: str, options: Mapping[str, Any]) -> Database:
         mode=options.get("file_mode", MODE),
         read_only=options.get("read_only", False),
     )
+
+
+def library() -> str:
+    """Return the version of SQLite that everturn uses."""
+    import apsw
+
+    return apsw.sqlite_lib_version()
 
 
 def path_in(url: str) -> str:

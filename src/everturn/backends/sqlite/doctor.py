@@ -43,11 +43,6 @@ class FileFacts(msgspec.Struct, frozen=True):
     can_check: bool = True  # whether this installation of apsw can check them
 
 
-def library() -> str:
-    """Return the version of SQLite that everturn uses."""
-    return apsw.sqlite_lib_version()
-
-
 def examine(db: Connection, path: str) -> Examination:
     """Collect the facts about the file, and its findings."""
     known = _facts_of(db, path)

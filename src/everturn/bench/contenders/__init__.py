@@ -5,8 +5,6 @@ timing.py          seconds of calls, one after the other or from many tasks
 process.py         each contender in a process of its own
 everturn_store.py  everturn, sync and async, in a file or on a server
 bare.py            the bare driver on SQLite; on_redis/ and on_postgres/ have theirs
-checkpoints.py     a LangGraph checkpointer as a contender
-langchain.py langchain_messages.py langgraph.py openai_agents.py google_adk.py   peers on SQLite
 
 A contender turns the workload's plain messages into its own kind before the clock starts, because making them is the
 caller's work. Encoding and writing is the store's work and is timed. Each store keeps its default settings, except that
@@ -38,16 +36,6 @@ class Contender(Protocol):
         """Let go of the file or the server."""
 
 
-class ReadsLatest(Contender, Protocol):
-    """A store that can read the latest messages of a session without the others."""
-
-    def load_latest(self, session_id: str, *, count: int) -> tuple[float, int]:
-        """Read the latest `count` messages as the store's own objects: seconds, and how many messages came."""
-
-    def agent_turns(self, session_id: str, *, turns: int, first: int, count: int) -> list[float]:
-        """Read the latest `count` messages and append a turn, `turns` times; seconds each time took."""
-
-
 class AppendsFromTasks(Contender, Protocol):
     """A store on a server, which many tasks of one event loop can use at once."""
 
@@ -73,21 +61,3 @@ BARE_SAME_ROWS = Entrant("bare apsw, same rows", "everturn.bench.contenders.bare
 TWIN = Entrant(
     "its twin", "everturn.bench.contenders.bare:BareSqliteSameRows", ("apsw",)
 )  # to see the noise of the method
-PEERS = (
-    Entrant(
-        "OpenAI Agents SQLiteSession", "everturn.bench.contenders.openai_agents:OpenAISQLiteSession", ("openai-agents",)
-    ),
-    Entrant(
-        "LangChain SQLChatMessageHistory",
-        "everturn.bench.contenders.langchain:LangChainSQLHistory",
-        ("langchain-community", "SQLAlchemy"),
-    ),
-    Entrant(
-        "LangGraph SqliteSaver",
-        "everturn.bench.contenders.langgraph:LangGraphSqliteSaver",
-        ("langgraph", "langgraph-checkpoint-sqlite"),
-    ),
-    Entrant(
-        "ADK SqliteSessionService", "everturn.bench.contenders.google_adk:AdkSqliteService", ("google-adk", "aiosqlite")
-    ),
-)

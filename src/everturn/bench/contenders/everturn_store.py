@@ -71,6 +71,12 @@ class Everturn(BlockingContender):
     def latest(self, session: str, count: int) -> list[ChatMessage]:
         return self.store.get_history(session, limit=count)
 
+    def edit(self, session_id: str, *, edits: int) -> None:
+        """Take every second message back, so that the history is in as many ranges as there are edits."""
+        after = 0
+        for turn in self.prepared(edits):
+            after = self.store.replace(self.session(session_id), turn, after=after).seqs[0]
+
     def close(self) -> None:
         """Close the store. The server may be someone's own: nothing is left there."""
         for session_id in self._written if self._on_server else ():
@@ -94,6 +100,9 @@ class AsyncEverturn(AsyncContender):
 
     async def read(self, session: str) -> list[ChatMessage]:
         return await self._store.get_history(session)
+
+    async def latest(self, session: str, count: int) -> list[ChatMessage]:
+        return await self._store.get_history(session, limit=count)
 
     def close(self) -> None:
         """Close the store and the loop."""

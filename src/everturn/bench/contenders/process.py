@@ -14,7 +14,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from everturn.bench.contenders import Contender, Entrant, Place
+from everturn.bench.contenders.timing import Cost
 
+FILLED_AT_ONCE = 20_000  # messages that a contender is asked to write in one call
 ANSWER_TIMEOUT = 120.0  # seconds: the slowest peer needs about ten to import and fill 1,000 messages
 
 
@@ -60,13 +62,25 @@ class ContenderProcess:
         answers: list[tuple[float, int]] = self._call("load", (session_id,), {}, times=times)
         return answers
 
-    def load_latest(self, session_id: str, *, count: int, times: int) -> list[tuple[float, int]]:
-        answers: list[tuple[float, int]] = self._call("load_latest", (session_id,), {"count": count}, times=times)
-        return answers
+    def fill(self, session_id: str, *, first: int, count: int) -> None:
+        """Make a history longer, in few appends of many messages."""
+        for start in range(first, first + count, FILLED_AT_ONCE):
+            some = min(FILLED_AT_ONCE, first + count - start)
+            self._call("fill", (session_id,), {"first": start, "count": some})
 
-    def agent_turns(self, session_id: str, *, turns: int, first: int, count: int) -> list[float]:
-        [seconds] = self._call("agent_turns", (session_id,), {"turns": turns, "first": first, "count": count})
-        return list(seconds)
+    def edit(self, session_id: str, *, edits: int) -> None:
+        """Edit a session that often. Only everturn can."""
+        self._call("edit", (session_id,), {"edits": edits})
+
+    def read_latest(self, session_id: str, *, count: int, times: int) -> list[Cost]:
+        """Read the latest `count` messages so many times."""
+        [taken] = self._call("read_latest", (session_id,), {"count": count, "times": times})
+        return list(taken)
+
+    def agent_turns(self, session_id: str, *, turns: int, first: int, count: int) -> list[Cost]:
+        """Read the latest `count` messages and append a turn, `turns` times."""
+        [taken] = self._call("agent_turns", (session_id,), {"turns": turns, "first": first, "count": count})
+        return list(taken)
 
     def append_from_tasks(self, ids: list[str], *, turns: int) -> float:
         [seconds] = self._call("append_from_tasks", (ids,), {"turns": turns})

@@ -19,11 +19,13 @@ from typing import Annotated
 
 import typer
 
+from everturn.errors import InvalidInput
+
 
 def demo(
     seed: Annotated[int | None, typer.Option(help="Repeat a demo: fixes which worker is killed, and when.")] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="The directory for the files; default: a new temporary one.")
+        Path | None, typer.Option(help="An empty directory for the files; default: a new temporary one.")
     ] = None,
 ) -> None:
     """Watch two stores lose turns, or not: 15 seconds.
@@ -42,4 +44,6 @@ def demo(
 
     folder = keep or Path(tempfile.mkdtemp(prefix="everturn-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise InvalidInput(f"{folder} is not empty, and would be counted as well; name another", path="keep")
     scenario.run(folder, random.Random(seed))  # noqa: S311 - it chooses who is killed, it guards no secret

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 import subprocess
 import sys
 import threading
@@ -31,7 +32,7 @@ def run(folder: Path, chance: random.Random) -> None:
     for letter, step in zip("ABCDE", ("snapshot", "wrong_answers", "look", "rollback", "look"), strict=True):
         screen.line(f"  process {letter} {_step(step, folder)}")
     screen.verdicts(verdicts)
-    path = folder / FILES["everturn"]
+    path = shlex.quote(str(folder / FILES["everturn"]))
     screen.title("Try next:")
     everturn = command()
     screen.command(f"{everturn} log {path} {SESSION} -n 20", "the changes, as a graph")

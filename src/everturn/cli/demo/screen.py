@@ -56,8 +56,9 @@ def line(text: str) -> None:
 
 
 def command(words: str, purpose: str) -> None:
-    """Print a command to paste, on one line."""
-    console().print(f"  {words}    # {purpose}", soft_wrap=True)
+    """Print a command to paste, alone on its line: not every shell takes a comment behind it."""
+    console().print(f"  {purpose}:")
+    console().print(f"    {words}", soft_wrap=True)
 
 
 def verdicts(counts: dict[str, DemoCounts]) -> None:

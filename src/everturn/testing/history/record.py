@@ -164,7 +164,9 @@ def _load_file(file: Path) -> list[Event]:
         try:
             events.append(_decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BadHistory(f"{file}:{number}: no event ({error}); see docs/history-format.md") from error
+            raise BadHistory(
+                f"{file}:{number}: no event ({error}); the format: everturn docs history-format"
+            ) from error
     if torn:
         try:
             events.append(_decode(torn))  # complete, and only the line end is missing

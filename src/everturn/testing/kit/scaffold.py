@@ -18,7 +18,7 @@ def factory(where: Path):
     raise NotImplementedError("open your store here, and return it")
 
 
-# More attributes that the kit reads; docs/contract.md has the list.
+# More attributes that the kit reads; `everturn docs contract` says where the list is.
 # factory.share_threads = True     one instance may be used by several threads
 # factory.processes = False        it lives in memory, and in one process, by nature
 # factory.message = MyMessage      called with role and content, makes what the store takes
@@ -33,7 +33,7 @@ jobs:
       - uses: actions/checkout@v4
       - uses: actions/setup-python@v5
         with: {python-version: "3.12"}
-      - run: pip install -e . 'everturn[test,servers]'
+      - run: pip install -e . 'everturn[cli,test,servers]'
       - run: everturn check memory_target:factory --json contract.json --html contract.html
       - uses: actions/upload-artifact@v4
         if: always()

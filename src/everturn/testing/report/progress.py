@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from everturn.testing.report.terminal import STYLES
+from everturn.testing.report.terminal_report import STYLES
 from everturn.testing.report.wording import MEANING
 from everturn.testing.results import ClauseResult, Status
 from everturn.ui.html import named

@@ -60,7 +60,7 @@ class LocalInstance:
         if shape is None:
             raise TargetError(
                 f"the factory made a {type(example).__module__}.{type(example).__qualname__}, which has none of the "
-                "shapes that the kit knows; docs/contract.md lists them"
+                "shapes that the kit knows; everturn docs contract says where they are listed"
             )
         self._awaited = looping or is_awaited(example, shape)
         self._per_session = shape.per_session or "session_id" in offer.options

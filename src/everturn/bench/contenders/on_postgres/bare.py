@@ -15,7 +15,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from everturn.bench.contenders.base import BlockingContender
 from everturn.bench.contenders.timing import timed_tasks
-from everturn.bench.workload import PlainMessage, encode
+from everturn.bench.workload import PlainMessage, encode, messages
 
 CONNECTIONS = 10  # as everturn's default
 TABLE = """
@@ -23,6 +23,7 @@ CREATE TABLE IF NOT EXISTS everturn_bench_log (
     session text COLLATE "C", seq bigint, body text COLLATE "C" NOT NULL, PRIMARY KEY (session, seq))
 """
 INSERT = "INSERT INTO everturn_bench_log (session, seq, body) VALUES (%s, %s, %s), (%s, %s, %s)"
+COPY = "COPY everturn_bench_log (session, seq, body) FROM STDIN"
 LATEST = "SELECT body FROM everturn_bench_log WHERE session = %s ORDER BY seq DESC LIMIT %s"
 
 
@@ -46,6 +47,14 @@ class BarePostgres(BlockingContender):
 
     def add(self, session: str, turn: list[PlainMessage]) -> None:
         self._connection.execute(INSERT, self._rows(session, turn))
+
+    def fill(self, session_id: str, *, first: int, count: int) -> None:
+        session = self.session(session_id)
+        with self._connection.cursor() as cursor, cursor.copy(COPY) as copy:
+            for message in messages(count, first=first):
+                self._last[session] += 1
+                copy.write_row((session, self._last[session], encode(message)))
+        self._connection.execute("ANALYZE everturn_bench_log")
 
     def read(self, session: str) -> list[object]:
         rows = self._connection.execute(

@@ -23,6 +23,9 @@ class OpenAIItems(AsyncContender):
     async def read(self, session: Session) -> Sequence[object]:
         return await session.get_items()
 
+    async def latest(self, session: Session, count: int) -> Sequence[object]:
+        return await session.get_items(limit=count)
+
 
 class OpenAISQLiteSession(OpenAIItems):
     """One session object per session, kept open, as the SDK's documentation does."""

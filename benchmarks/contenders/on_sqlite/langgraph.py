@@ -9,7 +9,7 @@ from pathlib import Path
 
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from everturn.bench.contenders.checkpoints import CheckpointerContender
+from benchmarks.contenders.checkpoints import CheckpointerContender
 
 
 class LangGraphSqliteSaver(CheckpointerContender):

@@ -12,7 +12,7 @@ with warnings.catch_warnings():
 from langchain_core.messages import BaseMessage
 from sqlalchemy import create_engine
 
-from everturn.bench.contenders.langchain_messages import LangChainMessages
+from benchmarks.contenders.langchain_messages import LangChainMessages
 
 
 class LangChainSQLHistory(LangChainMessages):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from google.adk.events import Event
 from google.adk.sessions import BaseSessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai.types import Content, Part
 
@@ -44,6 +45,12 @@ class AdkService(AsyncContender):
 
     async def read(self, session: Session) -> Sequence[object]:
         loaded = await self.service.get_session(app_name=APP, user_id=USER, session_id=session.id)
+        return loaded.events if loaded else []
+
+    async def latest(self, session: Session, count: int) -> Sequence[object]:
+        loaded = await self.service.get_session(
+            app_name=APP, user_id=USER, session_id=session.id, config=GetSessionConfig(num_recent_events=count)
+        )
         return loaded.events if loaded else []
 
 
