@@ -211,9 +211,9 @@ def _undo(session: SessionFacts | None, effect: Undo, reader: Reader) -> Plan | 
     if step is None:
         return Status.NOTHING_TO_UNDO
     now, before = session.state, step.before
-    if step.kind in ("trim", "fold", "clear"):
-        # The hidden entries are shown again; later turns stay as they are. (The summary of a fold is in view only while
-        # the messages that it stands for are hidden: store/summaries_in_view.)
+    if step.kind in ("trim", "clear") or (step.kind == "fold" and now.head != step.moved_to):
+        # The hidden entries are shown again; later turns stay as they are. (The summary of a fold that turns follow is
+        # still on the path, and in view only while the messages that it stands for are hidden: prompts.is_in_view.)
         shown = State(now.head, before.cleared, before.floor, before.kept, now.messages + step.hidden)
         return Plan(shown, undone=step)
     if now.head != step.moved_to and not effect.drop_turns:

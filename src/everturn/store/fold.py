@@ -50,9 +50,9 @@ class FoldPlan(msgspec.Struct, frozen=True):
 
     @property
     def covers(self) -> tuple[int, int]:
-        """The seqs that the summary stands for: also those that the summary before stands for."""
-        first = self.messages[0].seq or 1
-        return min(first, self.earlier.covers[0]) if self.earlier else first, self.cut.floor
+        """The seqs that the summary stands for: from those of the summary before to the last message that goes."""
+        first, last = self.messages[0].seq or 1, self.messages[-1].seq or 1
+        return min(first, self.earlier.covers[0]) if self.earlier else first, last
 
 
 class FoldOperations(TrimOperations, ContextOperations, KeyLookup):

@@ -65,7 +65,7 @@ def change_in_words(change: Change, labels: Mapping[str, str | None]) -> str:
     are still there, by id."""
     kind = change.kind.replace("_", " ")
     if not change.snapshot:
-        return kind
+        return f"{kind} to {change.label}" if change.label else kind
     label = change.label or labels.get(change.snapshot)
     name = repr(label) if label else change.snapshot
     gone = "" if change.snapshot in labels or change.kind == "delete_snapshot" else " (deleted since)"

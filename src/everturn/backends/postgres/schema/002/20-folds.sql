@@ -99,7 +99,7 @@ BEGIN
             PERFORM everturn.damaged_v1(s.no, 'undo steps are lost or damaged');
         ELSIF step.version IS NULL THEN
             p.refusal := 'nothing_to_undo';
-        ELSIF step.kind IN ('trim', 'fold', 'clear') THEN
+        ELSIF step.kind IN ('trim', 'clear') OR (step.kind = 'fold' AND s.head <> step.moved_to) THEN
             -- Entries that were hidden are shown again; later ones are not touched.
             p.cleared := step.cleared;
             p.floor := step.floor;
