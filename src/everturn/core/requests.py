@@ -105,7 +105,7 @@ class Rollback(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def label(self) -> str | None:
-        """Where it went, for the record of the change, if no snapshot says so."""
+        """Name of the version, for the record of the change; a snapshot is recorded as such."""
         return None if self.version is None else f"version {self.version}"
 
 

@@ -309,7 +309,7 @@ class AsyncMemoryStore:
 
         ```python
         context = await store.get_context("customer-42", max_tokens=8000)
-        answer = ask_model(context.messages)
+        answer = f"I have read {len(context.messages)} messages."  # ask a model here
         await store.add_messages("customer-42", [ChatMessage("assistant", answer)], expected_version=context)
         ```
 
@@ -324,8 +324,8 @@ class AsyncMemoryStore:
             heal: Make it a prompt that models accept, as `get_history` does.
 
         Returns:
-            The messages, how many tokens they have, how many messages were left out, and the summaries among them. Pass
-            it as `expected_version` to append only if the session has not changed since.
+            The messages, how many tokens they have, how many messages were left out, and the summaries among them.
+                Pass it as `expected_version`, to append the answer only if the session has not changed since.
 
         Raises:
             InvalidInput: A bound is below 1, or the counter returned something else than a count.
@@ -349,16 +349,16 @@ class AsyncMemoryStore:
 
         ```python
         turn = await store.get_turn("customer-42", "request-77")
-        answer = turn.messages[-1].content if turn else ask_model()
+        answer = turn.messages[-1].text if turn else None  # None: now ask a model
         ```
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
-            key: The idempotency key that the turn may have been written with.
+            key: An idempotency key of your own, such as a request's id.
 
         Returns:
             The receipt of the first use, with `replayed=True`, and the entries of the turn. None if the key was not
-            used in this session, or a rollback has dropped its turn.
+                used in this session, or a rollback has dropped its turn.
 
         Raises:
             CorruptEntry: A stored entry is damaged or missing.
@@ -823,7 +823,8 @@ class AsyncMemoryStore:
         session at once, one calls its function.
 
         ```python
-        await store.fold("customer-42", lambda messages, earlier: ask_model(messages, earlier), max_messages=20)
+        summarize = lambda messages, earlier: f"They said hello, and {len(messages)} things more."  # ask a model here
+        await store.fold("customer-42", summarize, max_messages=20)
         ```
 
         Args:

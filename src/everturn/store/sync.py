@@ -289,7 +289,7 @@ class MemoryStore:
 
         ```python
         context = store.get_context("customer-42", max_tokens=8000)
-        answer = ask_model(context.messages)
+        answer = f"I have read {len(context.messages)} messages."  # ask a model here
         store.add_messages("customer-42", [ChatMessage("assistant", answer)], expected_version=context)
         ```
 
@@ -304,8 +304,8 @@ class MemoryStore:
             heal: Make it a prompt that models accept, as `get_history` does.
 
         Returns:
-            The messages, how many tokens they have, how many messages were left out, and the summaries among them. Pass
-            it as `expected_version` to append only if the session has not changed since.
+            The messages, how many tokens they have, how many messages were left out, and the summaries among them.
+                Pass it as `expected_version`, to append the answer only if the session has not changed since.
 
         Raises:
             InvalidInput: A bound is below 1, or the counter returned something else than a count.
@@ -330,16 +330,16 @@ class MemoryStore:
 
         ```python
         turn = store.get_turn("customer-42", "request-77")
-        answer = turn.messages[-1].content if turn else ask_model()
+        answer = turn.messages[-1].text if turn else None  # None: now ask a model
         ```
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
-            key: The idempotency key that the turn may have been written with.
+            key: An idempotency key of your own, such as a request's id.
 
         Returns:
             The receipt of the first use, with `replayed=True`, and the entries of the turn. None if the key was not
-            used in this session, or a rollback has dropped its turn.
+                used in this session, or a rollback has dropped its turn.
 
         Raises:
             CorruptEntry: A stored entry is damaged or missing.
@@ -791,7 +791,8 @@ class MemoryStore:
         session at once, one calls its function.
 
         ```python
-        store.fold("customer-42", lambda messages, earlier: ask_model(messages, earlier), max_messages=20)
+        summarize = lambda messages, earlier: f"They said hello, and {len(messages)} things more."  # ask a model here
+        store.fold("customer-42", summarize, max_messages=20)
         ```
 
         Args:
