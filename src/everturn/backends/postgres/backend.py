@@ -172,13 +172,9 @@ class PostgresBackend:
     def _change_call(
         self, changes: Sequence[ChangeRequest], windows: Sequence[change_wire.RequestWindow], patience: float
     ) -> SqlCall:
-        if change_wire.are_appends(changes):
-            ends = numbers(window.not_after for window in windows)
-            limits = (_lock_timeout(patience), windows[0].issued, ends, self._now())  # issued: the earliest of all
-            parameters = (self._namespace, *change_wire.encode_appends(changes), *limits)
-            return SqlCall(self._sql["append"], parameters, writes=True, prepares=True)
-        wire, bodies = change_wire.encode(changes, windows)
-        parameters = (self._namespace, wire, bodies, _lock_timeout(patience), self._now())
+        ends = numbers(window.not_after for window in windows)
+        limits = (_lock_timeout(patience), windows[0].issued, ends, self._now())  # issued: the earliest of all
+        parameters = (self._namespace, *change_wire.encode(changes, windows), *limits)
         return SqlCall(self._sql["change"], parameters, writes=True, prepares=True)
 
     def _outcome(self, request: ChangeRequest | ForkRequest, row: Any, sent: float) -> ChangeOutcome:
@@ -223,7 +219,7 @@ class PostgresBackend:
             return reads.glance(await self._ask("glance", parameters, deadline), query.session_id)
         name = "read" if query.kind is None else "read_one_kind"
         rows = await self._ask(name, (self._namespace, *reads.parameters(query), self._now()), deadline)
-        return reads.reading(rows, take, query.session_id)
+        return reads.reading(rows, take, query)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         return reads.changes(await self._ask("changes", (self._namespace, session_id, limit, self._now()), deadline))

@@ -1,6 +1,6 @@
-"""Changes on the wire: requests as parameters of `append_v1` or JSON of `change_v1`, and rows as outcomes. Pure.
+"""Changes on the wire: requests as parameters of `change_v2`, and rows as outcomes. Pure.
 
-The bodies of entries travel as texts, beside the JSON: they are stored byte for byte.
+What every change has travels as arrays, the rest as JSON. Bodies of entries are texts: they are stored byte for byte.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
-    """The type request_v1 of 04-plans.sql and 002/20-folds.sql; a field that is left out is NULL there."""
+    """The type request_v1 of 04-plans.sql and 002/04-folds.sql; a field that is left out is NULL there."""
 
     session_id: str
     kind: str
@@ -50,7 +50,6 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     issued: float = 0.0
     not_after: float = 0.0
     kinds: list[str] | None = None
-    checksums: list[int] | None = None
     messages: int | None = None
     dimension: int | None = None
     after: int | None = None
@@ -78,15 +77,20 @@ class RequestWindow(NamedTuple):
     sent: float
 
 
-def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[str, Texts]:
-    """Give the requests as JSON, and the bodies of all their entries."""
-    bodies = [
-        draft.body
-        for request in requests
-        if isinstance(request.effect, Append | Fold)
-        for draft in request.effect.drafts
-    ]
-    return _encode(list(map(_wire, requests, windows))).decode(), Texts(bodies)
+def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[Any, ...]:
+    """Give the parameters of change_v2 that tell of the changes: those behind the namespace and before the patience."""
+    turns = [request.effect.drafts if isinstance(request.effect, Append | Fold) else () for request in requests]
+    plain = [_is_plain(request) for request in requests]
+    return (
+        Texts([request.session_id.encode() for request in requests]),
+        ByteStrings([request.call for request in requests]),
+        next((request.ttl for request, is_plain in zip(requests, plain, strict=True) if is_plain), None),  # the store's
+        numbers(map(len, turns)),
+        numbers(map(size_of, requests)),
+        Texts([draft.body for turn in turns for draft in turn]),
+        numbers(draft.checksum for turn in turns for draft in turn),
+        None if all(plain) else _encode(list(map(_rest, requests, windows))).decode(),
+    )
 
 
 def size_of(request: ChangeRequest) -> int:
@@ -95,8 +99,8 @@ def size_of(request: ChangeRequest) -> int:
     return sum([len(draft.body) for draft in effect.drafts]) if isinstance(effect, Append | Fold) else 0
 
 
-def is_plain(request: ChangeRequest) -> bool:
-    """Whether it is the change that nearly all are: a turn of messages, without a key or an expectation."""
+def _is_plain(request: ChangeRequest) -> bool:
+    """Whether a change has nothing but its arrays: a turn of messages, without a key or an expectation."""
     effect = request.effect
     return (
         type(effect) is Append
@@ -106,25 +110,6 @@ def is_plain(request: ChangeRequest) -> bool:
         and request.expected_version is None
         and request.expected_life is None
         and not request.retry
-    )
-
-
-def are_appends(requests: Sequence[ChangeRequest]) -> bool:
-    """Whether append_v1 takes them: all are plain, each of another session."""
-    return all(map(is_plain, requests)) and len({request.session_id for request in requests}) == len(requests)
-
-
-def encode_appends(requests: Sequence[ChangeRequest]) -> tuple[Any, ...]:
-    """Give the parameters of append_v1, behind the namespace and before the patience."""
-    turns = [request.effect.drafts for request in requests]  # type: ignore[union-attr]  # are_appends said so
-    return (
-        Texts([request.session_id.encode() for request in requests]),
-        ByteStrings([request.call for request in requests]),
-        numbers(map(len, turns)),
-        numbers(map(size_of, requests)),
-        requests[0].ttl,  # the store's, for all
-        Texts([draft.body for turn in turns for draft in turn]),
-        numbers(draft.checksum for turn in turns for draft in turn),
     )
 
 
@@ -166,7 +151,9 @@ def _expect(wire: _Wire, request: ChangeRequest | ForkRequest, window: RequestWi
         wire.content = _hex(request.content)
 
 
-def _wire(request: ChangeRequest, window: RequestWindow) -> _Wire:
+def _rest(request: ChangeRequest, window: RequestWindow) -> _Wire | dict[str, str]:
+    if _is_plain(request):
+        return {}
     effect = request.effect
     wire = _Wire(request.session_id, effect.kind, _hex(request.call), 0)
     wire.ttl = request.ttl
@@ -175,7 +162,6 @@ def _wire(request: ChangeRequest, window: RequestWindow) -> _Wire:
         case Append():
             drafts = effect.drafts
             wire.entries = len(drafts)
-            wire.checksums = [draft.checksum for draft in drafts]
             wire.messages = effect.messages
             wire.dimension = effect.dimension
             wire.after = effect.after
@@ -184,7 +170,7 @@ def _wire(request: ChangeRequest, window: RequestWindow) -> _Wire:
         case SetFloor(seen=seen) | Fold(seen=seen):
             if isinstance(effect, Fold):
                 wire.entries, wire.messages, wire.dimension = 1, 0, effect.dimension
-                wire.kinds, wire.checksums = [effect.draft.kind], [effect.draft.checksum]
+                wire.kinds = [effect.draft.kind]
             wire.floor, wire.kept, wire.hidden = effect.floor, effect.kept, effect.hidden
             wire.seen_life, wire.seen_head, wire.seen_cleared = effect.life, seen.head, seen.cleared
             wire.seen_floor, wire.seen_kept = seen.floor, seen.kept

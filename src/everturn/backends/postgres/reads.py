@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ _Snapshot = tuple[str, str | None, int, int, float]
 
 
 class _About(msgspec.Struct, frozen=True):
-    """The last row of read_v1."""
+    """The last row of read_v2."""
 
     status: str
     facts: _Facts | None = None
@@ -37,7 +38,7 @@ _decode_glance = msgspec.json.Decoder(tuple[_Facts, tuple[int, int, int, tuple[i
 
 
 def parameters(query: Query) -> tuple[Any, ...]:
-    """Give the parameters of read_v1, behind the namespace and before the time."""
+    """Give the parameters of read_v2, behind the namespace and before the time."""
     at = query.at
     snapshot, version = (at, None) if isinstance(at, str) else (None, at)
     return (
@@ -46,12 +47,16 @@ def parameters(query: Query) -> tuple[Any, ...]:
     )
 
 
-def reading(rows: Rows, take: Take, session_id: str) -> Reading:
+def reading(rows: Rows, take: Take, query: Query) -> Reading:
     """Hand the entries to `take`, a batch at a time, and return their session and state. Raises CorruptEntry."""
     try:
         about = _decode(rows.pop()[3])
     except msgspec.MsgspecError as exc:
-        raise unreadable_session(session_id, exc) from exc
+        raise unreadable_session(query.session_id, exc) from exc
+    if query.kind is None:  # behind all others come the summaries that a trim hid
+        rows.sort(key=itemgetter(0))
+    else:
+        rows.reverse()
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         take(batch)
