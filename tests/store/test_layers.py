@@ -150,7 +150,7 @@ def test_opening_a_file_looks_through_nothing_that_is_installed(tmp_path: Path) 
     assert in_another_process(script, tmp_path) == "False\n"
 
 
-@pytest.mark.parametrize(("backend", "driver"), [("redis", "redis.connection"), ("postgres", "psycopg")])
+@pytest.mark.parametrize(("backend", "driver"), [("redis", "hiredis"), ("postgres", "psycopg")])
 def test_a_driver_is_imported_before_the_time_of_a_call_begins(backend: str, driver: str) -> None:
     script = """
         import importlib, everturn

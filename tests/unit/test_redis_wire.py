@@ -29,7 +29,7 @@ def test_commands_go_out_one_behind_the_other(commands: list[list[Part]]) -> Non
     assert packed(commands) == b"".join(pack_command(tuple(command)) for command in commands)
 
 
-@given(st.sampled_from([scripts.APPEND_FAST, scripts.SESSION_STATE]), KEYS, st.lists(PARTS))
+@given(st.sampled_from([scripts.APPEND, scripts.SESSION_STATE]), KEYS, st.lists(PARTS))
 def test_a_call_is_a_command_of_its_parts(script: scripts.Script, keys: tuple[bytes, ...], args: list[Part]) -> None:
     call = ScriptCall(script, keys, args)
     assert packed([call, ("PING",)]) == packed([("EVALSHA", script.sha, len(keys), *keys, *args), ("PING",)])

@@ -17,35 +17,35 @@ import redis
 
 from everturn import MemoryStoreBackendError
 from everturn.backends.redis.errors import OutOfStep
+from everturn.backends.redis.transport import blocking_connection
 from everturn.backends.redis.transport.blocking_connection import LONGEST, BlockingConnection
 from everturn.backends.redis.transport.blocking_pool import BlockingPool, ClientPool
+from everturn.backends.redis.transport.login import Login
 from everturn.backends.redis.transport.resp import packed
-from everturn.backends.redis.url import blocking_maker, driver_options, parse
 
 LARGE = 4 * 2**20  # more than the kernel takes at once
 
 
-class Connection:
-    """Stands for redis-py's: connects to one end of a pair of sockets. The test holds the other, as the server."""
-
-    def __init__(self, end: socket.socket) -> None:
-        self.end = end
-        self._sock: socket.socket | None = None
-
-    def connect(self) -> None:
-        self._sock = self.end
-
-    def disconnect(self) -> None:
-        if self._sock is not None:
-            self._sock.close()
-        self._sock = None
+NODE = ("127.0.0.1", 0)
+NOBODY = Login(None, None)
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[BlockingConnection, socket.socket]]:
+def ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[BlockingConnection, socket.socket]]:
+    """A connection, and the other end of its socket, which the test holds as the server."""
     ours, theirs = socket.socketpair()
+    monkeypatch.setattr(blocking_connection, "connected_socket", lambda *_: ours)
     with ours, theirs:
-        yield BlockingConnection(Connection(ours)), theirs
+        connection = BlockingConnection(NODE, NOBODY)
+        logged_in(connection, theirs)
+        yield connection, theirs
+
+
+def logged_in(connection: BlockingConnection, server: socket.socket) -> None:
+    """Connect, and take the first words away, so that the test sees its own commands only."""
+    server.sendall(b"+OK\r\n")
+    connection._connect(time.monotonic() + 30)
+    assert read(server, len(packed(NOBODY.commands))) == packed(NOBODY.commands)
 
 
 def talk(connection: BlockingConnection, *commands: Any, seconds: float = 30) -> list[Any]:
@@ -63,11 +63,13 @@ def read(sock: socket.socket, length: int) -> bytes:
     return b"".join(parts)
 
 
-def answered(connection: BlockingConnection, server: socket.socket, answer: bytes, seconds: float = 30) -> list[Any]:
-    """Ask PING, which is answered so."""
+def answered(
+    connection: BlockingConnection, server: socket.socket, answer: bytes, seconds: float = 30, ahead: int = 0
+) -> list[Any]:
+    """Ask PING, which is answered so. `ahead`: bytes that come before it."""
 
     def serve() -> None:
-        read(server, len(packed([("PING",)])))
+        read(server, ahead + len(packed([("PING",)])))
         server.sendall(answer)
 
     thread = threading.Thread(target=serve)
@@ -88,20 +90,25 @@ def test_more_replies_than_commands_are_believed_by_nobody(
 
 
 @pytest.mark.parametrize("unasked", [b"+PONG\r\n", b"+PO", b"-ERR closing\r\n", None])
-def test_a_connection_on_which_something_came_unasked_is_made_anew(unasked: bytes | None) -> None:
+def test_a_connection_on_which_something_came_unasked_is_made_anew(
+    unasked: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also one that the server has closed: nothing was sent yet, so nothing is in doubt."""
     first, at_first = socket.socketpair()
     second, at_second = socket.socketpair()
     with first, at_first, second, at_second:
-        made = Connection(first)
-        connection = BlockingConnection(made)
+        sockets = [second, first]
+        monkeypatch.setattr(blocking_connection, "connected_socket", lambda *_: sockets.pop())
+        connection = BlockingConnection(NODE, NOBODY)
+        logged_in(connection, at_first)
         assert answered(connection, at_first, b"+PONG\r\n") == [b"PONG"]
         if unasked is None:
             at_first.close()
         else:
             at_first.sendall(unasked)
-        made.end = second
-        assert answered(connection, at_second, b"+RIGHT\r\n") == [b"RIGHT"]
+        at_second.sendall(b"+OK\r\n")  # to the first words
+        ahead = len(packed(NOBODY.commands))
+        assert answered(connection, at_second, b"+RIGHT\r\n", ahead=ahead) == [b"RIGHT"]
 
 
 class Stray(socketserver.BaseRequestHandler):
@@ -129,8 +136,7 @@ def test_a_stream_of_replies_that_is_out_of_step_is_not_believed(kind: str) -> N
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
         node = server.server_address
         client = redis.Redis(host=node[0], port=node[1], max_connections=1, protocol=2)
-        make = blocking_maker(False, driver_options(parse(f"redis://{node[0]}:{node[1]}"), {}))
-        pool: Any = BlockingPool(node, make, 1) if kind == "ours" else ClientPool(client.connection_pool)
+        pool: Any = BlockingPool(node, NOBODY, 1) if kind == "ours" else ClientPool(client.connection_pool)
         heard: list[Any] = []
         for number in range(4):
             if number == 3:
@@ -236,9 +242,17 @@ def test_a_server_that_drips_does_not_outlast_the_deadline(ends: tuple[BlockingC
 
 def test_a_server_that_hangs_up_is_an_error(ends: tuple[BlockingConnection, socket.socket]) -> None:
     connection, server = ends
-    server.close()
+
+    def serve() -> None:
+        read(server, len(packed([("PING",)])))
+        server.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
     with pytest.raises(OSError, match=r"closed|Broken pipe|reset"):
         talk(connection, ("PING",))
+    thread.join()
+    assert connection.has_sent
 
 
 def test_a_deadline_that_is_none_is_a_day(ends: tuple[BlockingConnection, socket.socket]) -> None:

@@ -52,13 +52,13 @@ def everyone(store: Any) -> Any:
 
 
 CHANGES: dict[str, tuple[bytes, Callable[[Any, Any], Any]]] = {
-    "add_messages": (scripts.APPEND_FAST.sha, lambda store, _: store.add_messages("a", [user("LATE")])),
+    "add_messages": (scripts.APPEND.sha, lambda store, _: store.add_messages("a", [user("LATE")])),
     "with a key": (scripts.APPEND.sha, lambda store, _: store.add_messages("a", [user("LATE")], key="k")),
     "append": (
         scripts.APPEND.sha,
         lambda store, _: store.append("a", [ToolCall("f", {}), Record("r", 1), Summary("s", [1.0], (1, 1))]),
     ),
-    "begin": (scripts.APPEND_FAST.sha, lambda store, _: store.add_messages("new", [user("LATE")])),
+    "begin": (scripts.APPEND.sha, lambda store, _: store.add_messages("new", [user("LATE")])),
     "replace": (scripts.APPEND.sha, lambda store, _: store.replace("a", [user("LATE")], after=1)),
     "clear": (scripts.CLEAR.sha, lambda store, _: store.clear("a")),
     "trim": (scripts.SET_FLOOR.sha, lambda store, _: store.trim("a", max_messages=1)),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import everturn
-from everturn import CorruptEntry, Record
-from everturn.backends.redis.reads import BATCH, PAGE, PAGES
+from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall
+from everturn.backend import Query, drive
+from everturn.backends.redis.reads import BATCH, FEW, PAGE, PAGES
 from everturn.testing.servers import ValkeyServer
 from tests.integration.redis.test_scripts import monitored
 from tests.store.speech import say, user
@@ -97,22 +99,106 @@ def test_an_entry_whose_id_is_not_ours_is_not_read(store: Any, client: Any) -> N
     assert [message.content for message in store.get_history("a")] == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize("others", [0, 10])
-def test_the_latest_messages_take_one_round_trip_and_few_entries(server: ValkeyServer, others: int) -> None:
-    """However long the session is: an agent asks for them at every turn."""
-    with everturn.open(server.url) as store, monitored(server) as told:
-        say(store, "a", *map(str, range(2 * PAGE)))
-        for number in range(others):
-            store.append("a", [Record("r", number)])
+def long_past(store: Any) -> None:
+    """Make a session of more entries than are read at a time."""
+    for start in range(0, 2 * PAGE, 200):
+        say(store, "a", *map(str, range(start, start + 200)))
+
+
+def edited(store: Any) -> None:
+    """Roll back a thousand times: the path has a range for each."""
+    after = say(store, "a", "first").seqs[-1]
+    for number in range(1000):
+        after = store.replace("a", [user(str(number)), user("dropped")], after=after).seqs[0]
+
+
+def rolled_back(store: Any) -> None:
+    """Roll back to long ago: none of the log's newest entries is in the history."""
+    say(store, "a", *map(str, range(200)))
+    snapshot = store.save_snapshot("a")
+    say(store, "a", *["dropped"] * 500)
+    store.rollback_to_snapshot("a", snapshot)
+
+
+def mixed(store: Any) -> None:
+    """Put tool calls, summaries and records between messages."""
+    for number in range(150):
+        turn = [user(str(number)), ToolCall("f", {}), Record("r", "x" * 100), Summary("s", [1.0], (1, 1))]
+        store.append("a", turn * (1 + number % 3))
+
+
+def behind_others(store: Any) -> None:
+    """Let no message be among the latest thousand entries."""
+    say(store, "a", *map(str, range(200)))
+    store.append("a", [Record("r", number) for number in range(PAGE)])
+
+
+def trimmed(store: Any) -> None:
+    """Trim, so that only five messages stay, and system messages below them."""
+    for number in range(30):
+        store.add_messages("a", [ChatMessage("system", f"rule {number}"), user(str(number))])
+    store.trim("a", max_messages=5)
+
+
+def cleared(store: Any) -> None:
+    """Clear, and go on."""
+    long_past(store)
+    store.clear("a")
+    say(store, "a", *map(str, range(60)))
+
+
+PASTS = [long_past, edited, rolled_back, mixed, behind_others, trimmed, cleared]
+
+
+@pytest.mark.parametrize("past", PASTS, ids=lambda past: past.__name__)
+@pytest.mark.parametrize("limit", [1, 20, 100])
+def test_the_latest_messages_take_one_round_trip_and_no_entry_more(
+    server: ValkeyServer, past: Callable[[Any], None], limit: int
+) -> None:
+    """However long the session is, and whatever was done to it: an agent asks for them at every turn. Pages before them
+    are read in the same way."""
+    with everturn.open(server.url, timeout=30) as store, monitored(server) as told:
+        past(store)
+        everything = store.get_history("a")
         store.get_history("a", limit=1)  # from here on, the server knows the script
-        told()
-        assert [one.content for one in store.get_history("a", limit=20)] == [*map(str, range(2 * PAGE - 20, 2 * PAGE))]
-        asked = [words for by_script, words in told() if not by_script]
-    assert [words[0] for words in asked] == ["EVALSHA", "XREVRANGE"]
-    assert int(asked[-1][-1]) < 50
+        before: int | None = None
+        for page in range(3):
+            told()
+            found = store.get_history("a", limit=limit, before=before)
+            commands = told()
+            end = len(everything) - page * limit
+            assert found == everything[max(0, end - limit) : max(0, end)]
+            assert [words[0] for by_script, words in commands if not by_script] == ["EVALSHA"]
+            assert entries_read(commands) == len(found)
+            before = found[0].seq if found else before
 
 
-@pytest.mark.parametrize("limit", [1, 20, 500, PAGE + 10])
+def entries_read(commands: list[tuple[bool, list[str]]]) -> int:
+    """Count the entries of the log that the commands ask for."""
+    asked = [words for _, words in commands if words[0] in ("XRANGE", "XREVRANGE") and words[1] == LOG]
+    return sum(int(words[3].partition("-")[0]) - int(words[2].partition("-")[0]) + 1 for words in asked)
+
+
+@pytest.mark.parametrize("past", PASTS, ids=lambda past: past.__name__)
+def test_the_latest_entries_of_all_kinds_take_one_round_trip(server: ValkeyServer, past: Callable[[Any], None]) -> None:
+    """As trim reads them, at the present version or at an earlier one."""
+    with everturn.open(server.url, timeout=30) as store, monitored(server) as told:
+        past(store)
+        backend: Any = store._operations.backend
+        for at in (None, store.info("a").version):
+            rows: list[Any] = []
+            told()
+            reading = drive(backend.read(Query("a", limit=20, at=at), rows.extend, time.monotonic() + 30))
+            outside = [words[0] for by_script, words in told() if not by_script and words[0] != "EVAL"]
+            assert outside in (["EVALSHA"], ["EVALSHA", "XRANGE"])  # the latter fetches summaries of what a trim hid
+            everything = [entry.seq for entry in store.state("a").entries]
+            assert [row[0] for row in rows] == everything[-len(rows) :]
+            messages = [row for row in rows if row[4] == "message"]
+            assert len(messages) == min(20, reading.state.messages)
+            assert reading.cut == (reading.state.messages > 20)
+
+
+@pytest.mark.parametrize("limit", [1, 20, FEW, FEW + 1, 500, PAGE + 10])
 def test_the_latest_messages_are_found_behind_many_other_entries(store: Any, limit: int) -> None:
     said = [*map(str, range(2 * PAGE + 50))]
     for start in range(0, len(said), 150):

@@ -17,7 +17,7 @@ import trustme
 
 import everturn
 from everturn import InvalidInput, MemoryStoreBackendError
-from everturn.backends.redis.url import driver_options, parse
+from everturn.backends.redis.url import login_of, parse
 from everturn.testing.faults.proxy import FaultProxy
 from everturn.testing.servers import ServerError, ValkeyServer, free_port, valkey_server
 from tests.integration.writers import FACES, Ledger, Writers, every_kind, turns, without_keys
@@ -184,6 +184,6 @@ def test_options_that_make_no_sense_are_refused(name: str, value: str) -> None:
 @pytest.mark.parametrize("sentinel", [False, True])
 def test_servers_and_sentinels_are_looked_at_alike(sentinel: bool) -> None:
     address = parse("redis+sentinel://s/service")
-    assert not [name for name in driver_options(address, {}, sentinel=sentinel) if name.startswith("ssl")]
-    given = driver_options(address, {"ssl": True, "ssl_ca_certs": "ca.pem"}, sentinel=sentinel)
-    assert (given["ssl_ca_certs"], given["ssl_check_hostname"]) == ("ca.pem", True)
+    assert login_of(address, {}, sentinel=sentinel).tls is None
+    given = login_of(address, {"ssl": True, "ssl_ca_certs": "ca.pem"}, sentinel=sentinel)
+    assert given.tls == {"ca_certs": "ca.pem"}

@@ -110,6 +110,10 @@ class BoundedPool(Generic[T]):
             self._changed.notify_all()
         return cleared
 
+    def idle_after_fork(self) -> list[T]:
+        """Return the idle items in a child process. Without the lock: a thread of the parent may have held it."""
+        return [place.item for place in self._idle if place.item is not None]
+
     def close(self) -> list[T]:
         """Lend nothing from now on, and wake every waiter to its error. Returns the idle items."""
         self.is_closed = True

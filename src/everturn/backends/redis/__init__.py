@@ -71,8 +71,9 @@ CONNECTIONS = 50
 
 
 def load_driver() -> None:
-    """Import redis-py, and our modules that need it."""
-    import redis.connection  # noqa: F401 - imported is all it takes
+    """Import redis-py and hiredis, and our modules that need them."""
+    import hiredis  # noqa: F401 - imported is all it takes
+    import redis.crc  # noqa: F401
 
     from everturn.backends.redis import backend, topology  # noqa: F401
     from everturn.backends.redis.transport import async_pool  # noqa: F401
@@ -123,13 +124,12 @@ def _transport(address: Address, options: Mapping[str, Any], *, blocking: bool, 
     """Make a transport with connections of our own, to the servers or to the sentinels."""
     from everturn.backends.redis.transport.async_pool import AsyncPool, AsyncTransport
     from everturn.backends.redis.transport.blocking_pool import BlockingPool, BlockingTransport
-    from everturn.backends.redis.url import async_maker, blocking_maker, driver_options, is_secure
+    from everturn.backends.redis.url import login_of
 
-    secure, size = is_secure(address, options), options.get("max_connections", CONNECTIONS)
-    make = (blocking_maker if blocking else async_maker)(secure, driver_options(address, options, sentinel=sentinel))
+    login, size = login_of(address, options, sentinel=sentinel), options.get("max_connections", CONNECTIONS)
     if blocking:
-        return BlockingTransport(lambda node: BlockingPool(node, make, size))
-    return AsyncTransport(lambda node: AsyncPool(node, make, size))
+        return BlockingTransport(lambda node: BlockingPool(node, login, size))
+    return AsyncTransport(lambda node: AsyncPool(node, login, size))
 
 
 async def _check_or_close(backend: RedisBackend, options: Mapping[str, Any], deadline: float) -> None:

@@ -80,7 +80,7 @@ class RedisBackend:
 
     async def change(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
         now = "" if self._clock is None else self._now()
-        script, args = changes.call_for(request, now, waits=self._sender.replicas > 0)
+        script, args = changes.call_for(request, waits=self._sender.replicas > 0)
         try:
             reply = await self._sender.change(script, self._names.keys(request.session_id), args, now, deadline)
         except DamagedPart as exc:

@@ -31,12 +31,10 @@ _APPLIED = Status.APPLIED, Status.REPLAYED
 _RECEIPT = 5  # words of an answer that is a plain receipt
 
 
-def call_for(request: ChangeRequest, now: str, *, waits: bool) -> tuple[Script, list[Any]]:
+def call_for(request: ChangeRequest, *, waits: bool) -> tuple[Script, list[Any]]:
     """Choose the script that carries out a change, and make its arguments. `waits`: replicas are waited for."""
-    script = scripts.script_for(request, now)
-    if script is scripts.APPEND_FAST:
-        return script, _append_fast(request)
-    return script, common_args(request, waits=waits) + _ARGUMENTS[type(request.effect)](request.effect)
+    kind = type(request.effect)
+    return scripts.OF_EFFECT[kind], common_args(request, waits=waits) + _ARGUMENTS[kind](request.effect)
 
 
 def common_args(request: ChangeRequest, *, waits: bool) -> list[Any]:
@@ -45,37 +43,27 @@ def common_args(request: ChangeRequest, *, waits: bool) -> list[Any]:
     return [
         request.call,
         request.life,
-        "" if request.ttl is None else repr(request.ttl),
+        b"" if request.ttl is None else repr(request.ttl),
         request.key or b"",
         request.content or b"",
-        "" if version is None else version,
-        "-" if life is None else life,
-        "r" if request.retry else "",
-        "w" if waits else "",
+        b"" if version is None else version,
+        b"-" if life is None else life,
+        b"r" if request.retry else b"",
+        b"w" if waits else b"",
     ]
-
-
-def _append_fast(request: ChangeRequest) -> list[Any]:
-    """Make the arguments of append_fast.lua: as few as it needs, since each costs as much as ten bytes of a message."""
-    size, bodies = 0, []
-    for draft in request.effect.drafts:  # type: ignore[union-attr]  # script_for has looked: it is an Append
-        size += len(draft.body)
-        bodies.append(b"%d %b" % (draft.checksum, draft.body))
-    ttl = b"" if request.ttl is None else repr(request.ttl).encode()
-    return [request.call, ttl, b"%d" % size, *bodies]
 
 
 def _append(effect: Append) -> list[Any]:
-    args: list[Any] = [
-        "" if effect.after is None else effect.after,
-        "" if effect.dimension is None else effect.dimension,
+    values: list[bytes | str] = [b"%d %b" % (draft.checksum, draft.body) for draft in effect.drafts]
+    if effect.messages < len(values):
+        values = [part for draft, value in zip(effect.drafts, values, strict=True) for part in (draft.kind, value)]
+    return [
+        b"" if effect.after is None else effect.after,
+        b"" if effect.dimension is None else effect.dimension,
         effect.messages,
         sum([len(draft.body) for draft in effect.drafts]),
+        *values,
     ]
-    for draft in effect.drafts:
-        args.append(draft.kind)
-        args.append(b"%d %b" % (draft.checksum, draft.body))
-    return args
 
 
 def _fold(effect: Fold) -> list[Any]:

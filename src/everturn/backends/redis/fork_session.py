@@ -8,14 +8,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-import msgspec
-
-from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
+from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Status
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import common_args, outcome_of
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.keys import PARTS, KeyNames, Keys
-from everturn.backends.redis.reads import PAGE, FetchedEntries, shown_in
+from everturn.backends.redis.reads import PAGE, FetchedEntries
 from everturn.backends.redis.session_state import PathWindow, SessionView, read_view, walk
 from everturn.backends.redis.staged_rows import StagedRows, put
 from everturn.backends.redis.stored_form import state_text
@@ -89,7 +87,7 @@ class _StagedCopy:
         self._view = view
         self._now = now
         self._deadline = deadline
-        self._jumps = jumps_between(view.ranges)
+        self._jumps = jumps_between(view.window.ranges)
         self._entries = self._others = 0
 
     def facts(self, origin: str) -> list[Any]:
@@ -102,9 +100,9 @@ class _StagedCopy:
     async def stage(self, request: ForkRequest) -> int:
         """Write the copy. Returns the first seq that should be there and is not; 0 if all are."""
         view, session = self._view, self._view.session
-        visible = clip(view.ranges, view.state.floor + 1, view.state.head)
-        shown = shown_in(msgspec.structs.replace(view, ranges=tuple(visible)), Query(request.source), 1)
-        seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
+        visible = clip(view.window.ranges, view.state.floor + 1, view.state.head)
+        others = [(seq, seq) for seq in (*view.others, *view.state.kept)]
+        seqs = list(chain.from_iterable([range(first, last + 1) for first, last in sorted(others + visible)]))
         await self._forget()
         began = time.monotonic()
         for start in range(0, len(seqs), STEP):

@@ -1,4 +1,4 @@
-"""Reads of one session: its facts, state and ranges by one script (session_state.py), its entries by plain XRANGE.
+"""Reads of one session: facts, state, ranges and few entries by one script (session_state.py), many by plain XRANGE.
 
 Entries never change, so they can be fetched after the state that names them, page by page. One that is missing then
 was reclaimed since, or is lost: reading the session a second time tells which.
@@ -19,14 +19,14 @@ from everturn.backends.redis.session_state import NEVER, PathWindow, SessionView
 from everturn.backends.redis.stored_form import StoredChange, change_of, entry_row, message_columns, seq_of, seqs_of
 from everturn.backends.redis.transport.resp import Command
 from everturn.core.codec import EntryRow, checksum
-from everturn.core.paths import Range, clip, minus
+from everturn.core.paths import Range, minus
 from everturn.model import MESSAGE, SUMMARY, TOOL_CALL, Change
 
 BATCH = 128  # rows decoded at a time: they fit into the processor's cache
 PAGE = 1000  # entries in one reply
 PAGES = 8  # replies in one round trip
 NEAR = 4  # entries between two ranges that are read along: a second command takes the server longer
-MORE_THAN_LIMIT = 16  # a few other entries may stand among the messages asked for
+FEW = 128  # messages that come with the state; more of them are fetched by XRANGE, which is cheaper for each
 _CLASSES = {SUMMARY: "s", TOOL_CALL: "t"}
 
 
@@ -56,12 +56,23 @@ class FetchedEntries:
         newest = before - 1 if before is not None else seq_of(rows[0][0]) if rows else 0
         self._covered.append((oldest, newest))
 
-    def _put(self, rows: Iterable[Any]) -> None:
-        names, kinds, values = [], [], []
-        for name, fields in rows:
-            names.append(name)
-            kinds.append(fields[0])
-            values.append(fields[1])
+    def put_window(self, view: SessionView, window: PathWindow) -> None:
+        """Take the entries that came along with the window."""
+        seqs = list(chain.from_iterable([range(first, last + 1) for first, last in view.window.ranges]))
+        values = view.entries if window.bare else view.entries[1::2]
+        self.values.update(zip(seqs, values, strict=True))
+        if not window.bare:
+            owner, message = f" {self.life}".encode(), f"message {self.life}".encode()
+            for seq, kind in zip(seqs, view.entries[::2], strict=True):
+                if not kind.endswith(owner):
+                    del self.values[seq]
+                elif kind != message:
+                    self.other_kinds[seq] = kind[: -len(owner)]
+        self._covered += view.window.ranges
+
+    def _put(self, rows: Sequence[Any]) -> None:
+        names, fields = zip(*rows, strict=True) if rows else ((), ())
+        kinds, values = [field[0] for field in fields], [field[1] for field in fields]
         seqs = seqs_of(names)
         owner = f" {self.life}".encode()
         if kinds.count(b"message" + owner) == len(kinds):
@@ -75,7 +86,7 @@ class FetchedEntries:
 
     async def fetch(self, ranges: Iterable[Range]) -> None:
         """Fetch all entries of the ranges that are not here yet: a few thousand in a round trip."""
-        wanted = minus(ranges, self._covered)
+        wanted = minus(ranges, self._covered) if self._covered else list(ranges)
         commands: list[Command] = []
         size = 0
         for first, last in _joined(wanted):
@@ -130,11 +141,12 @@ async def collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: 
 
 async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline: float) -> FoundEntries:
     log = FetchedEntries(sender, keys[1], deadline)
-    listed = query.kind in (None, MESSAGE)
-    plain = listed and query.limit != 0 and query.at is None
-    count = PAGE if query.limit is None else min(query.limit + MORE_THAN_LIMIT, PAGE)
-    window = _window_of(query)
-    ranges = query.limit != 0 and (listed or query.limit is not None)
+    limit, listed = query.limit, query.kind in (None, MESSAGE)
+    few = listed and limit is not None and 0 < limit <= FEW
+    beside = listed and limit != 0 and not few and query.at is None and query.before != 0
+    count = PAGE if limit is None else min(limit, PAGE)
+    last = None if query.before is None else max(query.before - 1, 0)
+    window = PathWindow(last, query.after + 1, limit, bare=limit is not None and query.kind == MESSAGE)
     view, rest = await read_view(
         sender,
         keys,
@@ -143,34 +155,30 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
         deadline,
         at=query.at,
         snapshots=query.snapshots,
-        others="" if query.limit == 0 else _others_for(query.kind),
+        others="" if limit == 0 else _others_for(query.kind),
         window=window,
-        ranges=ranges,
-        more=[log.newest(count, query.before)] if plain and query.before != 0 else [],
+        ranges=limit != 0 and (listed or limit is not None),
+        entries=few,
+        more=[log.newest(count, query.before)] if beside else (),
     )
-    if view.status is not Status.FOUND or view.session is None or query.limit == 0:
+    if view.status is not Status.FOUND or view.session is None or limit == 0:
         return FoundEntries(view, log, [])
     log.life = view.session.info.life
-    if rest:
+    if view.entries:
+        log.put_window(view, window)
+    if beside:
         log.put_newest(rest[0], count, query.before)
-    state = view.state
-    low, cut = query.after + 1, False
-    if ranges:
+    if view.window.rest:
         view = await walk(sender, keys, view, window, deadline)
-    if query.limit is not None:
-        start = await _window_start(log, _must_be_there(view, query, low), query.limit)
-        if start is not None:
-            low, cut = start, True
-    shown = shown_in(view, query, low)
-    await log.fetch(shown)
+    shown = shown_in(view, query)
+    if not view.entries or shown is not view.window.ranges:
+        await log.fetch(shown)
     seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
-    whole = listed and query.after == 0 and query.before is None and query.limit is None
-    return FoundEntries(view, log, seqs, _first_wrong(log, seqs, query.kind, state.messages if whole else None), cut)
-
-
-def _window_of(query: Query) -> PathWindow:
-    last = None if query.before is None else max(query.before - 1, 0)
-    return PathWindow(last, query.after + 1, None if query.limit is None else query.limit + 1)
+    whole = listed and query.after == 0 and query.before is None and limit is None
+    wrong = _first_wrong(log, seqs, query.kind, view.state.messages if whole else None)
+    if not wrong and window.bare and log.other_kinds:
+        wrong = next((seq for seq in seqs if seq in log.other_kinds), 0)
+    return FoundEntries(view, log, seqs, wrong, view.window.cut)
 
 
 def _others_for(kind: str | None) -> str:
@@ -197,40 +205,14 @@ def _is_sound(seq: int, kind: bytes, value: bytes) -> bool:
     return checksum(row[4], row[3]) == row[2]
 
 
-def _must_be_there(view: SessionView, query: Query, low: int) -> list[Range]:
-    """Return the ranges from `low` on that are visible whatever their kind: kept messages, and all above the floor."""
-    above = clip(view.ranges, low, NEVER)
-    before = NEVER if query.before is None else query.before
-    return [(seq, seq) for seq in view.state.kept if low <= seq < before] + above
-
-
-async def _window_start(log: FetchedEntries, shown: Sequence[Range], limit: int) -> int | None:
-    """Return the seq of the `limit`-th latest message; None if there are no more than that."""
-    start = None
-    count = 0
-    step = min(limit + MORE_THAN_LIMIT, PAGE)  # so many of the newest are there already
-    for first, last in reversed(shown):
-        high = last
-        while high >= first:
-            low = max(first, high - step + 1)
-            await log.fetch([(low, high)])
-            for seq in range(high, low - 1, -1):
-                if seq in log.values and seq not in log.other_kinds:
-                    count += 1
-                    if count > limit:
-                        return start
-                    start = seq
-            high, step = low - 1, min(2 * step, PAGE)
-    return None
-
-
-def shown_in(view: SessionView, query: Query, low: int) -> list[Range]:
-    """Return the ranges to hand over, from `low` on, in order."""
+def shown_in(view: SessionView, query: Query) -> Sequence[Range]:
+    """Return the ranges to hand over, in order."""
+    found = view.window
+    low = found.start if found.cut else query.after + 1
     others = [(seq, seq) for seq in view.others if seq >= low]
     if query.kind not in (None, MESSAGE):
         return others
-    must = _must_be_there(view, query, low)
-    return sorted(others + must) if others else must
+    return sorted([*others, *found.ranges]) if others else found.ranges
 
 
 async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, deadline: float) -> Reading:

@@ -22,7 +22,6 @@ import msgspec
 
 from everturn.backend import (
     Append,
-    ChangeRequest,
     Clear,
     DeleteSnapshot,
     Effect,
@@ -54,7 +53,6 @@ _CHANGE = ("_clock", *_READ, "_keys", "_change")
 
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
 APPEND = _load(*_CHANGE, "append")
-APPEND_FAST = _load("_clock", "_check", "append_fast", "_state", "_path", "_keys", "_change", "append")
 SET_FLOOR = _load(*_CHANGE, "set_floor")
 FOLD = _load(*_CHANGE, "fold")
 CLEAR = _load(*_CHANGE, "clear")
@@ -77,7 +75,7 @@ RESTORE = _load("_clock", *_READ, "_rows", "restore")
 RECLAIM = _load(*_READ, "_keys", "reclaim")
 
 OF_EFFECT: Mapping[type[Effect], Script] = {
-    Append: APPEND,  # or APPEND_FAST: script_for decides
+    Append: APPEND,
     SetFloor: SET_FLOOR,
     Fold: FOLD,
     Clear: CLEAR,
@@ -87,20 +85,4 @@ OF_EFFECT: Mapping[type[Effect], Script] = {
     Undo: UNDO,
     SetTTL: TTL,
 }
-
-
-def script_for(request: ChangeRequest, now: str) -> Script:
-    """Choose the script that carries out a change. `now` is empty if the server's time counts."""
-    effect = request.effect
-    if (
-        type(effect) is Append
-        and not now
-        and request.key is None
-        and not request.retry
-        and request.expected_version is None
-        and request.expected_life is None
-        and effect.after is None
-        and effect.messages == len(effect.drafts) > 0
-    ):
-        return APPEND_FAST  # messages only, no key, no condition, the first attempt
-    return OF_EFFECT[type(effect)]
+"""The script that carries out a change."""

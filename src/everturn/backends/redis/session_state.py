@@ -1,6 +1,6 @@
-"""Reads the state of a session by one script (session_state.lua): its facts, its state, and the ranges of its path.
+"""Reads a session by one script (session_state.lua): its facts, its state, the ranges of its path, and few entries.
 
-Its entries are read in reads.py.
+More entries are fetched in reads.py.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from everturn.backends.redis.stored_form import (
     StoredSession,
     StoredSnapshot,
     jump_of,
+    kept_text,
     other_of,
-    ranges_of,
+    pairs_of,
     session_of,
     snapshots_of,
     state_of,
 )
 from everturn.backends.redis.transport.resp import Command
-from everturn.core.paths import Jump, Range, State
+from everturn.core.paths import Jump, Range, State, clip
 from everturn.core.signal_exceptions import is_interruption
 from everturn.model import SessionInfo
 
@@ -37,11 +38,41 @@ NEVER = 2**62  # no seq or version is as high, and a stream's id can be
 PAGE = 500  # rows of a part in one reply
 
 
+class PathWindow(msgspec.Struct, frozen=True, gc=False):
+    """A part of a path to ask for: from `last` (None: the head) down to `low`, and of that the `limit` latest messages.
+
+    Only visible entries; with 0 as `low`, hidden ones, too. `bare`: leave out entries that are no messages.
+    """
+
+    last: int | None = None
+    low: int = 1
+    limit: int | None = None
+    bare: bool = False
+
+
+EVERYTHING = PathWindow()
+
+
+class FoundWindow(msgspec.Struct, frozen=True, gc=False):
+    """Ranges of a path that were asked for, in order.
+
+    If they did not fit into one answer, `rest` is the head to go on from, else 0, and `left` the number of messages
+    that are still to be found. `start` is the seq of the oldest message within the limit, 0 if the limit was not
+    reached; `cut` says that there are older ones.
+    """
+
+    ranges: Sequence[Range] = ()
+    rest: int = 0
+    left: int = 0
+    start: int = 0
+    cut: bool = False
+
+
 class SessionView(msgspec.Struct, frozen=True, gc=False):
     """A session at one moment, in the state that was asked for: the present one, or that of a snapshot or a version.
 
-    `others` are seqs of entries that are no messages. `ranges` are those of the path, in order, as far as they were
-    asked for; `rest` is the head to go on from if there are more, else 0.
+    `others` are seqs of entries that are no messages. `entries` are those of the window, as session_state.lua gives
+    them; none if they have to be fetched.
     """
 
     status: Status
@@ -49,22 +80,8 @@ class SessionView(msgspec.Struct, frozen=True, gc=False):
     state: State = State()
     snapshots: tuple[StoredSnapshot, ...] = ()
     others: tuple[int, ...] = ()
-    ranges: tuple[Range, ...] = ()
-    rest: int = 0
-
-
-class PathWindow(msgspec.Struct, frozen=True, gc=False):
-    """Ranges of a path to ask for: from `last` (None: the head) down to `low`, until they hold `enough` messages.
-
-    Only visible ranges; with 0 as `low`, hidden ones, too.
-    """
-
-    last: int | None = None
-    low: int = 1
-    enough: int | None = None
-
-
-EVERYTHING = PathWindow()
+    window: FoundWindow = FoundWindow()
+    entries: Sequence[bytes] = ()
 
 
 async def read_view(
@@ -79,21 +96,25 @@ async def read_view(
     others: str = "",
     window: PathWindow = EVERYTHING,
     ranges: bool = False,
+    entries: bool = False,
     more: Sequence[Command] = (),
 ) -> tuple[SessionView, list[Any]]:
     """Read the session, and the replies to `more` in the same round trip. `others` is as in session_state.lua.
 
-    Snapshots that are too many for one answer are fetched afterwards, some at a time. If one of them was deleted
-    meanwhile, the session is read again. Raises CorruptEntry if a part is not as it was written.
+    `ranges`: those of the window; `entries`: the entries in them, too. Snapshots that are too many for one answer are
+    fetched afterwards, some at a time. If one of them was deleted meanwhile, the session is read again. Raises
+    CorruptEntry if a part is not as it was written.
     """
-    args = [
+    bounds = _bounds(window) if ranges else (*_bounds(window)[:2], b"-", b"")
+    args = (
         now,
-        at if isinstance(at, str) else "",
-        min(at, NEVER) if isinstance(at, int) else "",
-        "1" if snapshots else "",
+        at if isinstance(at, str) else b"",
+        min(at, NEVER) if isinstance(at, int) else b"",
+        b"1" if snapshots else b"",
         others,
-        *(_bounds(window) if ranges else (*_bounds(window)[:2], "-")),
-    ]
+        *bounds,
+        b"1" if entries else b"",
+    )
     while True:
         reply, *rest = await sender.read(scripts.SESSION_STATE, keys, args, more, deadline)
         view = view_of(session_id, reply)
@@ -124,57 +145,72 @@ def _held(info: SessionInfo, pairs: Mapping[bytes, bytes]) -> tuple[StoredSnapsh
     return tuple(taken for taken in snapshots_of(info, flat) if taken.snapshot.version <= info.version)
 
 
-def _bounds(window: PathWindow) -> tuple[Any, Any, Any]:
-    last = "" if window.last is None else min(window.last, NEVER)
-    return last, min(window.low, NEVER), "" if window.enough is None else window.enough
+def _bounds(window: PathWindow) -> tuple[bytes, bytes, bytes, bytes]:
+    """Make the arguments 6 to 9 of session_state.lua."""
+    last = b"" if window.last is None else b"%d" % min(window.last, NEVER)
+    limit = b"" if window.limit is None else b"%d" % window.limit
+    return last, b"%d" % min(window.low, NEVER), limit, b"1" if window.bare else b""
 
 
-FACTS_ONLY = ("", "", "", "", "", 1, "-")
+FACTS_ONLY = ("", "", "", "", "", 1, "-", "", "")
 """The arguments behind `now`, to read the facts alone."""
 
 
 def view_of(session_id: str, reply: Sequence[Any]) -> SessionView:
     """Decode the answer of session_state.lua. Raises CorruptEntry."""
-    word = reply[0]
-    if word == b"damaged":
+    if reply[0] == b"damaged":
         raise damaged_session(session_id)
-    status = Status(word.decode())
-    if status is Status.NO_SESSION:
-        return SessionView(status)
+    if reply[0] == b"no_session":
+        return SessionView(Status.NO_SESSION)
     try:
-        return _view(session_id, status, reply)
+        return _view(session_id, reply)
     except (ValueError, TypeError, AttributeError) as exc:
         if is_interruption(exc):
             raise
         raise damaged_session(session_id) from exc
 
 
-def _view(session_id: str, status: Status, reply: Sequence[Any]) -> SessionView:
-    facts, undo, forgotten, held = reply[1:5]
-    session = session_of(session_id, facts, undo, forgotten, held, state_of(facts[3]).messages)
-    if status is not Status.FOUND:
-        return SessionView(status, session)
-    state_text, snapshots, others, ranges, rest = reply[5:]
+def _view(session_id: str, reply: Sequence[Any]) -> SessionView:
+    status, listed, undo, forgotten, state, others, window, facts = reply[0].split(b"\n", 7)
+    session = session_of(session_id, facts, undo, forgotten)
+    if status != b"found":
+        return SessionView(Status(status.decode()), session)
+    behind = 1 + int(listed)  # snapshots
     return SessionView(
-        status,
+        Status.FOUND,
         session,
-        state_of(state_text),
-        tuple(snapshots_of(session.info, snapshots)) if snapshots else (),
+        state_of(state),
+        tuple(snapshots_of(session.info, reply[1:behind])) if behind > 1 else (),
         tuple(map(int, others.split(b",")[::-1])) if others else (),
-        tuple(ranges_of(ranges)[::-1]) if ranges else (),
-        rest,
+        _window_of(window) if window else FoundWindow(),
+        reply[behind:],
     )
 
 
-async def walk(sender: Sender, keys: Keys, view: SessionView, window: PathWindow, deadline: float) -> SessionView:
-    """Fetch the ranges of the window that did not fit into the first answer. Returns the view with all of them."""
-    ranges, rest = list(view.ranges), view.rest
-    low = max(window.low, view.state.floor + 1) if window.low else 1
-    while rest and view.session is not None:
-        args = [view.session.info.life, rest, low, *_bounds(window)[2:]]
-        ((text, rest),) = await sender.read(scripts.WALK, keys, args, (), deadline)
-        ranges = ranges_of(text)[::-1] + ranges
-    return msgspec.structs.replace(view, ranges=tuple(ranges), rest=0)
+def _window_of(text: bytes) -> FoundWindow:
+    """Read a window as `window_text` in lua/_path.lua writes it."""
+    rest, left, start, cut, ranges = text.split(b" ")
+    return FoundWindow(pairs_of(ranges)[::-1], int(rest), int(left), int(start), cut == b"1")
+
+
+async def walk(sender: Sender, keys: Keys, view: SessionView, wanted: PathWindow, deadline: float) -> SessionView:
+    """Fetch the ranges that did not fit into the first answer. Returns the view with all of them."""
+    found = view.window
+    if not found.rest or view.session is None:
+        return view
+    ranges, start = list(found.ranges), found.start
+    low = max(wanted.low, view.state.floor + 1) if wanted.low else 1
+    kept = kept_text(view.state.kept) if wanted.low else ""
+    last = view.state.head if wanted.last is None else min(wanted.last, NEVER)
+    while found.rest:
+        limit = "" if wanted.limit is None else found.left
+        args = [view.session.info.life, found.rest, low, limit, _bounds(wanted)[3], kept, last, wanted.low]
+        (text,) = await sender.read(scripts.WALK, keys, args, (), deadline)
+        found = _window_of(text)
+        ranges = [*found.ranges, *ranges]
+        start = start or found.start
+    shown = clip(ranges, start, NEVER) if found.cut else ranges
+    return msgspec.structs.replace(view, window=FoundWindow(shown, start=start, cut=found.cut))
 
 
 async def retry_across_lives(

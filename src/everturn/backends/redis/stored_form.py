@@ -79,19 +79,26 @@ def other_of(life: str, member: bytes, score: bytes) -> tuple[str, int]:
 
 def ranges_of(text: bytes) -> list[Range]:
     """Read ranges from "first-last,first-last"."""
-    pairs = (pair.split(b"-") for pair in text.split(b",") if pair)
-    return [(int(first), int(last)) for first, last in pairs]
+    return pairs_of(text.replace(b"-", b","))
+
+
+def pairs_of(text: bytes) -> list[Range]:
+    """Read ranges from "first,last,first,last"."""
+    numbers = _numbers(text)
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def ranges_text(ranges: Sequence[Range]) -> str:
     return ",".join(f"{first}-{last}" for first, last in ranges)
 
 
-def session_of(
-    session_id: str, facts: Sequence[Any], undo: bytes, forgotten: bytes, snapshots: int, messages: int
-) -> StoredSession:
-    """Read a session from the fields of meta. `messages` counts those of its present state."""
-    life, version, last_seq, _, size, dimension, ttl, expires_at, created_at, changed_at, origin, parts, *_ = facts
+def session_of(session_id: str, lines: bytes, undo: bytes, forgotten: bytes) -> StoredSession:
+    """Read a session from the facts in meta, one a line: `lines_of` in lua/_check.lua."""
+    life, version, last_seq, state, size, dimension, ttl, expires_at, created_at, changed_at, rest = lines.split(
+        b"\n", 10
+    )
+    origin, _, parts = rest.rpartition(b"\n")  # an id of a session may have line breaks
+    messages, snapshots = int(state.split(b" ", 4)[3]), int(parts.split(b" ", 2)[1])
     steps = tuple(map(_undo_step, undo.split(b";"))) if undo else ()
     info = SessionInfo(
         session_id,

@@ -1,19 +1,16 @@
-"""URLs and options as values, and functions that make redis-py's connections from them. Opens nothing by itself."""
+"""URLs and options as values. Opens nothing by itself."""
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
+from everturn.backends.redis.transport.login import Login
 from everturn.core.masking import ESCAPES
 from everturn.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from everturn.backends.redis.transport.blocking_connection import BlockingConnection
 
 Node = tuple[str, int]  # host and port
 
@@ -79,56 +76,15 @@ def _unclear(what: str) -> InvalidInput:
     return InvalidInput(f"has {what}; {ESCAPES}", path="url")
 
 
-def driver_options(address: Address, options: Mapping[str, Any], *, sentinel: bool = False) -> dict[str, Any]:
-    """Return the arguments of redis-py's connections. Its retries are off, since they carry no call id; ours do."""
-    given: dict[str, Any] = {"protocol": 2, "health_check_interval": 0}
+def login_of(address: Address, options: Mapping[str, Any], *, sentinel: bool = False) -> Login:
+    """Return how to log in to the servers, or to the sentinels."""
+    tls = None
     if is_secure(address, options):
-        # Older releases do not check the host's name unless they are told to.
-        given["ssl_check_hostname"] = options.get("ssl_cert_reqs") not in ("none", ssl.CERT_NONE)
-        given |= {name: value for name, value in options.items() if name.startswith("ssl_")}
+        tls = {name.removeprefix("ssl_"): value for name, value in options.items() if name.startswith("ssl_")}
     if sentinel:
-        own = {"username": options.get("sentinel_username"), "password": options.get("sentinel_password"), "db": 0}
-    else:
-        own = {"username": address.username, "password": address.password, "db": address.db}
-    return given | own
+        return Login(options.get("sentinel_username"), options.get("sentinel_password"), 0, tls)
+    return Login(address.username, address.password, address.db, tls)
 
 
 def is_secure(address: Address, options: Mapping[str, Any]) -> bool:
     return address.tls or any(name.startswith("ssl_") for name in options) or bool(options.get("ssl"))
-
-
-def blocking_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], BlockingConnection]:  # noqa: FBT001 - one caller
-    """Return a function that makes a blocking connection to a node."""
-    from redis.backoff import NoBackoff
-    from redis.connection import Connection, SSLConnection
-    from redis.retry import Retry
-
-    from everturn.backends.redis.transport.blocking_connection import BlockingConnection
-
-    kind: Any = SSLConnection if secure else Connection
-    named = dict(given) | _driver()
-    retry = Retry(NoBackoff(), 0)
-    return lambda node: BlockingConnection(kind(host=node[0], port=node[1], retry=retry, **named))
-
-
-def async_maker(secure: bool, given: Mapping[str, Any]) -> Callable[[Node], Any]:  # noqa: FBT001 - one caller
-    """Return a function that makes a connection of redis-py for an event loop. The caller limits how long it takes."""
-    from redis.asyncio.connection import Connection, SSLConnection
-    from redis.asyncio.retry import Retry
-    from redis.backoff import NoBackoff
-
-    kind: Any = SSLConnection if secure else Connection
-    named = dict(given) | _driver()
-    return lambda node: kind(host=node[0], port=node[1], retry=Retry(NoBackoff(), 0), **named)
-
-
-def _driver() -> dict[str, Any]:
-    """Return what redis-py tells servers about itself. Without this, it searches all installed packages for its version
-    at each connection, and takes any exception there, also one of a signal's handler, for "not installed"."""
-    from redis import __version__
-
-    try:
-        from redis.driver_info import DriverInfo
-    except ImportError:
-        return {"lib_version": __version__}
-    return {"driver_info": DriverInfo(lib_version=__version__)}

@@ -12,13 +12,13 @@ local is_retry, waits = ARGV[8] ~= '', ARGV[9] ~= ''
 if is_behind(fence) then return at .. LATE end
 if not life and call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return DAMAGED end
 if life and not sound(facts) then return DAMAGED end
-if life and facts[8] ~= '' and whole(facts[8]) <= now then life, ended = false, true end
+if life and facts[8] ~= '' and tonumber(facts[8]) <= now then life, ended = false, true end
 
 local version, last_seq, size, state, ttl, dimension = 0, 0, 0, NOTHING, ARGV[3], ''
-local parts = {0, 0, 0, 1, 0, 0}
+local parts, parts_moved = {0, 0, 0, 1, 0, 0}, false
 if life then
-  version, last_seq, state = whole(facts[2]), whole(facts[3]), facts[4]
-  size, dimension, ttl = whole(facts[5]), facts[6], facts[7]
+  version, last_seq, state = tonumber(facts[2]), tonumber(facts[3]), facts[4]
+  size, dimension, ttl = tonumber(facts[5]), facts[6], facts[7]
   LIFE, parts = life, parts_in(facts[12])
   ANY_JUMPS, ANY_OTHERS = parts[3] > 0, parts[1] > 0
 end
@@ -122,8 +122,20 @@ local function with_undo_step(kind, after)
   return table.concat(steps, ';', math.max(1, #steps - 9))
 end
 
+-- Note that there are so many more (or fewer) others, snapshots or jumps, or that another number in `parts` changes.
+local function add_to_parts(place, more)
+  parts[place], parts_moved = parts[place] + more, true
+end
+
+-- Let all parts expire at one moment, by the server's clock, because the server expires them.
+local function expire_parts()
+  local clock = not_after == '' and server_time() or now
+  local expiry = string.format('%.0f', math.floor((clock + tonumber(ttl) * 1000000) / 1000) + 1)
+  for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
+end
+
 -- Write the change. `after` is the new state; `plan` has the rest: entries, an undo step, a snapshot, a TTL. Returns the
--- receipt.
+-- receipt. Each number is made a text once: most of the time that a script takes goes into such small things.
 local function commit(kind, after, plan)
   local fresh = not life
   if fresh then
@@ -137,76 +149,64 @@ local function commit(kind, after, plan)
   local undo = plan.undo or plan.undoable and with_undo_step(kind, after)
   local first, count = plan.first or 0, plan.count or 0
   if plan.write then plan.write(first) end
-  local row = {kind .. ' ' .. life, first .. ' ' .. count .. ' ' .. at .. ' ' .. after, 'call', ARGV[1]}
+  local version_text, written = version .. '', first .. ' ' .. count
+  local row = {kind .. ' ' .. life, written .. ' ' .. at .. ' ' .. after, 'call', ARGV[1]}
   if ARGV[4] ~= '' then
     row[5], row[6], row[7], row[8] = 'key', ARGV[4], 'content', ARGV[5]
   end
-  if plan.snapshot then
-    row[#row + 1] = 'snapshot'
-    row[#row + 1] = plan.snapshot
+  if plan.snapshot then row[#row + 1], row[#row + 2] = 'snapshot', plan.snapshot end
+  if plan.label then row[#row + 1], row[#row + 2] = 'label', plan.label end
+  row[2] = change_check(version_text, row) .. row[2]
+  call('XADD', CHANGES, version_text .. '-0', unpack(row))
+
+  -- Five facts change with every change. `more` are the fields that only some changes set.
+  local more = {}
+  local function set(name, value, place)
+    more[#more + 1], more[#more + 2] = name, value
+    if place then facts[place] = value end
   end
-  if plan.label then
-    row[#row + 1] = 'label'
-    row[#row + 1] = plan.label
-  end
-  row[2] = change_check(version, row) .. row[2]
-  call('XADD', CHANGES, version .. '-0', unpack(row))
   if plan.ttl then ttl = plan.ttl end
-  local fields, places = {}, {}
-  for i, name in ipairs(FACTS) do places[name] = i end
-  local function set(name, value)
-    fields[#fields + 1] = name
-    fields[#fields + 1] = value
-    if places[name] then facts[places[name]] = value end
-  end
-  set('version', version)
-  set('last_seq', last_seq + count)
-  set('state', after)
-  set('bytes', size + (plan.size or 0))
-  set('changed_at', at)
   if plan.moves_back then fence = now end
   if fence and (fresh or plan.moves_back) then set('fence', string.format('%.0f', fence)) end
   if fresh then
-    set('life', life)
-    set('created_at', at)
     -- Every field is there from the start: a small hash is a list, and the fields in front are found first.
-    set('dimension', '')
-    set('ttl', ttl)
-    set('expires_at', '')
-    set('forked_from', plan.origin or '')
+    set('life', life, 1)
+    set('created_at', at, 9)
+    set('dimension', '', 6)
+    set('ttl', ttl, 7)
+    set('expires_at', '', 8)
+    set('forked_from', plan.origin or '', 11)
   end
-  if plan.dimension and dimension == '' then set('dimension', plan.dimension) end
+  if plan.dimension and dimension == '' then set('dimension', plan.dimension, 6) end
   if undo then
     undo = sealed('undo', undo)
-    parts[5] = #undo
+    add_to_parts(5, #undo - parts[5])
     set('undo', undo)
   end
-  if plan.ttl then set('ttl', ttl) end
+  if plan.ttl then set('ttl', ttl, 7) end
   if ARGV[4] ~= '' then
     local place = kind == 'snapshot' and 1 or first  -- as _keys.lua says
     set('k' .. ARGV[4], keyed .. version .. ' ' .. place .. ' ' .. count .. ' ' .. ARGV[5])
     if count > 0 then set('t' .. (first + count - 1), ARGV[4]) end
   end
   if ttl ~= '' then
-    set('expires_at', string.format('%.0f', now + tonumber(ttl) * 1000000))
+    set('expires_at', string.format('%.0f', now + tonumber(ttl) * 1000000), 8)
   elseif plan.ttl then
-    set('expires_at', '')
+    set('expires_at', '', 8)
   end
   local forgets = version % PRUNED == 0 and version > REMEMBERED
-  if forgets then parts[4] = math.max(parts[4], version - REMEMBERED + 1) end
-  set('parts', table.concat(parts, ' '))
-  set('check', check_of(facts))
-  call('HSET', META, unpack(fields))
+  if forgets then add_to_parts(4, math.max(parts[4], version - REMEMBERED + 1) - parts[4]) end
+  if fresh or parts_moved then set('parts', table.concat(parts, ' '), 12) end
+  facts[2], facts[3], facts[4], facts[5], facts[10] = version_text, last_seq + count .. '', after, size + (plan.size or 0), at
+  call('HSET', META, 'version', version_text, 'last_seq', facts[3], 'state', after, 'bytes', facts[5], 'changed_at', at,
+       'check', check_of(facts), unpack(more))
   if forgets then forget_old_changes() end
   if ttl ~= '' and tonumber(ttl) < 1e10 then
-    -- One absolute time for all parts: they expire together. By the server's clock, because the server expires them.
-    local clock = not_after == '' and server_time() or now
-    local expiry = string.format('%.0f', math.floor((clock + tonumber(ttl) * 1000000) / 1000) + 1)
-    for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
+    expire_parts()
   elseif plan.ttl then
     for i = 1, 6 do call('PERSIST', KEYS[i]) end
   end
-  local receipt = at .. ' applied ' .. life .. ' ' .. version .. ' ' .. first .. ' ' .. count
+  local receipt = at .. ' applied ' .. life .. ' ' .. version_text .. ' ' .. written
   if not plan.snapshot then return receipt end
   local _, _, _, messages = unpacked(after)
   return receipt .. ' ' .. plan.snapshot .. ' ' .. at .. ' ' .. messages .. (plan.label and '\n' .. plan.label or '')

@@ -23,8 +23,13 @@ local function place_of(seq, base)
   return (seq * 7919 + base) % 1048573
 end
 
+-- The facts that the check covers, one a line.
+local function lines_of(facts)
+  return table.concat(facts, '\n', 1, 12)
+end
+
 local function check_of(facts)
-  return digest(KEYS[1] .. '\n' .. table.concat(facts, '\n', 1, 12))
+  return digest(KEYS[1] .. '\n' .. lines_of(facts))
 end
 
 -- The check that a change begins with: over its version, and over its row as it was before that.
@@ -32,10 +37,11 @@ local function change_check(version, row)
   return digest(version .. ' ' .. table.concat(row, ' ')) .. ' '
 end
 
--- Say whether these facts were written together, under this very key.
+-- Return the facts, one a line, if they were written together, under this very key; else nil.
 local function sound(facts)
   for i = 1, 12 do
-    if not facts[i] then return false end
+    if not facts[i] then return nil end
   end
-  return facts[13] == check_of(facts)
+  local lines = lines_of(facts)
+  return facts[13] == digest(KEYS[1] .. '\n' .. lines) and lines or nil
 end

@@ -3,7 +3,7 @@
 -- change is, and the last entry of the turn was reclaimed: whichever comes later. The use of a change without a turn (a clear,
 -- a rollback, a trim: a second one would take away what came since) is not forgotten. That of a snapshot, of which `first` is
 -- 1, goes with its change: the answer to it is more than can be kept here, and a second snapshot harms nobody.
-local USE = '(%d+) (%d+) (%d+) (' .. string.rep('.', 16) .. ')'
+local USE = '(%d+) (%d+) (%d+) (................)'
 
 -- Return the uses of a key, oldest first.
 local function uses_of(key)

@@ -1,7 +1,10 @@
 -- Append entries as one turn. With `after` (replace), first move the head back to that seq.
--- ARGV from 10: after, dimension, how many are messages, bytes of all bodies; then kind and "checksum body" of each.
+-- ARGV from 10: after, dimension, how many are messages, bytes of all bodies; then "checksum body" of each entry. If not all are
+-- messages, the kind of each stands before it.
 local head, cleared, floor, messages, kept = unpacked(state)
-local count = (#ARGV - 13) / 2
+local said = tonumber(ARGV[12])
+local step = said == #ARGV - 13 and 1 or 2
+local count = (#ARGV - 13) / step
 if dimension ~= '' and ARGV[11] ~= '' and dimension ~= ARGV[11] then return refused('dimension') end
 local moved = ARGV[10] ~= '' and tonumber(ARGV[10]) ~= head
 if moved then
@@ -24,19 +27,20 @@ if count > 0 then
   plan.first, plan.size = last_seq + 1, tonumber(ARGV[13])
   if ARGV[11] ~= '' then plan.dimension = ARGV[11] end
   local follows = head ~= last_seq and head
-  head, messages = last_seq + count, messages + tonumber(ARGV[12])
+  head, messages = last_seq + count, messages + said
   plan.write = function(seq)
-    local mark, base = seq .. ' ' .. at .. ' ', base_of(seq, now)
+    local mark, base, message = seq .. ' ' .. at .. ' ', base_of(seq, now), 'message ' .. life
     if follows then
       put_jump(seq, follows)
-      parts[3] = parts[3] + 1
+      add_to_parts(3, 1)
     end
-    for i = 14, #ARGV, 2 do
-      local kind = ARGV[i]
-      call('XADD', LOG, seq .. '-0', kind .. ' ' .. life, mark .. place_of(seq, base) .. ' ' .. ARGV[i + 1])
+    for i = 13 + step, #ARGV, step do
+      local kind = step == 2 and ARGV[i - 1] or 'message'
+      local field = kind == 'message' and message or kind .. ' ' .. life
+      call('XADD', LOG, seq .. '-0', field, mark .. place_of(seq, base) .. ' ' .. ARGV[i])
       if kind ~= 'message' then
         put_other(seq, kind)
-        parts[1] = parts[1] + 1
+        add_to_parts(1, 1)
       end
       seq = seq + 1
     end

@@ -18,5 +18,6 @@ return commit('fork', ARGV[10], {size = bytes, dimension = ARGV[12] ~= '' and AR
     end
   end
   call('UNLINK', KEYS[7])
-  parts[1], parts[3] = staged[2], staged[3]
+  add_to_parts(1, staged[2])
+  add_to_parts(3, staged[3])
 end})

@@ -1,10 +1,13 @@
--- Read the facts of a session, its state now or at a snapshot or a version, and the ranges of its path. Writes nothing.
+-- Read the facts of a session, its state now or at a snapshot or a version, and the entries that a read asks for. Writes nothing.
 -- ARGV: 1 now ('': by the server's clock); 2 a snapshot's id; 3 a version; 4 whether to list the snapshots;
 --   5 which others ('': none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all visible ones of that class);
 --   6, 7 others and ranges from this seq ('': the head) down to that one (0: also hidden ranges);
---   8 ranges until they hold so many messages ('': all; '-': no ranges).
--- The answer: status; the facts; undo; forgotten; how many snapshots; the state asked for; the snapshots, unless they are too
--- many for one answer (page.lua lists those); the others; the ranges, the last one first; the head to go on from, or 0.
+--   8 ranges until they hold so many messages ('': all; '-': no ranges); 9 whether entries that are no messages are left out;
+--   10 whether the entries come along.
+-- The answer begins with a text of lines: the status; how many snapshots follow; undo; forgotten; the state asked for; the
+-- others; the window, as window_text writes it; the facts. Behind it come ids and texts of the snapshots, unless they are too
+-- many for one answer (page.lua lists those), and the values of the window's entries in order, each behind "kind life" if all
+-- kinds are asked for. No entries come if one of them is not as it must be: then the client reads them, and finds out.
 -- A part that is not as the facts say ends the script.
 local MOST_SNAPSHOTS = 500  -- in one answer: half a millisecond
 local facts = call('HMGET', META, unpack(FACTS))
@@ -12,7 +15,8 @@ if not facts[1] then
   if call('EXISTS', LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) > 0 then return {'damaged'} end
   return {'no_session'}
 end
-if not sound(facts) then return {'damaged'} end
+local lines = sound(facts)
+if not lines then return {'damaged'} end
 local now, ends = tonumber(ARGV[1]), whole(facts[8])
 if ends then
   if not now then
@@ -55,13 +59,36 @@ elseif ARGV[3] ~= '' then
   end
   if not state then status = 'no_version' end
 end
-if not state then return {status, facts, undo, forgotten, parts[2]} end
+if not state then return {status .. '\n0\n' .. undo .. '\n' .. forgotten .. '\n\n\n\n' .. lines} end
 local head, cleared, floor, messages, kept = unpacked(state)
 if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
 -- A jump that was moved to another seq may be missed where the path begins, and too much would show: so count messages.
 if ANY_JUMPS and messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', '')) ~= messages then damaged('jumps') end
 
-local others, ranges, rest = {}, {}, 0
+local listed = ARGV[4] ~= '' and parts[2] > 0 and parts[2] <= MOST_SNAPSHOTS and call('HGETALL', SNAPSHOTS) or {}
+
+-- Append the entries of a window to an answer, the first one first. Takes them away again if one is missing, or is not of the
+-- kind that the window says.
+local function put_entries(answer, ranges, bare)
+  local message, size = 'message ' .. LIFE, #answer
+  for i = #ranges, 1, -2 do
+    local first, last = ranges[i - 1], ranges[i]
+    local rows = call('XRANGE', LOG, first .. '-0', last .. '-0')
+    local sound_rows = #rows == last - first + 1
+    for j = 1, #rows do
+      local fields = rows[j][2]
+      sound_rows = sound_rows and (not bare or fields[1] == message)
+      if not bare then answer[#answer + 1] = fields[1] end
+      answer[#answer + 1] = fields[2]
+    end
+    if not sound_rows then
+      while #answer > size do answer[#answer] = nil end
+      return
+    end
+  end
+end
+
+local others, window = {}, ''
 local low, high = tonumber(ARGV[7]), math.min(tonumber(ARGV[6]) or head, head)
 if ANY_OTHERS and ARGV[5] ~= '' and ARGV[5] ~= 'b' then
   others_down(head, high, math.max(low, floor + 1), ARGV[5], others)
@@ -69,9 +96,14 @@ end
 if ANY_OTHERS and (ARGV[5] == 'b' or ARGV[5] == 's') and cleared < floor then
   others_down(head, math.min(high, floor), math.max(low, cleared + 1), 's', others)
 end
+local answer = {'', unpack(listed)}
 if ARGV[8] ~= '-' then
-  ranges, rest = ranges_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]))
+  local bare = ARGV[9] ~= ''
+  local found = window_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]), bare)
+  complete(found, low > 0 and kept or '', high, low)
+  if ARGV[10] ~= '' and found.rest == 0 then put_entries(answer, found.ranges, bare) end
+  window = window_text(found)
 end
-local listed = ARGV[4] ~= '' and parts[2] > 0 and parts[2] <= MOST_SNAPSHOTS
-return {status, facts, undo, forgotten, parts[2], state, listed and call('HGETALL', SNAPSHOTS) or {},
-        table.concat(others, ','), table.concat(ranges, ','), rest}
+answer[1] = status .. '\n' .. #listed .. '\n' .. undo .. '\n' .. forgotten .. '\n' .. state .. '\n' .. table.concat(others, ',')
+  .. '\n' .. window .. '\n' .. lines
+return answer

@@ -3,5 +3,5 @@ local label = ARGV[11] ~= '' and ARGV[12]
 return commit('snapshot', state, {snapshot = ARGV[10], label = label, write = function()
   local text = version .. ' ' .. at .. ' ' .. state .. (label and '\n' .. label or '')
   -- HSET answers 0 if the id is there: the request came twice, and a clock that was set back in between hid the replay.
-  parts[2] = parts[2] + call('HSET', SNAPSHOTS, ARGV[10], sealed(ARGV[10], text))
+  add_to_parts(2, call('HSET', SNAPSHOTS, ARGV[10], sealed(ARGV[10], text)))
 end})

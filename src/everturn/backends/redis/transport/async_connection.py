@@ -1,7 +1,7 @@
 """One connection of an event loop. async_pool.py decides who uses it, and for which commands.
 
-redis-py connects ours and logs in; then we take its transport over. Its streams copy every reply twice, which takes a
-hundred microseconds of an append. Connections of a client that was given to us are used by redis-py's public methods.
+Ours reads replies as they come: redis-py's streams copy every reply twice (docs/decisions/012). Connections of a client
+that was given to us are used by redis-py's public methods.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from everturn.backends.redis import errors
-from everturn.backends.redis.transport import redis_py, resp
+from everturn.backends.redis.transport.login import Login
+from everturn.backends.redis.transport.resp import packed, reply_reader
+from everturn.backends.redis.url import Node
 
 IsOver: TypeAlias = Callable[[], bool]
 """Says whether the time is up."""
@@ -20,14 +22,12 @@ IsOver: TypeAlias = Callable[[], bool]
 class AsyncConnection(Protocol):
     """One connection, used by one caller at a time."""
 
-    connection: Any  # redis-py's
-
     @property
     def is_lost(self) -> bool:
         """Say whether the connection is known to have ended."""
         ...
 
-    async def send(self, packed: bytes, count: int) -> None:
+    async def send(self, request: bytes, count: int) -> None:
         """Send `count` commands."""
         ...
 
@@ -44,13 +44,22 @@ class AsyncConnection(Protocol):
         """Make sure that no reply is left. Raises OutOfStep if one is."""
         ...
 
+    async def disconnect(self) -> None:
+        """Close the connection."""
+        ...
 
-def own_connection(connection: Any) -> AsyncConnection:
-    """Make a connection of redis-py, just connected, ours. Raises ConnectionError if it has ended since."""
-    transport = redis_py.transport_of(connection)
-    if not resp.reply_reader or transport is None:
-        return RedisPyConnection(connection)
-    return OwnConnection(connection, transport)
+
+async def own_connection(node: Node, login: Login) -> AsyncConnection:
+    """Connect to a node, and log in. Raises OSError, or MemoryStoreBackendError if the server refuses us."""
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(OwnConnection, *node, ssl=login.context())
+    try:
+        await connection.send(packed(login.commands), len(login.commands))
+        login.check(await connection.receive(len(login.commands)), f"Redis at {node[0]}:{node[1]}")
+    except BaseException:
+        await connection.disconnect()
+        raise
+    return connection
 
 
 class RedisPyConnection:
@@ -61,8 +70,8 @@ class RedisPyConnection:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
-    async def send(self, packed: bytes, count: int) -> None:  # noqa: ARG002 - redis-py counts for itself
-        await self.connection.send_packed_command([packed], check_health=False)
+    async def send(self, request: bytes, count: int) -> None:  # noqa: ARG002 - redis-py counts for itself
+        await self.connection.send_packed_command([request], check_health=False)
 
     async def receive(self, count: int, is_over: IsOver | None = None) -> list[Any]:  # noqa: ARG002 - redis-py's reads end
         return [await self._reply() for _ in range(count)]
@@ -79,6 +88,9 @@ class RedisPyConnection:
         if is_more:
             raise errors.OutOfStep
 
+    async def disconnect(self) -> None:
+        await self.connection.disconnect(nowait=True)
+
     async def _reply(self) -> Any:
         try:
             return await self.connection.read_response(disable_decoding=True)
@@ -89,23 +101,24 @@ class RedisPyConnection:
 
 
 class OwnConnection(asyncio.Protocol):
-    """Sends and reads on the transport itself, with hiredis."""
+    """Sends and reads on the transport of the event loop, with hiredis."""
 
-    def __init__(self, connection: Any, transport: asyncio.WriteTransport) -> None:
-        self.connection = connection
+    def __init__(self) -> None:
         self.is_lost = False
-        self._transport = transport
-        self._streams = self._transport.get_protocol()
-        self._transport.set_protocol(self)
-        self._reader: Any = resp.reply_reader() if resp.reply_reader else None
+        self._transport: Any = None
+        self._reader = reply_reader()
         self._replies: list[Any] = []
         self._waiter: asyncio.Future[None] | None = None
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wanted = 0  # replies that the waiter waits for
         self._due = 0  # replies that are still to come
 
-    async def send(self, packed: bytes, count: int) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    async def send(self, request: bytes, count: int) -> None:
         self._due += count
-        self._transport.write(packed)
+        self._transport.write(request)
 
     async def receive(self, count: int, is_over: IsOver | None = None) -> list[Any]:
         while len(self._replies) < count:
@@ -126,6 +139,10 @@ class OwnConnection(asyncio.Protocol):
     async def end(self) -> None:
         pass  # data_received notices a surplus when it comes
 
+    async def disconnect(self) -> None:
+        self._transport.abort()
+        await asyncio.shield(self._ended)  # the loop has let go of the socket
+
     def data_received(self, data: bytes) -> None:
         reader, replies = self._reader, self._replies
         try:
@@ -145,7 +162,8 @@ class OwnConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(exc or ConnectionError("the server closed the connection"))
-        self._streams.connection_lost(exc)  # redis-py waits for this when it disconnects
+        if not self._ended.done():
+            self._ended.set_result(None)
 
     def _fail(self, exc: Exception) -> None:
         self.is_lost = True

@@ -11,11 +11,12 @@ import inspect
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from everturn.backends.redis import errors
 from everturn.backends.redis.transport.async_connection import AsyncConnection, RedisPyConnection, own_connection
 from everturn.backends.redis.transport.blocking_pool import get_connection, where
+from everturn.backends.redis.transport.login import Login
 from everturn.backends.redis.transport.resp import Command, packed
 from everturn.backends.redis.url import Node
 from everturn.errors import MemoryStoreBackendError
@@ -41,9 +42,9 @@ class AsyncNodeConnections(Protocol):
 class AsyncPool:
     """A bounded number of connections of our own to one node. A caller who finds all of them busy waits."""
 
-    def __init__(self, node: Node, make: Callable[[Node], Any], size: int) -> None:
+    def __init__(self, node: Node, login: Login, size: int) -> None:
         self._node = node
-        self._make = make
+        self._login = login
         self._free = asyncio.Semaphore(size)
         self._idle: list[AsyncConnection] = []
         self._size = size
@@ -58,20 +59,16 @@ class AsyncPool:
                 raise errors.exhausted(where(self._node), self._size) from exc
         else:
             await self._free.acquire()
-        connection: Any = None
         try:
             while self._idle:
                 idle = self._idle.pop()
                 if not idle.is_lost:
                     return idle
-                connection = idle.connection
-                await connection.disconnect(nowait=True)
-            connection = self._make(self._node)
+                await idle.disconnect()
             async with asyncio.timeout_at(deadline):
-                await connection.connect()
-            return own_connection(connection)
+                return await own_connection(self._node, self._login)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
-            await self._end(connection)
+            await self._end()
             errors.raise_as(exc, errors.unsent, where(self._node))
 
     async def give_back(self, connection: AsyncConnection) -> None:
@@ -81,19 +78,19 @@ class AsyncPool:
             await self.close()
 
     async def drop(self, connection: AsyncConnection) -> None:
-        await self._end(connection.connection)
+        await self._end(connection)
 
-    async def _end(self, connection: Any) -> None:
+    async def _end(self, *connections: AsyncConnection) -> None:
         """Disconnect a connection that failed, and the idle ones, which have most likely failed, too."""
         self._free.release()
-        gone, self._idle = [*filter(None, [connection]), *[idle.connection for idle in self._idle]], []
+        gone, self._idle = [*connections, *self._idle], []
         for each in gone:
-            await each.disconnect(nowait=True)
+            await each.disconnect()
 
     async def close(self) -> None:
         self._closed = True
         while self._idle:
-            await self._idle.pop().connection.disconnect()
+            await self._idle.pop().disconnect()
 
 
 class AsyncClientPool:
@@ -102,7 +99,7 @@ class AsyncClientPool:
     def __init__(self, pool: Any) -> None:
         self._pool = pool
 
-    async def take(self, deadline: float) -> AsyncConnection:
+    async def take(self, deadline: float) -> RedisPyConnection:
         try:
             async with asyncio.timeout_at(deadline):
                 return RedisPyConnection(await get_connection(self._pool))
@@ -110,12 +107,12 @@ class AsyncClientPool:
             errors.raise_as(exc, errors.unsent, "Redis")
 
     async def give_back(self, connection: AsyncConnection) -> None:
-        released = self._pool.release(connection.connection)
+        released = self._pool.release(cast("RedisPyConnection", connection).connection)
         if inspect.isawaitable(released):
             await released
 
     async def drop(self, connection: AsyncConnection) -> None:
-        await connection.connection.disconnect(nowait=True)
+        await connection.disconnect()
         await self.give_back(connection)
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""One blocking connection of our own: redis-py connects and logs in, then we send and read on its socket.
+"""One blocking connection of our own, on a plain socket.
 
-So every wait ends at the caller's deadline, and an append does not pay for what redis-py does for commands in general
-(docs/decisions/012 has the figures). A client that was given to us is used by redis-py's public methods.
+So every wait ends at the caller's deadline, whatever the server sends: redis-py's connections limit single steps only
+(docs/decisions/012). A client that was given to us is used by redis-py's public methods, at the end of this file.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import select
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from everturn.backends.redis import errors
-from everturn.backends.redis.transport import redis_py, resp
-from everturn.backends.redis.transport.resp import Command, packed
+from everturn.backends.redis.transport.login import Login
+from everturn.backends.redis.transport.resp import Command, packed, reply_reader
+from everturn.backends.redis.url import Node
 
 LONGEST = 86_400.0  # seconds: the longest time-out that a socket is given, whatever the deadline
 CHUNK = 65_536  # bytes asked of the socket at a time
@@ -31,17 +32,18 @@ def left(deadline: float) -> float:
 
 
 class BlockingConnection:
-    """A connection of redis-py whose every call has a deadline. It connects at the first call, and again when lost.
+    """A connection to one node, whose every call has a deadline. It connects at the first call, and again when lost.
 
-    `has_sent` says whether a part of the latest commands may have reached the server.
+    `has_sent` says whether a part of the latest commands may have reached the server. There is no `__del__`: Python
+    ignores whatever the handler of a signal raises in one.
     """
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, node: Node, login: Login) -> None:
         self.has_sent = False
-        self._connection = connection
-        self._is_connected = False
-        self._sock: Any = None  # None also if redis-py hides it
-        self._reader: Any = None  # None: redis-py sends and reads for us
+        self._node = node
+        self._login = login
+        self._sock: Any = None  # None: not connected
+        self._reader: Any = None
         self._chunk = bytearray()
         self._poll: Any = None  # None: the socket has a time-out instead (TLS, or a system without poll)
 
@@ -51,15 +53,15 @@ class BlockingConnection:
         Raises OSError or an error of redis-py; disconnect then.
         """
         self.has_sent = False
-        if self._is_connected and self._has_unread():
+        if self._sock is not None and self._has_unread():
             self.disconnect()  # we asked nothing: the server closed it, or replies are out of step
-        seconds = deadline - time.monotonic()
-        if seconds <= 0 or not self._is_connected or self._poll is None:
-            seconds = self._ready(deadline)
+        if self._sock is None:
+            self._connect(deadline)
+        return self._talk(commands, deadline)
+
+    def _talk(self, commands: Sequence[Command], deadline: float) -> list[Any]:
+        seconds = self._limit(deadline)
         reader, poll = self._reader, self._poll
-        if reader is None:
-            self.has_sent = True
-            return exchange_by_redis_py(self._connection, commands, lambda: self._limit_read(deadline))
         sock, chunk = self._sock, self._chunk
         request = packed(commands)
         self.has_sent = True
@@ -79,7 +81,7 @@ class BlockingConnection:
             try:
                 length = sock.recv_into(chunk)
             except BlockingIOError:  # poll may be wrong about a socket that has something to read
-                seconds = self._ready(deadline)
+                seconds = self._limit(deadline)
                 continue
             if not length:
                 raise ConnectionError("the server closed the connection")
@@ -90,19 +92,18 @@ class BlockingConnection:
                 if len(replies) > len(commands) or reader.has_data():
                     raise errors.OutOfStep
                 return replies
-            seconds = self._ready(deadline)
+            seconds = self._limit(deadline)
 
     def disconnect(self) -> None:
         """Close the connection. The next call connects again."""
-        self._is_connected, self._sock = False, None
-        self._connection.disconnect()
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            sock.close()
 
     def _has_unread(self) -> bool:
         """Say whether there is something to read, or the connection has ended."""
         if self._poll is not None:
             return bool(self._poll.poll(0))
-        if self._reader is None:
-            return bool(self._connection.can_read(timeout=0))
         self._sock.settimeout(0)
         try:
             self._sock.recv(1)
@@ -113,35 +114,54 @@ class BlockingConnection:
                 raise
         return True
 
-    def _ready(self, deadline: float) -> float:
-        """Connect if need be, and limit the next step on the socket to the time left. Returns it, in seconds."""
+    def _limit(self, deadline: float) -> float:
+        """Limit the next step on the socket to the time left. Returns it, in seconds. Raises TimeoutError."""
         seconds = left(deadline)
-        if not self._is_connected:
-            self._connection.socket_timeout = self._connection.socket_connect_timeout = seconds
-            self._connection.connect()
-            self._take_socket()
-            self._is_connected = True
-            seconds = left(deadline)
-        if self._poll is None and self._sock is not None:
+        if self._poll is None:
             self._sock.settimeout(seconds)
         return seconds
 
-    def _take_socket(self) -> None:
-        self._sock = redis_py.socket_of(self._connection)
-        self._reader = self._poll = None
-        if resp.reply_reader and self._sock is not None:
-            self._reader, self._chunk = resp.reply_reader(), bytearray(CHUNK)
-            if type(self._sock) is socket.socket and hasattr(select, "poll"):
-                # A socket with a time-out asks the kernel before each step. This one asks only if nothing is there yet.
-                self._sock.settimeout(0)
-                self._poll = select.poll()
-                self._poll.register(self._sock, select.POLLIN)
+    def _connect(self, deadline: float) -> None:
+        """Connect, and log in. Raises OSError, or MemoryStoreBackendError if the server refuses us."""
+        sock = connected_socket(self._node, deadline)
+        try:
+            context = self._login.context()
+            if context is not None:
+                sock.settimeout(left(deadline))
+                sock = context.wrap_socket(sock, server_hostname=self._node[0])
+        except BaseException:
+            sock.close()
+            raise
+        self._sock, self._reader, self._chunk, self._poll = sock, reply_reader(), bytearray(CHUNK), None
+        if context is None and hasattr(select, "poll"):
+            # A socket with a time-out asks the kernel before each step. This one asks only if nothing is there yet.
+            sock.settimeout(0)
+            self._poll = select.poll()
+            self._poll.register(sock, select.POLLIN)
+        try:
+            replies = self._talk(self._login.commands, deadline)
+        finally:
+            self.has_sent = False  # of the caller's commands, nothing was sent
+        self._login.check(replies, f"Redis at {self._node[0]}:{self._node[1]}")
 
-    def _limit_read(self, deadline: float) -> None:
-        """Limit redis-py's next read to the time left."""
-        seconds = self._ready(deadline)
-        if self._sock is None and not self._connection.can_read(timeout=seconds):
-            raise TimeoutError("timed out")
+
+def connected_socket(node: Node, deadline: float) -> socket.socket:
+    """Connect to the first address of a node that answers. Raises OSError: that of the last address."""
+    error: OSError = ConnectionError("its name has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(*node, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.settimeout(left(deadline))
+            sock.connect(address)
+        except BaseException as exc:
+            sock.close()
+            if not isinstance(exc, OSError) or errors.interruption(exc):
+                raise
+            error = exc
+        else:
+            return sock
+    raise error
 
 
 def _send_rest(sock: Any, request: memoryview, deadline: float) -> float:
@@ -156,15 +176,11 @@ def _send_rest(sock: Any, request: memoryview, deadline: float) -> float:
     return left(deadline)
 
 
-def exchange_by_redis_py(
-    connection: Any, commands: Sequence[Command], before_reply: Callable[[], object] | None = None
-) -> list[Any]:
+def exchange_by_redis_py(connection: Any, commands: Sequence[Command]) -> list[Any]:
     """Send the commands and read a reply for each, by redis-py's public methods. Raises OutOfStep if there are more."""
     connection.send_packed_command([packed(commands)], check_health=False)
     replies = []
     for _ in commands:
-        if before_reply:
-            before_reply()
         try:
             replies.append(connection.read_response(disable_decoding=True))
         except Exception as exc:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from everturn.backends._shared.thread_pool import BoundedPool
 from everturn.backends.redis import errors
 from everturn.backends.redis.transport.blocking_connection import BlockingConnection, exchange_by_redis_py
+from everturn.backends.redis.transport.login import Login
 from everturn.backends.redis.transport.resp import Command
 from everturn.backends.redis.url import Node
 from everturn.core.signal_exceptions import is_of_a_handler
@@ -58,9 +59,9 @@ def where(node: Node) -> str:
 class BlockingPool:
     """A bounded number of connections of our own to one node. A caller who finds all of them busy waits."""
 
-    def __init__(self, node: Node, make: Callable[[Node], BlockingConnection], size: int) -> None:
+    def __init__(self, node: Node, login: Login, size: int) -> None:
         self._node = node
-        self._make = make
+        self._login = login
         self._size = size
         self._pool = self._new_pool()
 
@@ -70,13 +71,15 @@ class BlockingPool:
 
     def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         if self._pid != os.getpid() and not self._pool.is_closed:
-            self._pool = self._new_pool()  # we are a child process: the parent goes on using its connections
+            # We are a child process: the parent goes on using its connections. Our copies of their sockets are closed.
+            _disconnect(self._pool.idle_after_fork())
+            self._pool = self._new_pool()
         pool = self._pool
         place = pool.take(deadline)
         connection = place.item
         try:
             if connection is None:
-                connection = place.item = self._make(self._node)
+                connection = place.item = BlockingConnection(self._node, self._login)
             replies = connection.exchange(commands, deadline)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
             pool.forget(place)

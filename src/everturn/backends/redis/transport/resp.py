@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import index
 from typing import Any, TypeAlias
 
@@ -53,9 +53,8 @@ def packed(commands: Sequence[Command]) -> bytes:
         else:
             rest = command
             pieces.append(b"*%d\r\n" % len(command))
-        for part in rest:
-            text = part if type(part) is bytes else _text_of(part)
-            pieces.append(b"$%d\r\n%b\r\n" % (len(text), text))
+        texts = [part if type(part) is bytes else _text_of(part) for part in rest]
+        pieces += [b"$%d\r\n%b\r\n" % (len(text), text) for text in texts]
     return b"".join(pieces)
 
 
@@ -75,14 +74,9 @@ def _strings(parts: Sequence[bytes]) -> bytes:
     return b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
 
 
-reply_reader: Callable[[], Any] | None = None
-"""Makes a reader of replies: `feed` takes bytes, `gets` gives a reply, or False while none is whole. Errors of the
-server come as Refusal. None if hiredis is not installed."""
-try:
+def reply_reader() -> Any:
+    """Make a reader of replies: `feed` takes bytes, `gets` gives a reply, or False while none is whole. Errors of the
+    server come as Refusal."""
     from hiredis import Reader
-except ImportError:
-    pass
-else:
 
-    def reply_reader() -> Any:
-        return Reader(replyError=refusal_in)  # type: ignore[arg-type]  # any value will do: it is not raised
+    return Reader(replyError=refusal_in)  # type: ignore[arg-type]  # any value will do: it is not raised
