@@ -114,8 +114,7 @@ T = TypeVar("T")
 
 Take: TypeAlias = Callable[[Sequence[Any]], object]
 """Receives the rows in seq order, a batch at a time: MessageRow if the query names a kind, else EntryRow. Messages may
-come in the shapes of core/message_batches.py; the return value counts only for an Unbroken batch, where False asks the
-backend to send the messages one by one. It may run in another thread, and runs again from the start if a read is
+come in the shapes of core/message_batches.py. It may run in another thread, and runs again from the start if a read is
 retried."""
 
 

@@ -1,13 +1,13 @@
 """Decodes rows of messages a batch at a time: most of the time of a read is spent here. (One entry: codec.decode.)
 
-Pure: no IO. A backend hands its rows over in the shape that it has them in: tuples, Columns, Runs or Unbroken.
+Pure: no IO. A backend hands its rows over in the shape that it has them in: tuples, Columns or Runs.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice, repeat
+from itertools import compress, repeat
 from typing import Any, Literal, TypeAlias, cast
 from zlib import adler32
 
@@ -27,6 +27,8 @@ _decode_lines = msgspec.json.Decoder(ChatMessage).decode_lines
 
 class Columns(Sequence[MessageRow]):
     """Rows of messages as columns. A batch is decoded column by column; single rows are looked at where one is bad."""
+
+    wanted: bytes | None = None  # as Runs has it
 
     def __init__(
         self, seqs: Sequence[int], times: Sequence[float], checksums: Sequence[int], bodies: Sequence[bytes]
@@ -57,7 +59,8 @@ class Columns(Sequence[MessageRow]):
 class Runs(Sequence[MessageRow]):
     """Messages that share stored rows, one line each. Seqs and times are per message, checksums and bodies per row.
 
-    `entries()` gives them one by one, each with a checksum of its own.
+    `wanted` has a byte for each line, 1 if it is one of the messages; None: all are. `entries()` gives the messages one
+    by one, each with a checksum of its own.
     """
 
     def __init__(
@@ -66,12 +69,14 @@ class Runs(Sequence[MessageRow]):
         times: Iterable[float],
         checksums: Sequence[int],
         bodies: Sequence[bytes],
+        wanted: bytes | None,
         entries: Callable[[], Sequence[MessageRow]],
     ) -> None:
         self.seqs = seqs
         self.times = times
         self.checksums = checksums
         self.bodies = bodies
+        self.wanted = wanted
         self.entries = entries
 
     def __len__(self) -> int:
@@ -84,46 +89,6 @@ class Runs(Sequence[MessageRow]):
         return iter(self.entries())
 
 
-class Unbroken(Sequence[MessageRow]):
-    """Rows that hold every message from seq `first` to seq `last`, several to a row: count, created_at, checksum, body.
-
-    MessageReader decodes them by `decode_unbroken`, without looking at single messages: a load of a plain history is a
-    third faster for it. To any other reader it looks empty, and the backend then sends plain rows.
-    """
-
-    def __init__(self, first: int, last: int, rows: Iterator[tuple[int, float, int, bytes]]) -> None:
-        self.first = first
-        self.last = last
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return 0
-
-    def __getitem__(self, index: Any) -> Any:
-        return ()[index]
-
-
-def decode_unbroken(unbroken: Unbroken) -> list[ChatMessage] | None:
-    """Decode all of the messages. None if one of them is damaged or missing.
-
-    Rows are in order, so their seqs need not be read: if there are as many messages as seqs, each has the next.
-    """
-    messages: list[ChatMessage] = []
-    while batch := list(islice(unbroken.rows, BATCH)):
-        counts, times, checksums, bodies = zip(*batch, strict=True)
-        if tuple(map(adler32, bodies)) != checksums:
-            return None
-        found = _decoded(bodies)
-        if found is None or len(found) != sum(counts):
-            return None
-        deque(map(_set, found, repeat("created_at"), chain.from_iterable(map(repeat, times, counts))), 0)
-        messages += found
-    if len(messages) != unbroken.last - unbroken.first + 1:
-        return None
-    deque(map(_set, messages, repeat("seq"), range(unbroken.first, unbroken.last + 1)), 0)
-    return messages
-
-
 class MessageReader:
     """Turns rows of messages into ChatMessages, a batch at a time, in order."""
 
@@ -132,26 +97,18 @@ class MessageReader:
         self._skip = on_corrupt == "skip"
         self.messages: list[ChatMessage] = []
 
-    def take(self, rows: Sequence[MessageRow]) -> bool:
-        """Decode a batch. Raises CorruptEntry at the first bad row, unless told to skip.
-
-        Returns False for an Unbroken with a damaged or missing message. Then nothing of it was taken, and the backend
-        hands the same messages over one by one, so that the bad one is found.
-        """
-        if isinstance(rows, Unbroken):
-            unbroken = decode_unbroken(rows)
-            self.messages += unbroken or ()
-            return unbroken is not None
+    def take(self, rows: Sequence[MessageRow]) -> None:
+        """Decode a batch. Raises CorruptEntry at the first bad row, unless told to skip."""
         # One call for the batch, where all is well with it: half the time of a call for each.
         batch = rows if isinstance(rows, Runs) else Columns.of(rows)
         messages: list[ChatMessage] = []
         if tuple(map(adler32, batch.bodies)) == tuple(batch.checksums):
-            messages = _decoded(batch.bodies) or []
+            messages = _decoded(batch.bodies, batch.wanted) or []
         if len(messages) == len(batch.seqs):
             deque(map(_set, messages, repeat("seq"), batch.seqs), 0)
             deque(map(_set, messages, repeat("created_at"), batch.times), 0)
             self.messages += messages
-            return True
+            return
         for row in batch:
             try:
                 message = decode(self._session_id, MESSAGE, *row)
@@ -160,13 +117,18 @@ class MessageReader:
                     raise
             else:
                 self.messages.append(cast("ChatMessage", message))
-        return True
 
 
-def _decoded(bodies: Iterable[bytes]) -> list[ChatMessage] | None:
+def _decoded(bodies: Iterable[bytes], wanted: bytes | None) -> list[ChatMessage] | None:
     """Decode the messages in these lines. None if one is damaged or has an unknown field: then decode one by one."""
+    text = b"\n".join(bodies)
+    if wanted is not None:
+        lines = text.split(b"\n")
+        if len(lines) != len(wanted):
+            return None
+        text = b"\n".join(compress(lines, wanted))
     try:
-        return _decode_lines(b"\n".join(bodies))
+        return _decode_lines(text)
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         if is_interruption(exc):
             raise

@@ -11,7 +11,8 @@ session_row.py      the row of a session, its states, and the path to its head
 
 Other operations:
 
-reads.py            reads of one session; visible_ranges.py finds their ranges, lost_entries.py notices lost rows
+reads.py            reads of one session; visible_ranges.py finds their ranges, log_rows.py fetches these, and
+                    lost_entries.py notices lost rows
 listing.py          pages of sessions, and text search
 fork_session.py     a state of a session copied into a new session
 transfer.py         exports and imports, for copies between backends

@@ -1,4 +1,6 @@
-"""SQLite for an event loop: one thread writes, a few read, and the loop never waits for a disk or a lock.
+"""SQLite for an event loop: one thread writes, a few read. The loop never waits for a lock, nor for a sync.
+
+Short reads run in the loop's own thread while the disk is quick (decision 031).
 
 The operations are in backend.py. This file is about threads, the loop and cancellation.
 """
@@ -14,7 +16,10 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TypeVar
 
+import apsw
+
 from everturn.backends.sqlite.backend import SqliteOperations, Work
+from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.group_commit import kept_busy
 from everturn.backends.sqlite.transaction import Job
@@ -22,6 +27,7 @@ from everturn.errors import MemoryStoreBackendError
 
 T = TypeVar("T")
 READERS = 4
+SLOW = 0.002  # seconds: a short read that takes longer waited for the disk, and the next one is left to a thread
 CLOSE_TIMEOUT = 60.0  # seconds that close waits for changes under way, each of which has a time-out of its own
 
 
@@ -53,6 +59,7 @@ class AsyncSqliteBackend(SqliteOperations):
         self._settled: deque[_AsyncJob] = deque()
         self._loop_called = False
         self._closed = False
+        self._reads_are_quick = True
         self._start_threads()
         database.in_child.append(self._start_threads)  # an os.fork copies no threads
 
@@ -110,6 +117,32 @@ class AsyncSqliteBackend(SqliteOperations):
     async def _read(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()
         return await self.loop.run_in_executor(self._readers, self._run_read, work, deadline)
+
+    async def _read_shortly(self, work: Work[T], deadline: float) -> T:
+        """Run a short read in the loop's own thread, unless the latest one was slow: the way to a thread and back takes
+        longer than the read (decision 031). If it would have to wait for a lock, it goes to a thread after all."""
+        self._refuse_if_closed()
+        if self._reads_are_quick and self._database.path:
+            try:
+                return self._run_shortly(self._timed(work, may_wait=False), deadline)
+            except MemoryStoreBackendError as exc:
+                if not isinstance(exc.__cause__, apsw.BusyError):
+                    raise
+        return await self.loop.run_in_executor(self._readers, self._run_read, self._timed(work), deadline)
+
+    def _timed(self, work: Work[T], *, may_wait: bool = True) -> Work[T]:
+        """Wrap work: note whether it was quick."""
+
+        def run(db: Connection) -> T:
+            begun = time.monotonic()
+            db.patience.may_wait = may_wait
+            try:
+                return work(db)
+            finally:
+                db.patience.may_wait = True
+                self._reads_are_quick = time.monotonic() - begun < SLOW
+
+        return run
 
     async def _read_disposable(self, work: Work[T], deadline: float) -> T:
         self._refuse_if_closed()

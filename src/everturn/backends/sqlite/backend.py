@@ -42,6 +42,7 @@ from everturn.transfer.session_lines import Outline, Portion
 T = TypeVar("T")
 Work = Callable[[Connection], T]
 
+SHORT = 128  # messages: to read so many takes less than a millisecond
 REAP_EVERY = 64  # commits between two steps of removing expired sessions; each step is short
 
 
@@ -77,13 +78,17 @@ class SqliteOperations(ABC):
     async def _read(self, work: Work[T], deadline: float) -> T:
         """Run the work in a read transaction."""
 
-    async def _read_one_statement(self, work: Work[T], deadline: float) -> T:
-        """Run work that is one short statement, and so needs no transaction."""
-        return await self._read(work, deadline)
+    @abstractmethod
+    async def _read_shortly(self, work: Work[T], deadline: float) -> T:
+        """Run work that takes some microseconds in a read transaction, on the connection that writes if it is free."""
 
     @abstractmethod
     async def _outside_transaction(self, work: Work[T], deadline: float) -> T:
         """Run the work on a connection with no transaction open."""
+
+    def _run_shortly(self, work: Work[T], deadline: float) -> T:
+        seen: T | None = self._commits.look(work, deadline)
+        return self._run_read(work, deadline) if seen is None else seen
 
     def _run_read(self, work: Work[T], deadline: float) -> T:
         with translated(self._database.name), self._database.reader(deadline) as db:
@@ -119,7 +124,7 @@ class SqliteOperations(ABC):
             pass  # the change itself is committed; a later writer tries again
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
-        how = self._read_disposable if query.skip else self._read_one_statement if query.is_glance else self._read
+        how = self._read_disposable if query.skip else self._read_shortly if _is_short(query) else self._read
         work = raising_corrupt_entry(query.session_id, lambda db: reads.read(db, query, take, self._now(db)))
         return await self._naming_damage(query.session_id, how, work, deadline)
 
@@ -275,6 +280,11 @@ def raising_corrupt_entry(session_id: str | None, work: Work[T]) -> Work[T]:
     return run
 
 
+def _is_short(query: Query) -> bool:
+    """Whether a query asks for few entries: then a change can wait for it, or an event loop."""
+    return query.limit is not None and query.limit <= SHORT and not query.snapshots
+
+
 def _half_way_to(deadline: float) -> float:
     """Compute when to stop work that can be continued later: the other half is for a step that has to wait."""
     return (time.monotonic() + deadline) / 2
@@ -290,9 +300,8 @@ class SqliteBackend(SqliteOperations):
     async def _read(self, work: Work[T], deadline: float) -> T:
         return self._run_read(work, deadline)
 
-    async def _read_one_statement(self, work: Work[T], deadline: float) -> T:
-        seen: T | None = self._commits.look(work, deadline)
-        return self._run_read(work, deadline) if seen is None else seen
+    async def _read_shortly(self, work: Work[T], deadline: float) -> T:
+        return self._run_shortly(work, deadline)
 
     async def _read_disposable(self, work: Work[T], deadline: float) -> T:
         return self._run_disposable(work, deadline)

@@ -29,12 +29,13 @@ class Patience:
 
     def __init__(self) -> None:
         self.deadline = 0.0
+        self.may_wait = True  # False: a lock that is not free is an error at once
 
     def is_over(self) -> bool:
         return time.monotonic() >= self.deadline
 
     def wait(self, attempts: int) -> bool:
-        if self.is_over():
+        if self.is_over() or not self.may_wait:
             return False
         pause = random.uniform(0.0002, 0.003) / (1 + (attempts / 4) ** 2)  # noqa: S311 - it guards no secret
         time.sleep(max(SHORTEST_PAUSE, pause))

@@ -92,6 +92,16 @@ class Database:
         with self._gate:  # `_leave`, written out: every change pays for a call here
             self._borrowers.discard(get_ident())
 
+    def close_writer(self) -> None:
+        """Close the connection for writing, by its borrower: the next one opens another. (In memory: end its
+        transaction, for there is no other connection.)"""
+        if self._writer is not None:
+            if self.path:
+                self._writer.close()
+                self._writer = None
+            elif self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+
     @contextmanager
     def writer(self, deadline: float) -> Iterator[Connection]:
         """Lend the connection for writing for a `with` block."""

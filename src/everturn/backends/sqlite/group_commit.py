@@ -125,8 +125,8 @@ class GroupCommit:
     # --- for callers that only read ----------------------------------------------------------------------------------
 
     def look(self, work: Work, deadline: float) -> Any:
-        """Run a short read on the connection that writes, and return its result. None: it was not run, as there is a
-        leader.
+        """Run a short read on the connection that writes, in a transaction, and return its result. None: it was not
+        run, as there is a leader.
 
         This connection has its own latest pages in its cache. Any other reads the file again after each change.
         """
@@ -140,7 +140,14 @@ class GroupCommit:
                 try:
                     if db.in_transaction:
                         roll_back(db)  # a transaction that an interrupt left open
-                    return work(db)
+                    db.execute("BEGIN")
+                    result = work(db)
+                    db.execute("COMMIT")
+                except BaseException:
+                    self._database.close_writer()  # the traceback may hold a statement, and that an old snapshot
+                    raise
+                else:
+                    return result
                 finally:
                     self._database.return_writer()
             except (apsw.Error, OSError) as exc:

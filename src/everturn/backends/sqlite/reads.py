@@ -7,9 +7,9 @@ visible_ranges.py finds the ranges of a read, lost_entries.py notices rows that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, repeat
-from operator import add, gt, le, lt
-from typing import Any
+from itertools import chain, islice
+from operator import lt
+from typing import TypeVar
 
 import msgspec
 
@@ -17,8 +17,9 @@ from everturn.backend import REMEMBERED, Query, Reading, Status, Take
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.log_rows import MESSAGE_ROWS, WHOLE_ROWS, EntryBatch, MessageBatch, Piece, latest, pieces
 from everturn.backends.sqlite.lost_entries import KnownTurns, first_lost, first_missing, known_turns
-from everturn.backends.sqlite.packed_rows import cut_rows, entries_within, repeated, seqs_of
+from everturn.backends.sqlite.packed_rows import entries_within
 from everturn.backends.sqlite.session_row import (
     UNREADABLE,
     PathWalk,
@@ -31,17 +32,19 @@ from everturn.backends.sqlite.session_row import (
     version_state,
 )
 from everturn.backends.sqlite.visible_ranges import (
-    Bounds,
+    LogView,
     VisibleRanges,
     ranges_as_json,
-    start_of_latest,
+    summaries_below,
     visible_ranges,
 )
-from everturn.core.message_batches import BATCH, Runs, Unbroken
+from everturn.core.codec import EntryRow
+from everturn.core.message_batches import BATCH
 from everturn.core.paths import Range, State, size
 from everturn.core.signal_exceptions import is_interruption
 from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 
+T = TypeVar("T")
 SQL = statements.load("reads.sql")
 _LOAD_INFO = SQL["load_info"]
 
@@ -93,33 +96,16 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
     snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
         return Reading(Status.FOUND, found.info, state, snapshots)
-    walk = PathWalk(db, found.no, state.head)
-    bounds = Bounds(query.after + 1, state.head if query.before is None else min(query.before - 1, state.head))
-    turns: KnownTurns | None = None
+    last = state.head if query.before is None else min(query.before - 1, state.head)
+    view = LogView(db, found.base, PathWalk(db, found.no, state.head), state, query.after + 1, last)
     if query.skip:
-        walk.down_to(1)
-        turns = known_turns(db, found.no)
-        page_checksums.look_past_damage(db)  # only from here on: session and path are never read from damaged pages
-    cut = False
-    if query.limit is not None:
-        start = start_of_latest(db, found.base, walk, bounds, state, query.limit)
-        if start is not None:
-            bounds, cut = Bounds(start, bounds.last), True
-    visible = visible_ranges(db, found.base, walk, bounds, state, query.kind)
-    path = walk.walked
-    is_quick = query.kind == MESSAGE and _is_plain(state, path) and not query.skip
-    is_quick = is_quick and not (cut and size(visible.must) != query.limit)
-    if is_quick and _is_taken_unbroken(db, found.base, visible.must, take):
-        return Reading(Status.FOUND, found.info, state, snapshots, cut=cut)
-    handed, missing = _hand_over(_batches(db, found.base, visible, path, query.kind, turns), take)
-    if not missing and (query.kind != MESSAGE or len(handed) != size(visible.must)):
-        whole = query.after == 0 and query.before is None and query.limit is None
-        must = ranges_as_json(visible.must, path)
-        missing = first_missing(db, found.base, must, state.messages if whole else None) or (
-            first_lost(db, found.base, must, query.kind, handed) if query.kind not in (None, MESSAGE) else 0
-        )
-    if not missing and cut and query.kind == MESSAGE and len(handed) != query.limit:
-        missing = bounds.first  # read backwards, the log had other rows than read forwards
+        missing, cut = 0, _hand_over_undamaged(view, query, known_turns(db, found.no), take)
+    elif query.kind == MESSAGE:
+        missing, cut = _hand_over_messages(view, query, take)
+    elif query.kind is None:
+        missing, cut = _hand_over_entries(view, query, take)
+    else:
+        missing, cut = _hand_over_others(view, query, query.kind, take)
     return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
 
 
@@ -162,84 +148,119 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
 # --- handing them over -----------------------------------------------------------------------------------------------
 
 
-def _is_plain(state: State, path: Sequence[Range]) -> bool:
-    """Whether a history is messages only, was never moved back, and hides nothing: as most do."""
-    return len(path) == 1 and state.floor == 0 and state.messages == state.head
-
-
-def _is_taken_unbroken(db: Connection, base: int, must: Sequence[Range], take: Take) -> bool:
-    """Hand over a range of a plain history by whole rows. False: nothing was taken, as the range begins or ends inside
-    a row, or one is damaged.
-
-    Rows are in order and do not overlap. So if they hold as many messages as there are seqs, each has the next seq.
-    """
-    if len(must) != 1:
-        return False
-    ((first, last),) = must
-    starts_with_a_row = first == 1 or db.row(SQL["row_at"], (base + first,)) is not None
-    if not starts_with_a_row or db.value(SQL["last_row"], (base + first, base + last)) != base + last:
-        return False
-    unbroken = Unbroken(first, last, db.execute(SQL["rows_of_messages"], (base + first, base + last)))
-    return take(unbroken) is True
-
-
-def _batches(
-    db: Connection, base: int, visible: VisibleRanges, path: Sequence[Range], kind: str | None, turns: KnownTurns | None
-) -> Iterator[Sequence[Any]]:
-    """Yield the visible entries in order, a batch at a time."""
-    must = ranges_as_json(visible.must, path)
-    if kind == MESSAGE:
-        found: Iterable[Any] = db.execute(SQL["messages_in_ranges"], (must, base))
-        for rows in _some(found if turns is None else turns.confirmed(found)):
-            yield _messages(rows)
-    elif kind is not None:
-        if kind == SUMMARY:
-            # Kept entries are messages, so that of `must` only the part above the floor has summaries.
-            must = ranges_as_json(sorted([*visible.below, *visible.must]), path)
-        yield from _some(entry[:4] for entry in entries_within(db.execute(SQL["others_in_ranges"], (must, base, kind))))
+def _hand_over_messages(view: LogView, query: Query, take: Take) -> tuple[int, bool]:
+    """Hand the visible messages to `take`. Returns the first seq that is missing (0: none is), and whether the limit
+    left out earlier messages; as the two below do."""
+    batches: Iterable[MessageBatch]
+    if query.limit is None:
+        must, cut = visible_ranges(view), False
+        batches = map(MessageBatch, pieces(view, must, MESSAGE_ROWS))
     else:
-        entries = entries_within(db.execute(SQL["all_in_ranges"], (must, base)))
-        if visible.below:
-            below = ranges_as_json(visible.below, path)
-            summaries = entries_within(db.rows(SQL["others_in_ranges"], (below, base, SUMMARY)))
-            yield from _some(sorted([*summaries, *entries]))  # summaries below the floor lie between kept messages
-        else:
-            yield from _some(entries)
+        batches, must, cut = latest(view, query.limit, MESSAGE_ROWS, MessageBatch)
+    tally = _Tally()
+    for batch in batches:
+        batch.hand_over(view, take)
+        tally.add(batch.seqs, batch.bad)
+        del batch  # before the next is fetched: see `pieces`
+    return tally.first_missing(view, must), cut
 
 
-def _some(rows: Iterable[Any]) -> Iterator[list[Any]]:
+def _hand_over_entries(view: LogView, query: Query, take: Take) -> tuple[int, bool]:
+    """Hand the visible entries of every kind to `take`."""
+    batches: Iterable[EntryBatch]
+    first = view.first
+    if query.limit is None:
+        must, cut = visible_ranges(view), False
+        batches = map(EntryBatch, pieces(view, must, WHOLE_ROWS))
+    else:
+        batches, must, cut = latest(view, query.limit, WHOLE_ROWS, EntryBatch)
+        first = must.all[0][0] if cut else first
+    entries: Iterable[EntryRow] = chain.from_iterable(batch.entries for batch in batches)
+    below = {entry[0]: entry for entry in _others(view, summaries_below(view, first), SUMMARY)}
+    if below:  # they lie between messages that a trim kept
+        entries = sorted([*below.values(), *entries])
+    tally = _Tally()
+    for some in _some(entries):
+        take(some)
+        tally.add([entry[0] for entry in some if entry[0] not in below])
+    return tally.first_missing(view, must), cut
+
+
+def _hand_over_others(view: LogView, query: Query, kind: str, take: Take) -> tuple[int, bool]:
+    """Hand the visible entries of one kind other than messages to `take`. The index of kinds leads to them."""
+    cut = False
+    if query.limit is not None:
+        _, latest_ranges, cut = latest(view, query.limit, MESSAGE_ROWS, MessageBatch)
+        view = msgspec.structs.replace(view, first=latest_ranges.all[0][0]) if cut else view
+    must = visible_ranges(view)
+    below = summaries_below(view, view.first) if kind == SUMMARY else []
+    handed: list[int] = []
+    tally = _Tally()
+    for some in _some(entry[:4] for entry in _others(view, sorted([*below, *must.path]), kind)):
+        take(some)
+        handed += (row[0] for row in some)
+        tally.add(handed[-len(some) :])
+    stored = ranges_as_json(must.all, view.walk.walked)
+    whole = query.after == 0 and query.before is None and query.limit is None
+    missing = tally.unordered or first_missing(view.db, view.base, stored, view.state.messages if whole else None)
+    return missing or first_lost(view.db, view.base, stored, kind, handed), cut
+
+
+def _hand_over_undamaged(view: LogView, query: Query, turns: KnownTurns, take: Take) -> bool:
+    """Hand the messages to `take` that lie where they should. Returns whether the limit left out earlier messages."""
+    view.walk.down_to(1)
+    page_checksums.look_past_damage(view.db)  # only from here on: session and path are never read from damaged pages
+
+    def confirmed(some: Sequence[Piece]) -> EntryBatch:
+        return EntryBatch([(stretch, [*turns.confirmed(rows)]) for stretch, rows in some])
+
+    cut = False
+    batches: Iterable[EntryBatch]
+    if query.limit is None:
+        batches = map(confirmed, pieces(view, visible_ranges(view), WHOLE_ROWS))
+    else:
+        batches, _, cut = latest(view, query.limit, WHOLE_ROWS, confirmed)
+    for batch in batches:
+        if messages := [entry[:4] for entry in batch.entries if entry[4] == MESSAGE]:
+            take(messages)
+    return cut
+
+
+def _others(view: LogView, ranges: Sequence[Range], kind: str) -> Iterator[EntryRow]:
+    """Yield the entries of a kind other than messages in ranges, by the index of kinds."""
+    if not ranges:
+        return iter(())
+    found = ranges_as_json(ranges, view.walk.walked)
+    return entries_within(view.db.execute(SQL["others_in_ranges"], (found, view.base, kind)))
+
+
+def _some(rows: Iterable[T]) -> Iterator[list[T]]:
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         yield batch
 
 
-def _messages(rows: Sequence[Any]) -> Sequence[Any]:
-    """Take the messages of rows by whole rows, unless a row reaches beyond its range."""
-    firsts, times, checksums, bodies, _, _, counts, _, low, high = zip(*rows, strict=True)
-    if all(map(le, low, firsts)) and all(map(gt, high, map(add, map(add, firsts, counts), repeat(-2)))):
-        return Runs(seqs_of(firsts, counts), repeated(times, counts), checksums, bodies, lambda: _entries(rows))
-    wanted = cut_rows(rows)
-    if wanted is None:
-        return _entries(rows)
-    firsts, times, checksums, bodies, counts = zip(*wanted, strict=True)
-    return Runs(seqs_of(firsts, counts), repeated(times, counts), checksums, bodies, lambda: _entries(rows))
+class _Tally:
+    """Count of the entries that were found, to tell whether one is missing."""
 
+    __slots__ = ("_count", "_reached", "unordered")
 
-def _entries(rows: Iterable[Any]) -> list[Any]:
-    return [entry[:4] for entry in entries_within(rows)]
+    def __init__(self) -> None:
+        self._count = self._reached = 0
+        self.unordered = 0  # the first seq that is out of order, or bad
 
-
-def _hand_over(batches: Iterable[Sequence[Any]], take: Take) -> tuple[list[int], int]:
-    """Hand batches to `take`. Returns the seqs handed over, and the first that is out of order; 0 if none is."""
-    handed: list[int] = []
-    reached = missing = 0
-    for batch in batches:
-        take(batch)
-        seqs = batch.seqs if isinstance(batch, Runs) else [row[0] for row in batch]
+    def add(self, seqs: Sequence[int], bad: int = 0) -> None:
+        """Count these entries. `bad`: the seq of one that is damaged, and would not be handed over."""
         if not seqs:
-            continue  # its rows were damaged
-        if not missing and not (reached < seqs[0] and (isinstance(seqs, range) or all(map(lt, seqs, seqs[1:])))):
-            missing = seqs[0]
-        reached = seqs[-1]
-        handed += seqs
-    return handed, missing
+            return
+        is_rising = self._reached < seqs[0] and (isinstance(seqs, range) or all(map(lt, seqs, seqs[1:])))
+        self.unordered = self.unordered or bad or (0 if is_rising else seqs[0])
+        self._reached = seqs[-1]
+        self._count += len(seqs)
+
+    def first_missing(self, view: LogView, must: VisibleRanges) -> int:
+        """Find the first entry of the ranges that was not counted; 0 if all were."""
+        if self.unordered or self._count == size(must.all):
+            return self.unordered
+        stored = ranges_as_json(must.all, view.walk.walked)
+        return first_missing(view.db, view.base, stored, None) or must.all[-1][1]

@@ -21,7 +21,7 @@ from everturn.core.signal_exceptions import is_interruption
 SQL = statements.load("session_row.sql")
 _LOAD = SQL["load_session"]
 _LATEST_JUMPS = SQL["latest_jumps"]
-MOST_JUMPS = 256  # fetched by one statement of a walk
+FIRST_JUMPS, MOST_JUMPS = 4, 256  # fetched by one statement of a walk: a statement costs as much as four rows
 UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # raised by a row that was changed by hand
 
 
@@ -158,14 +158,17 @@ class PathWalk:
     """The path to a head, walked back only as far as a caller asks for.
 
     A session that was edited ten thousand times has as many jumps, and few of them are on the path to its head. So each
-    step seeks the next jump on the path; where nearly every jump is on it, a step fetches more of them.
+    step seeks the next jumps on the path; where nearly every jump is on it, a step fetches more of them.
     """
 
-    __slots__ = ("_ranges", "_walk")
+    __slots__ = ("_at", "_base", "_db", "_ranges", "_step")
 
     def __init__(self, db: Connection, no: int, head: int) -> None:
+        self._db = db
+        self._base = no << 32
+        self._at = head  # the end of the next range; 0: the path has been walked to its beginning
+        self._step = FIRST_JUMPS
         self._ranges: list[Range] = []  # the newest first
-        self._walk = _walk(db, no, head)
 
     @property
     def walked(self) -> list[Range]:
@@ -194,30 +197,26 @@ class PathWalk:
             pass
 
     def _goes_on(self) -> bool:
-        found = next(self._walk, None)
-        if found is not None:
-            self._ranges.append(found)
-        return found is not None
+        """Walk on by one statement. False: there is no range before those walked."""
+        at, base, step = self._at, self._base, self._step
+        if at <= 0:
+            return False
+        jumps = self._db.rows(_LATEST_JUMPS, (base, base + at, step))
+        walked = len(self._ranges)
+        for seq, after in jumps:
+            if seq <= at:  # else it is a jump of another branch
+                if not 0 <= after < seq:
+                    raise damaged_jump(self._db.value(SQL["name_of"], (base >> 32,)), seq, after)
+                self._ranges.append((seq, at))
+                at = after
+        if len(jumps) < step:
+            if at > 0:
+                self._ranges.append((1, at))
+            at = 0
+        self._step = min(4 * step, MOST_JUMPS) if 2 * (len(self._ranges) - walked) >= len(jumps) else FIRST_JUMPS
+        self._at = at
+        return len(self._ranges) > walked
 
 
 def _negative_first(found: Range) -> int:
     return -found[0]
-
-
-def _walk(db: Connection, no: int, at: int) -> Iterator[Range]:
-    base, step = no << 32, 1
-    while at > 0:
-        jumps = db.rows(_LATEST_JUMPS, (base, base + at, step))
-        used = 0
-        for seq, after in jumps:
-            if seq <= at:
-                if not 0 <= after < seq:
-                    raise damaged_jump(db.value(SQL["name_of"], (no,)), seq, after)
-                yield seq, at
-                at = after
-                used += 1
-        if len(jumps) < step:
-            if at > 0:
-                yield 1, at
-            return
-        step = min(2 * step, MOST_JUMPS) if 2 * used >= len(jumps) else 1

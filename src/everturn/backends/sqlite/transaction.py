@@ -14,7 +14,7 @@ import apsw
 import msgspec
 
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.errors import translated, translation
+from everturn.backends.sqlite.errors import translation
 from everturn.core.signal_exceptions import is_interruption
 from everturn.errors import MemoryStoreBackendError
 
@@ -89,19 +89,18 @@ def _together(db: Connection, name: str, batch: list[Job]) -> bool:
 def _in_savepoint(db: Connection, name: str, job: Job) -> None:
     """Run one change of several. Its error becomes `job.error`; raises only if the whole transaction ended."""
     job.result = job.error = None
-    with translated(name):
-        db.execute("SAVEPOINT change")
     try:
-        with translated(name):
+        db.execute("SAVEPOINT change")
+        try:
             job.result = job.work(db)
-    except Exception as exc:
-        if not db.in_transaction or is_interruption(exc):
-            raise
-        job.error = exc
-    with translated(name):
-        if job.error is not None:
+        except Exception as exc:
+            if not db.in_transaction or is_interruption(exc):
+                raise
+            job.error = translation(exc, name)
             db.execute("ROLLBACK TO change")
         db.execute("RELEASE change")
+    except (apsw.Error, OSError) as exc:
+        raise translation(exc, name)  # noqa: B904 - with its cause
 
 
 def _alone(db: Connection, name: str, job: Job) -> None:

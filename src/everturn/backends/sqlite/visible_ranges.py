@@ -1,6 +1,6 @@
 """Finds the ranges of the log that a read shows: the path, cut to its bounds, without what trim and clear hide.
 
-Statements here find seqs only; reads.py fetches the rows.
+Statements here find seqs only; log_rows.py fetches the rows.
 """
 
 from __future__ import annotations
@@ -11,69 +11,98 @@ import msgspec
 
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import earliest_start
+from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start
 from everturn.backends.sqlite.session_row import PathWalk
 from everturn.core.paths import Range, State, clip
-from everturn.model import SUMMARY
 
 SQL = statements.load("visible_ranges.sql")
 
 
 class VisibleRanges(msgspec.Struct, frozen=True, gc=False):
-    """The seqs that a state shows within bounds: every entry of `must`, and of `below` the summaries alone."""
+    """The seqs of which a state shows every entry, in order. (Below the floor it shows summaries, too.)
 
-    must: list[Range]
-    below: list[Range]
+    Each range of `path` begins where a row begins, but for the lowest, whose first row may begin as early as `start`.
+    """
+
+    kept: list[Range]  # system messages below the floor, each as a range of one
+    path: list[Range]
+    start: int = 0
+
+    @property
+    def all(self) -> list[Range]:
+        return self.kept + self.path if self.kept else self.path
+
+    def after(self, older: VisibleRanges) -> VisibleRanges:
+        """Put these behind older ones."""
+        if not self.all:
+            return older
+        return VisibleRanges(older.kept + self.kept, older.path + self.path, older.start)
+
+    def since(self, first: int) -> VisibleRanges:
+        """Cut off the part before a seq."""
+        if self.all[0][0] == first:
+            return self
+        kept = [part for part in self.kept if part[0] >= first]
+        return VisibleRanges(kept, [(max(start, first), end) for start, end in self.path if end >= first])
 
 
-class Bounds(msgspec.Struct, frozen=True, gc=False):
-    """First and last seq of the part of the log that a read asks for."""
+class LogView(msgspec.Struct, frozen=True, gc=False):
+    """The part of a session's log that a read asks for: a state and its path, from seq `first` to seq `last`."""
 
+    db: Connection
+    base: int
+    walk: PathWalk
+    state: State
     first: int
     last: int
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that the state shows is asked for."""
+        return self.first == 1 and self.last == self.state.head
 
-def visible_ranges(
-    db: Connection, base: int, walk: PathWalk, bounds: Bounds, state: State, kind: str | None
-) -> VisibleRanges:
+
+def visible_ranges(view: LogView) -> VisibleRanges:
     """Find the ranges that the state shows. The path is walked no further down than something is shown."""
-    first = max(bounds.first, state.floor + 1)
-    must = clip(walk.down_to(first), first, bounds.last) if first <= bounds.last else []
-    if not state.floor:
-        return VisibleRanges(must, [])
-    below = _summaries_below(db, base, walk, bounds, state) if kind in (None, SUMMARY) else []
-    return VisibleRanges(_kept(bounds, state) + must, below)
+    first = max(view.first, view.state.floor + 1)
+    path = view.walk.down_to(first) if first <= view.last else []
+    if path and (path[0][0] < first or path[-1][1] > view.last):
+        path = clip(path, first, view.last)
+    start = earliest_start(path[0][0], view.walk.walked) if path else 0
+    return VisibleRanges(_kept(view) if view.state.kept else [], path, start)
 
 
-def _kept(bounds: Bounds, state: State) -> list[Range]:
-    """Find the system messages that a trim kept, each as a range of one."""
-    first = max(bounds.first, state.cleared + 1)
-    return [(seq, seq) for seq in state.kept if first <= seq <= bounds.last]
-
-
-def _summaries_below(db: Connection, base: int, walk: PathWalk, bounds: Bounds, state: State) -> list[Range]:
-    """Find the ranges below the floor down to the lowest summary; none if there is no summary, as in most sessions."""
-    first, last = max(bounds.first, state.cleared + 1), min(bounds.last, state.floor)
-    lowest = db.value(SQL["lowest_summary"], (base + first, base + last)) if first <= last else None
-    return [] if lowest is None else clip(walk.down_to(lowest), lowest, last)
-
-
-def start_of_latest(db: Connection, base: int, walk: PathWalk, bounds: Bounds, state: State, limit: int) -> int | None:
-    """Find the seq of the `limit`-th latest message that is shown; None if there are no more than `limit`."""
-    seqs: list[int] = []
-    lowest = max(bounds.first, state.floor + 1)
-    for start, end in walk.back():
-        first, last = max(start, lowest), min(end, bounds.last)
+def newest_ranges(view: LogView, size: int) -> VisibleRanges:
+    """Find the newest ranges that the state shows, of `size` seqs together, or all if there are fewer."""
+    lowest, highest, begin = max(view.first, view.state.floor + 1), view.last, 0
+    path: list[Range] = []
+    for start, end in view.walk.back():
+        last = min(end, highest)
+        first = max(start, lowest, last - size + 1)
         if first <= last:
-            places = (base + max(start, earliest_start(first)), base + last, limit + 1 - len(seqs))
-            for seq, count in db.execute(SQL["latest_messages"], places):
-                seqs += range(min(seq + count - 1, last), max(seq, first) - 1, -1)
-                if len(seqs) > limit:
-                    return seqs[limit - 1]
-        if start <= lowest:
+            path.append((first, last))
+            size -= last - first + 1
+            begin = start
+        if not size or start <= lowest:
             break
-    seqs += (seq for seq, _ in reversed(_kept(bounds, state)))
-    return seqs[limit - 1] if len(seqs) > limit else None
+    path.reverse()
+    kept = _kept(view)[-size:] if size and view.state.kept else []
+    return VisibleRanges(kept, path, max(begin, path[0][0] - MOST_LINES + 1) if path else 0)
+
+
+def _kept(view: LogView) -> list[Range]:
+    """Find the system messages that a trim kept, each as a range of one."""
+    first = max(view.first, view.state.cleared + 1)
+    return [(seq, seq) for seq in view.state.kept if first <= seq <= view.last]
+
+
+def summaries_below(view: LogView, first: int) -> list[Range]:
+    """Find the ranges below the floor that may show summaries, from `first` on, down to the lowest summary."""
+    first, last = max(first, view.state.cleared + 1), min(view.last, view.state.floor)
+    if first > last:
+        return []
+    lowest = view.db.value(SQL["lowest_summary"], (view.base + first, view.base + last))
+    return [] if lowest is None else clip(view.walk.down_to(lowest), lowest, last)
 
 
 def ranges_as_json(ranges: Sequence[Range], path: Sequence[Range]) -> str:

@@ -13,11 +13,11 @@ if ARGV[16] ~= '' then plan.dimension = ARGV[16] end
 plan.write = function(seq)
   if head ~= last_seq then
     put_jump(seq, head)
-    parts[3] = parts[3] + 1
+    add_to_parts(3, 1)
   end
   local place = place_of(seq, base_of(seq, now))
   call('XADD', LOG, seq .. '-0', 'summary ' .. life, seq .. ' ' .. at .. ' ' .. place .. ' ' .. ARGV[18])
   put_other(seq, 'summary')
-  parts[1] = parts[1] + 1
+  add_to_parts(1, 1)
 end
 return commit('fold', packed(last_seq + 1, cleared, ARGV[12], messages - tonumber(ARGV[14]), ARGV[13]), plan)
