@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from everturn import ChatMessage, InvalidInput, KeyReused, Summary, VersionConflict
-from tests.store.places import Place
+from everturn import ChatMessage, InvalidInput, KeyReused, MemoryStoreBackendError, Summary, VersionConflict
+from everturn.store import fold as fold_module
+from tests.store.places import Clock
 from tests.store.speech import calling, result, say, say_each, system, user, words
 
 
@@ -225,7 +226,24 @@ def test_a_summarizer_that_fails_leaves_the_session_as_it_was(store: Any) -> Non
     assert store.fold("a", summing, max_messages=1) is not None
 
 
-def test_sixteen_workers_that_fold_at_once_pay_one_model(place: Place, store: Any) -> None:
+def test_the_claim_of_a_worker_that_died_expires(store: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    say_each(store, "a", *"123")
+    backend = store._operations.backend
+
+    async def dead(*_: object) -> None:
+        raise MemoryStoreBackendError("it died", outcome="unknown")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "erase", dead)
+        with pytest.raises(ZeroDivisionError):
+            store.fold("a", lambda *_: 1 / 0, max_messages=1)
+    assert store.fold("a", refusing, max_messages=1) is None
+    clock.advance(fold_module.CLAIM_SECONDS + 1)
+    assert store.fold("a", summing, max_messages=1) is not None
+    assert texts(store, "a") == ["12"]
+
+
+def test_sixteen_workers_that_fold_at_once_pay_one_model(store: Any) -> None:
     say_each(store, "a", *"12345")
     paid: list[int] = []
     started = threading.Barrier(16)
