@@ -14,6 +14,9 @@ from tests.tiers import is_quick, only_deep
 if TYPE_CHECKING:
     from tests.store.places import Servers
 
+FILES_BEFORE = pytest.StashKey[set[Path]]()
+FILES_LEFT = pytest.StashKey[list[str]]()
+
 # What tests have in modules beside them shows its values, too. So nothing of it is imported above.
 pytest.register_assert_rewrite(*(f"tests.{path.name}" for path in Path(__file__).parent.iterdir() if path.is_dir()))
 
@@ -26,6 +29,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_quick(item):
             item.add_marker("quick")
+
+
+ROOT = Path(__file__).parents[1]
+CACHES = {".git", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__", "build", "dist"}
+
+
+def files_of_the_tree() -> set[Path]:
+    """Whatever lies in the root and below examples/, but for caches of the tools and virtual environments."""
+    found = {*ROOT.iterdir(), *(ROOT / "examples").rglob("*")}
+    return {
+        path for path in found if not path.name.startswith(".venv") and not CACHES & {*path.relative_to(ROOT).parts}
+    }
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[FILES_BEFORE] = files_of_the_tree()
+
+
+@pytest.hookimpl(tryfirst=True)  # before the summary is written
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run whose tests wrote into the repository: histories of the kit, databases, artifacts."""
+    before = session.config.stash.get(FILES_BEFORE, None)
+    if before is not None and (left := sorted(map(str, files_of_the_tree() - before))):
+        session.exitstatus = session.exitstatus or pytest.ExitCode.TESTS_FAILED
+        session.config.stash[FILES_LEFT] = left
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if left := config.stash.get(FILES_LEFT, None):
+        terminalreporter.section("the tests left files in the repository")
+        for path in left:
+            terminalreporter.write_line(path)
 
 
 def pytest_collection_finish() -> None:

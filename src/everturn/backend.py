@@ -139,7 +139,8 @@ class Backend(Protocol):
         for a client that has gone. A backend where that can happen sends two moments with every request, on the
         server's own clock: a request that arrives after its caller's time, or was issued before the
         latest rollback, undo, replace, refused retry or erasure of the session, is not applied. That is a fault of
-        outcome "not_written", which the store answers by sending again while there is time.
+        outcome "not_written", which the store answers by sending again while there is time. There, an erasure keeps
+        the receipts of the calls it takes away for as long as requests live, so that a retry is REPLAYED.
         """
         ...
 

@@ -6,11 +6,14 @@ import hashlib
 import os
 import sqlite3
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
+
+from everturn.testing.golden import pytest_run
+from everturn.testing.golden.inspector import InspectorProcess
 
 PLUGIN = "everturn.testing.plugin"
 _SECONDS = count(1_000_000_000)
@@ -86,8 +89,28 @@ def wipe(path):
 """
 
 
+class SharedInspector(InspectorProcess):
+    """One that outlives the run of a project: to start it takes as long as all that most of them ask of it."""
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is not None:
+            super().close()  # it died; the next run gets another
+
+    def end(self) -> None:
+        super().close()
+
+
+@pytest.fixture(scope="session")
+def shared_inspector() -> Iterator[SharedInspector]:
+    inspector = SharedInspector()
+    yield inspector
+    inspector.end()
+
+
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, shared_inspector: SharedInspector) -> Project:
+    """A project whose runs in this process share an inspector. (Those of peers.py have their own.)"""
+    monkeypatch.setattr(pytest_run, "InspectorProcess", lambda: shared_inspector)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.delenv("CI", raising=False)

@@ -20,7 +20,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, MemoryStore, MemoryStoreBackendError
-from everturn.store.retries import Caller, Settings
+from everturn.store.retries import RetryingSender, Settings
 from tests.integration.children import locked, run
 
 ROUNDS = 150
@@ -200,9 +200,9 @@ def in_the_backend(kind: str) -> None:
         attempts.append(retry)
         raise MemoryStoreBackendError("down", outcome="not_written", transient=True)
 
-    caller = Caller(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # it is asked for nothing else
+    sender = RetryingSender(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # it is asked for nothing else
     for _ in range(10):
-        coroutine = caller.call(fail)
+        coroutine = sender.call(fail)
         assert interrupting.became(lambda: coroutine.send(None), 0.02) == "raised"  # noqa: B023 - called at once
     assert len(attempts) < 500
 

@@ -31,19 +31,22 @@ def is_hidden(
 ) -> bool:
     """Whether another server's clock hid from this one that a request is late: see records.OTHER_CLOCK.
 
-    `changed` are the moments at which other calls changed the session, `erased` those at which it was erased.
+    `changed` are the moments at which other calls changed the session, or set a fence ahead of the clock to now;
+    `erased` those at which it was erased.
     """
     issued, sent = attempt.issued, attempt.sent
     if issued is None:
         return False
     if any(moment > sent and clock(moment) < issued for moment in changed):
         return True
-    return any(
-        clock(later) > clock(moment) + REQUEST_LIFE
-        for moment in erased
-        if moment > sent
-        for later in steps(moment, now)
-    )
+    return is_forgotten([moment for moment in erased if moment > sent], now, clock, steps)
+
+
+def is_forgotten(
+    erased: Iterable[float], now: float, clock: Clock, steps: Callable[[float, float], list[float]]
+) -> bool:
+    """Whether the tombstone of an erasure expired since: see records.FORGOTTEN."""
+    return any(clock(later) > clock(moment) + REQUEST_LIFE for moment in erased for later in steps(moment, now))
 
 
 def has_ended(states: Sequence[Seen], since: float, now: float, clock: Clock) -> bool:

@@ -17,10 +17,10 @@ from tests.simulation import clocks, records
 from tests.simulation.network import Attempt
 from tests.simulation.records import Finding, Image, Record, Seen, Stored, message, named, placed, short
 from tests.simulation.schedules import Op
+from tests.simulation.states import FOREVER, States
 
 MOVES = {"rollback", "undo", "replace", "erase"}
 TOLERANCE = 0.02  # seconds: clocks drift while a request is under way
-FOREVER = float("inf")
 
 
 class Judge:
@@ -49,12 +49,12 @@ class Judge:
         self._moves: dict[str, list[tuple[float, Op]]] = {}
         self._numbers: dict[int, int] = {}  # the model's snapshots by the calls that took them
         self._shown: dict[int, list[tuple[str, ...]]] = {}  # what snapshots show; one may be taken in two lives
-        self._states: dict[str, list[Seen]] = {}
+        self._states = States(clock, steps)
         self._after: dict[int, int] = {}  # where replaces were told to begin
         self._writers: dict[str, str] = {}  # the host that made the latest change of each session
         self._repeated: set[int] = set()
         self._repeated_in_time: set[int] = set()  # calls under way that a repeated request applied, and no other
-        self._stamps: dict[str, list[tuple[float, int]]] = {}  # when each session was changed, and by which call
+        self._stamps: dict[str, list[tuple[float, int]]] = {}  # changes of sessions and fences: when, by which call
         self._lost: set[int] = set()  # calls that were applied, and that the server has lost since
         self._set_back: set[int] = set()  # calls that were applied late, by a clock that was set back
         self.misled: set[str] = set()  # hosts that began with a clock that was wrong
@@ -84,6 +84,10 @@ class Judge:
         if self.model.sessions.pop(name, None) is not None:
             self._note(name)
 
+    def fence_lowered(self, attempt: Attempt, name: str) -> None:
+        """A server found a fence ahead of its clock, and set it to now: it may be before requests that are late."""
+        self._stamps.setdefault(name, []).append((self._now(), attempt.op.id))
+
     # --- changes -----------------------------------------------------------------------------------------------------
 
     def applied(self, attempt: Attempt, name: str, *, continues: bool = True) -> None:
@@ -97,6 +101,7 @@ class Judge:
         if name in self._broken:
             return
         self._check_time(attempt, name, hidden=hidden)
+        was_lost = op.id in self._lost
         self._lost.discard(op.id)
         if clocks.is_set_back(attempt, now, self._clock):
             self._set_back.add(op.id)
@@ -110,6 +115,8 @@ class Judge:
         if op.id in made and op.kind != "erase" and now < self.relaxed_from:
             kind = records.OTHER_CLOCK if hidden else "doubled"
             self.find(kind, f"{named(op)} was applied a second time in one life of {name!r}")
+        elif len(self.applied_at[op.id]) > 1 and op.kind not in ("erase", "trim") and now < self.relaxed_from:
+            self._check_again(op, name, was_lost=was_lost, hidden=hidden)
         try:
             self._repeat(op, name, stored)
         except Refused as exc:
@@ -161,7 +168,7 @@ class Judge:
             self._repeated_in_time.discard(op.id)
         if now <= over + TOLERANCE or now >= self.relaxed_from:
             return
-        if clocks.has_ended(self._states.get(name, []), sent, now, self._clock):
+        if clocks.has_ended(self._states.of(name), sent, now, self._clock):
             return
         for moved_at, move in reversed(self._moves.get(name, ())):
             by = self.records[move.id]
@@ -182,13 +189,26 @@ class Judge:
         kind = records.OTHER_CLOCK if hidden else "late"
         self.find(kind, f"{named(op)}, given up or answered at {over:.3f}, was applied")
 
+    def _check_again(self, op: Op, name: str, *, was_lost: bool, hidden: bool) -> None:
+        """Judge a call that is applied again in another life. A trim that is planned anew is another request."""
+        first, now = self.applied_at[op.id][-2], self._now()
+        erased = [(at, move) for at, move in self._moves.get(name, ()) if move.kind == "erase" and at > first]
+        if was_lost or not erased or clocks.has_ended(self._states.of(name), first, now, self._clock):
+            return
+        moved_at, move = erased[-1]
+        kind = records.OTHER_CLOCK if hidden else "doubled"
+        if clocks.is_forgotten([at for at, _ in erased], now, self._clock, self._steps):
+            kind = records.FORGOTTEN
+        behind = f"behind {named(move)} at {moved_at:.3f}"
+        self.find(kind, f"{named(op)}, applied at {first:.3f}, was applied again {behind}")
+
     def _mates(self, op: Op) -> list[int]:
         """Other calls with the key of this one."""
         return [one for one, record in self.records.items() if op.key and record.op.key == op.key and one != op.id]
 
     def _had(self, name: str, values: tuple[str, ...], before: float) -> bool:
         """Whether the values were to be seen before a moment, and not right behind it."""
-        shown = [seen for seen in self._states.get(name, ()) if seen.since < before]
+        shown = [seen for seen in self._states.of(name) if seen.since < before]
         return any(values[0] in seen.values for seen in shown)
 
     def _repeat(self, op: Op, name: str, stored: Stored | None) -> None:
@@ -271,31 +291,11 @@ class Judge:
     # --- states ------------------------------------------------------------------------------------------------------
 
     def _note(self, name: str) -> None:
-        session = self.model.sessions.get(name)
-        seen = (
-            Seen(self._now(), None)
-            if session is None
-            else Seen(self._now(), session.state, session.expires_at, session.life, self._writers.get(name, ""))
-        )
-        self._states.setdefault(name, [Seen(0.0, None)]).append(seen)
+        self._states.note(name, self._now(), self.model.sessions.get(name), self._writers.get(name, ""))
 
     def _seen(self, name: str, begin: float, end: float) -> Iterator[Seen]:
         """The states of a session from one moment to another; without what had expired in all of that time."""
-        states = self._states.get(name, [Seen(0.0, None)])
-        for place, seen in enumerate(states):
-            until = states[place + 1].since if place + 1 < len(states) else FOREVER
-            if until < begin or seen.since > end:
-                continue
-            if seen.expires is None:
-                yield seen
-                continue
-            first, last = max(begin, seen.since), min(end, until)
-            moments = [first, last, *self._steps(first, last)]
-            left = [seen.expires - self._clock(moment) for moment in moments]
-            if any(seconds > -self._late() for seconds in left):
-                yield seen
-            if any(seconds <= self.early for seconds in left):
-                yield Seen(seen.since, None)
+        return self._states.between(name, begin, end, early=self.early, late=self._late())
 
     def _compare(self, name: str, stored: Stored | None, behind: str) -> None:
         session = self.model.live(name)
@@ -320,7 +320,7 @@ class Judge:
         """Judge every answer, once all is quiet."""
         for record in self.records.values():
             self._answer(record)
-        for name in sorted(set(self.model.sessions) | set(self._states)):
+        for name in sorted(set(self.model.sessions) | self._states.names):
             self._settle(name, "", is_over=False)
             if name not in self._broken and not (self._late() and self._peek(name) is None and self._is_over(name)):
                 self._compare(name, self._peek(name), "everything")

@@ -23,9 +23,14 @@ SET_BACK = "applied by a clock that was set back"
 its server's clock was set back by more than the request's life and less than its age (decision 020)."""
 OTHER_CLOCK = "hidden by another server's clock"
 """A request is applied after its time by a server that took over again. While it was under way another server was the
-master, and changed the session for somebody else by a clock that showed less than this server's when the request was
-sent; or its clock was so far ahead that the tombstone of an erasure expired (decision 020)."""
-TOLERATED = {REPEATED, MISLED, SET_BACK, OTHER_CLOCK}
+master, and changed the session for somebody else, or took its fence back to now, by a clock that showed less than this
+server's when the request was sent; or its clock was so far ahead that the tombstone of an erasure expired
+(docs/decisions/044-retries-at-another-server.md)."""
+FORGOTTEN = "behind a tombstone that expired"
+"""A retry is applied again behind an erasure that took its first attempt away: the server's clock was set forward by
+more than a request's life, or another server's clock is so far ahead, and with the tombstone went the call's id
+(docs/decisions/027-retries-behind-an-erasure.md)."""
+TOLERATED = {REPEATED, MISLED, SET_BACK, OTHER_CLOCK, FORGOTTEN}
 
 
 @dataclass

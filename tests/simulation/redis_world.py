@@ -140,9 +140,11 @@ class RedisWorld(World):
         name = op.target if op.kind == "fork" else op.session
         server.space.purge()
         self._expire()
-        before = self._facts(server, name)
+        before, fence = self._facts(server, name), self._fence(server, name)
         replies = server.execute(commands, most)
         after = self._facts(server, name)
+        if self._fence(server, name) < fence and op.kind != "erase":
+            self.judge.fence_lowered(attempt, name)
         if after is None and before is not None and op.kind != "erase":
             self.tell(node[0], f"removes {name!r} for {attempt.name} of {attempt.host.name}: its time is over")
             self._expire()
@@ -173,6 +175,9 @@ class RedisWorld(World):
     def _facts(self, server: RedisServer, name: str) -> tuple[Any, Any] | None:
         meta = server.space.values.get(self._keys.keys(name)[0])
         return None if meta is None or b"life" not in meta else (meta[b"life"], meta[b"version"])
+
+    def _fence(self, server: RedisServer, name: str) -> int:
+        return int((server.space.values.get(self._keys.keys(name)[0]) or {}).get(b"fence", 0))
 
     def inject(self, fault: Fault) -> None:
         now = self.scheduler.now

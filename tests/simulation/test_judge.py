@@ -8,7 +8,7 @@ from everturn import InvalidInput, MemoryStoreBackendError
 from tests.simulation.hosts import EPOCH, Clock, Host
 from tests.simulation.judge import Judge
 from tests.simulation.network import Attempt
-from tests.simulation.records import MISLED, OTHER_CLOCK, REPEATED, SET_BACK, Record, Stored
+from tests.simulation.records import FORGOTTEN, MISLED, OTHER_CLOCK, REPEATED, SET_BACK, Record, Stored
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.schedules import Op
 
@@ -220,7 +220,73 @@ def test_a_tombstone_is_gone_early_only_by_a_clock_that_is_ahead_by_the_life_of_
     taken_over(bench, 0.1, ahead)
     taken_over(bench, 0.2, -ahead)
     bench.apply(attempt, 0.4, SHOWN)
-    assert bench.found() == ({OTHER_CLOCK} if excused else {"erased came back"})
+    assert bench.found() == ({OTHER_CLOCK, FORGOTTEN} if excused else {"erased came back", "doubled"})
+
+
+@pytest.mark.parametrize(
+    ("behind", "by", "kinds"),
+    [
+        (1431.0, OTHER_TURN, {OTHER_CLOCK}),
+        (0.2, OTHER_TURN, {OTHER_CLOCK}),
+        (0.05, OTHER_TURN, {"behind erasure"}),  # its clock shows more than when the request was issued
+        (1431.0, TURN, {"behind erasure"}),  # a retry has to wait until this server's time is later
+        (1431.0, None, {"behind erasure"}),
+    ],
+)
+def test_a_fence_that_a_server_with_an_earlier_clock_takes_back_hides_that_a_request_is_late(
+    behind: float, by: Op | None, kinds: set[str]
+) -> None:
+    bench = JudgedSession()
+    bench.apply(bench.call(OTHER_TURN, "ok", begin=0.0, end=0.02), 0.01, OTHER_SHOWN)
+    attempt = bench.call(TURN, "unknown", begin=0.03, end=0.3)
+    attempt.issued = bench.clock.at(0.03)
+    bench.apply(bench.call(ERASURE, "ok", begin=0.05, end=0.07), 0.06, None)
+    taken_over(bench, 0.08, -behind)
+    if by is not None:
+        bench.scheduler.now = 0.1
+        bench.judge.fence_lowered(attempt if by is TURN else bench.call(by, "ok", begin=0.08, end=0.12), "a")
+    taken_over(bench, 0.2, behind)
+    bench.apply(attempt, 0.4, SHOWN)
+    assert bench.found() == kinds
+
+
+# --- a call that is applied again in another life ---------------------------------------------------------------------
+
+
+def erased_between(bench: JudgedSession, *, ahead: float = 0.0, outcome: str = "ok") -> set[str]:
+    """Apply a call, erase the session, and apply the call again in time; a step of the clock before its second time."""
+    bench.apply(bench.call(TURN, outcome, begin=0.0, end=0.4), 0.01, SHOWN)
+    bench.apply(bench.call(ERASURE, "ok", begin=0.05, end=0.07), 0.06, None)
+    bench.clock.step(0.1, ahead)
+    bench.apply(bench.call(TURN, outcome, begin=0.0, end=0.4), 0.3, ("another life", 1, ((1, "x"),)))
+    return bench.found()
+
+
+@pytest.mark.parametrize(("ahead", "kind"), [(0.0, "doubled"), (50.0, "doubled"), (70.0, FORGOTTEN)])
+def test_a_retry_that_is_applied_again_behind_an_erasure_is_found_unless_the_tombstone_expired(
+    ahead: float, kind: str
+) -> None:
+    assert erased_between(JudgedSession(), ahead=ahead) == {kind}
+
+
+def test_a_retry_may_be_applied_again_when_its_server_lost_the_first_time() -> None:
+    bench = JudgedSession()
+    attempt = bench.call(TURN, "ok", begin=0.0, end=0.4)
+    bench.apply(attempt, 0.01, SHOWN)
+    bench.lose_all(0.1)
+    bench.apply(bench.call(ERASURE, "ok", begin=0.15, end=0.17), 0.16, None)
+    bench.apply(attempt, 0.3, SHOWN)
+    assert bench.found() == set()
+
+
+@pytest.mark.parametrize(("ttl", "kinds"), [(0.1, set()), (30.0, {"doubled"})])
+def test_a_retry_may_be_applied_again_when_its_session_expired(ttl: float, kinds: set[str]) -> None:
+    bench = JudgedSession(ttl=ttl)
+    attempt = bench.call(TURN, "ok", begin=0.0, end=0.4)
+    bench.apply(attempt, 0.01, SHOWN)
+    bench.apply(bench.call(ERASURE, "ok", begin=0.2, end=0.22), 0.21, None, continues=ttl > 1)
+    bench.apply(attempt, 0.3, SHOWN, continues=False)
+    assert bench.found() == kinds
 
 
 @pytest.mark.parametrize(("arrivals", "kind"), [(1, REPEATED), (0, "appeared")])

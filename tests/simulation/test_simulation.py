@@ -5,18 +5,23 @@ A seed that fails is told as a story, shrunk. A schedule that once failed is kep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from everturn.backends.sqlite.clock import Clock
 from tests.simulation.keyspace import COMMANDS, Keyspace
 from tests.simulation.records import TOLERATED
+from tests.simulation.redis_server import RedisServer
 from tests.simulation.report import report
 from tests.simulation.running import BACKENDS, Runner
 from tests.simulation.schedules import Schedule, make
 from tests.simulation.shrink import shrink
+from tests.simulation.world import World
 from tests.tiers import first
 
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.json"))
@@ -98,6 +103,97 @@ def test_a_server_without_a_clock_is_found_to_take_late_requests(monkeypatch: py
     with Runner("redis") as runner:
         _, schedule = _found(runner, {"late", "behind rollback", "dropped came back", "erased came back"}, 400)
         assert len(schedule.ops) <= 6
+
+
+def _edit_scripts(monkeypatch: pytest.MonkeyPatch, edits: dict[bytes, bytes], in_: bytes) -> None:
+    """Let the simulated Redis run the scripts that have a text `in_` with other lines."""
+    real = RedisServer._script
+
+    def script(server: RedisServer, text: bytes, rest: list[bytes]) -> Any:
+        if in_ in text:
+            for old, new in edits.items():
+                assert old in text
+                text = text.replace(old, new)
+        return real(server, text, rest)
+
+    monkeypatch.setattr(RedisServer, "_script", script)
+
+
+def _without_lateness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Redis apply requests whenever they come, as before docs/decisions/020-late-requests.md."""
+    edits = {
+        b"if not_after ~= '' and (now > tonumber(not_after) or now < issued) then return at .. LATE end": b"",
+        b"return fence and issued < fence": b"return false",
+    }
+    _edit_scripts(monkeypatch, edits, in_=b"local not_after, issued")
+
+
+def _without_receipts_in_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Redis forget the calls of an erased session, as before docs/decisions/027-retries-behind-an-erasure.md."""
+    edits = {b"if fence and (is_retry or not life) then": b"if false then"}
+    _edit_scripts(monkeypatch, edits, in_=b"local function refused(")
+
+
+def _one_call_for_all_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a trim plan again under the same call id, and Redis remember that a retry of that call was refused."""
+    began = World.__init__
+    worlds: list[World] = []
+
+    def begin(world: World, schedule: Schedule) -> None:
+        worlds[:] = [world]
+        began(world, schedule)
+
+    def call() -> bytes:
+        task = worlds[0].scheduler.task
+        assert task is not None
+        return b"%016d" % task.tag.id
+
+    monkeypatch.setattr(World, "__init__", begin)
+    monkeypatch.setattr("everturn.store.trim.new_call", call)
+    edits = {
+        b"  if is_retry then\n": b"  if is_retry then if status == 'moved' then call('HSET', META, ARGV[1], '1') end\n",
+        b"if is_behind(fence) then return at .. LATE end": b"if is_behind(fence) then return at .. LATE end\n"
+        b"if call('HEXISTS', META, ARGV[1]) == 1 then return at .. ' unchanged - 0 0 0 0' end",
+    }
+    _edit_scripts(monkeypatch, edits, in_=b"local function refused(")
+
+
+def _believing_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let SQLite believe whatever its machine's clock shows, as before docs/decisions/021-clocks.md."""
+    real = Clock.__init__
+    monkeypatch.setattr(Clock, "__init__", lambda clock, wall=time.time, _=None: real(clock, wall, None))
+
+
+@pytest.mark.parametrize(
+    ("backend", "take_out", "seed", "kind", "calls"),
+    [
+        ("redis", _one_call_for_all_plans, 2045, "not done", 8),
+        ("redis", _without_lateness, 542, "dropped came back, keyed", 6),
+        ("redis", _without_lateness, 585, "erased came back, keyed", 6),
+        ("redis", _without_receipts_in_tombstones, 17, "doubled", 3),
+        ("sqlite", _believing_steps, 122, "expired early", 3),
+        ("sqlite", _believing_steps, 217, "wrong read", 3),
+    ],
+)
+def test_a_mechanism_that_is_taken_out_is_missed_by_the_first_seed_that_needs_it(
+    backend: str,
+    take_out: Callable[[pytest.MonkeyPatch], None],
+    seed: int,
+    kind: str,
+    calls: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Seeds of docs/decisions/028-simulation-findings.md: each fails, shrinks, and then runs the same again."""
+    with Runner(backend) as runner:
+        assert kind not in runner.run(make(seed, backend)).kinds()
+        take_out(monkeypatch)
+        outcome = runner.run(make(seed, backend))
+        assert kind in outcome.kinds()
+        smallest = shrink(outcome, kind, runner.run)
+        assert len(smallest.schedule.ops) <= calls
+        written = msgspec.json.decode(msgspec.json.encode(smallest.schedule), type=Schedule)
+        again = runner.run(written)
+        assert (again.story, again.findings) == (smallest.story, smallest.findings)
 
 
 def test_a_server_that_forgets_what_it_acknowledged_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

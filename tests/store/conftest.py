@@ -20,7 +20,7 @@ from tests.tiers import deep
 # slowly; `cluster-async` is the client of `valkey-async` with the routing of `cluster`. `make test` runs a few modules
 # there, `make deep` all of them.
 REPEATING = {"fakeredis", "cluster-async"}
-EVERYWHERE = {"test_clear", "test_exactly_once", "test_retries", "test_snapshots", "test_turns", "test_undo"}
+EVERYWHERE = {"test_clear", "test_snapshots", "test_turns"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from everturn import InvalidInput, KeyReused, Record, Snapshot, Summary, ToolCall, VersionConflict
+from tests.integration.children import run
+from tests.store.other_process import append_with_key
 from tests.store.places import Place
-from tests.store.speech import in_another_process, say, say_each, user, words
+from tests.store.speech import say, say_each, user, words
 
 Change = Callable[..., Any]
 
@@ -160,12 +162,7 @@ def test_a_message_from_the_store_is_the_same_content_as_the_one_that_went_in(st
 @pytest.mark.where(shared=True)
 def test_a_turn_is_found_by_its_key_from_another_process(lasting: Place) -> None:
     first = say(lasting.open(), "a", "one", key="k")
-    script = """
-        import everturn
-        receipt = everturn.open(argv[0]).add_messages("a", [everturn.ChatMessage("user", "one")], key="k")
-        print(receipt.version, receipt.seqs[0], receipt.replayed)
-    """
-    assert in_another_process(script, lasting.url).split() == [str(first.version), str(first.seqs[0]), "True"]
+    assert run(append_with_key, lasting.url).split() == [str(first.version), str(first.seqs[0]), "True"]
 
 
 # --- keys and the path ------------------------------------------------------------------------------------------

@@ -247,6 +247,46 @@ def test_a_late_request_does_not_bring_back_what_was_erased(store: Any, key: str
 
 @every_change
 @pytest.mark.where(far=True)
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_a_retry_does_not_bring_back_what_was_erased_since_its_first_attempt(
+    store: Any, kind: str, begins_anew: bool
+) -> None:
+    """Its first attempt was applied, the reply was lost, and the session was erased before the retry was sent."""
+    change = CHANGES[kind](store, _prepared(store))
+    backend = store._operations.backend
+    name = "fork" if kind == "fork" else "change"
+    real = getattr(backend, name)
+    first: list[Any] = []
+    name_erased = "b" if kind == "fork" else "a"
+    others = ChangeRequest(name_erased, Append([codec.encode(user("new"), "m", 1000)], 1), urandom(16), None)
+
+    async def losing(request: Any, deadline: float) -> Any:
+        if first:
+            return await real(request, deadline)
+        first.append(await real(request, deadline))
+        await backend.erase(name_erased, None, deadline)
+        if begins_anew:
+            await backend.change(others, deadline)
+        raise MemoryStoreBackendError("the reply was lost", outcome="unknown", transient=True)
+
+    setattr(backend, name, losing)
+    try:
+        answer = change()
+    finally:
+        delattr(backend, name)
+    left = words(store, name_erased) if begins_anew else store.get_history(name_erased)
+    assert left == (["new"] if begins_anew else [])
+    assert (answer.life, answer.version) == (first[0].life, first[0].version)
+    if isinstance(answer, Snapshot):
+        assert answer == first[0].snapshot
+    else:
+        assert answer.replayed
+        assert not first[0].count or answer.seqs[0] == first[0].first_seq
+    assert store.verify().ok
+
+
+@every_change
+@pytest.mark.where(far=True)
 def test_a_request_that_arrives_after_its_time_is_not_applied(store: Any, kind: str) -> None:
     change = CHANGES[kind](store, _prepared(store))
     before = _seen(store)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from everturn import InvalidInput, Record, SessionNotFound, Snapshot, SnapshotNotFound, Summary, ToolCall
+from tests.integration.children import run
+from tests.store.other_process import roll_back_and_say
 from tests.store.places import Place
-from tests.store.speech import in_another_process, say, say_each, user, words
+from tests.store.speech import say, say_each, user, words
 
 
 def test_a_snapshot_says_what_it_is_of(store: Any, clock: Any) -> None:
@@ -234,15 +236,8 @@ def test_the_incident_a_snapshot_outlives_the_rollback_of_another_process(lastin
     snapshot = store.save_snapshot("a", "safe")
     say(store, "a", "3")
     store.close()
-    roll_back = """
-        import everturn
-        with everturn.open(argv[0]) as store:
-            store.rollback_to_snapshot("a", argv[1])
-            store.add_messages("a", [everturn.ChatMessage("user", argv[2])])
-            print(*(message.content for message in store.get_history("a")))
-    """
-    assert in_another_process(roll_back, lasting.url, snapshot.id, "b").split() == ["1", "2", "b"]
-    assert in_another_process(roll_back, lasting.url, snapshot.id, "c").split() == ["1", "2", "c"]
+    assert run(roll_back_and_say, lasting.url, snapshot.id, "b").split() == ["1", "2", "b"]
+    assert run(roll_back_and_say, lasting.url, snapshot.id, "c").split() == ["1", "2", "c"]
     again = lasting.open()
     assert again.list_snapshots("a") == [snapshot]
     again.rollback_to_snapshot("a", snapshot)

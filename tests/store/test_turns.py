@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from everturn import ChatMessage, InvalidInput, MemoryStoreBackendError, Record, Summary, ToolCall
+from tests.integration.children import run
+from tests.store.other_process import read_first
 from tests.store.places import Place
-from tests.store.speech import assistant, in_another_process, say, say_each, user, words
+from tests.store.speech import assistant, say, say_each, user, words
 
 
 def test_a_turn_comes_back_in_order(store: Any) -> None:
@@ -107,8 +109,7 @@ def test_a_turn_outlives_the_store_that_wrote_it(lasting: Place) -> None:
 @pytest.mark.where(shared=True)
 def test_another_process_sees_a_turn_at_once(lasting: Place) -> None:
     say(lasting.open(), "a", "kept")
-    script = "import everturn; print(everturn.open(argv[0]).get_history('a')[0].content)"
-    assert in_another_process(script, lasting.url).strip() == "kept"
+    assert run(read_first, lasting.url).strip() == "kept"
 
 
 def test_turns_of_many_threads_are_all_there_and_none_is_torn(store: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from everturn import MemoryStoreBackendError
 from everturn.backend import drive
-from everturn.store.retries import Caller, Settings
+from everturn.store.retries import RetryingSender, Settings
 
 
 class Runtime:
@@ -35,9 +35,9 @@ def failing(face: Runtime, late: MemoryStoreBackendError) -> MemoryStoreBackendE
             raise late
         raise MemoryStoreBackendError("too few replicas", outcome="not_written", transient=True)
 
-    caller = Caller(None, Settings(timeout=0.3), face)  # type: ignore[arg-type]  # nothing is asked of a backend
+    sender = RetryingSender(None, Settings(timeout=0.3), face)  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError) as caught:
-        drive(caller.call(send))
+        drive(sender.call(send))
     return caught.value
 
 
@@ -62,27 +62,47 @@ def test_an_attempt_is_not_the_cause_of_the_next_ones_fault() -> None:
         number = next(numbers)
         raise MemoryStoreBackendError(f"attempt {number}", outcome="unknown", transient=number < 2)
 
-    caller = Caller(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # nothing is asked of a backend
+    sender = RetryingSender(None, Settings(timeout=60), Runtime())  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError, match="attempt 2") as caught:
-        drive(caller.call(send))
+        drive(sender.call(send))
     assert caught.value.__context__ is None
+
+
+class Punctual(Runtime):
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize("timeout", [0.1, 0.5, 5.0])
+def test_a_request_that_is_refused_each_time_is_never_in_doubt(timeout: float) -> None:
+    """Each answer takes a twentieth of the time-out: an attempt that is sent later than that has none."""
+    face, attempts = Punctual(), []
+
+    async def send(_retry: bool, deadline: float) -> None:
+        attempts.append(face.now)
+        face.now += timeout / 20
+        if face.now > deadline:
+            raise MemoryStoreBackendError("no answer in time", outcome="unknown", transient=True)
+        raise MemoryStoreBackendError("a read-only replica", outcome="not_written", transient=True)
+
+    sender = RetryingSender(None, Settings(timeout=timeout), face)  # type: ignore[arg-type]  # nothing is asked of a backend
+    with pytest.raises(MemoryStoreBackendError, match="a read-only replica") as caught:
+        drive(sender.call(send))
+    assert caught.value.outcome == "not_written"
+    assert attempts[-1] > 100.0 + 0.8 * timeout  # it may have become a master by then
 
 
 @pytest.mark.parametrize("timeout", [0.1, 0.5, 5.0])
 def test_a_call_is_sent_again_until_its_time_is_over(timeout: float) -> None:
-    class Punctual(Runtime):
-        async def sleep(self, seconds: float) -> None:
-            self.now += seconds
-
     face, attempts = Punctual(), []
 
     async def send(_retry: bool, _deadline: float) -> None:
         attempts.append(face.now)
         raise MemoryStoreBackendError("reset", outcome="unknown", transient=True)
 
-    caller = Caller(None, Settings(timeout=timeout), face)  # type: ignore[arg-type]  # nothing is asked of a backend
+    sender = RetryingSender(None, Settings(timeout=timeout), face)  # type: ignore[arg-type]  # nothing is asked of a backend
     with pytest.raises(MemoryStoreBackendError):
-        drive(caller.call(send))
+        drive(sender.call(send))
     # Else the latest attempt could be applied long after its caller heard that it may not have been.
     assert 0 < 100.0 + timeout - face.now < 0.01
     assert len(attempts) < 20 + 4 * timeout

@@ -48,7 +48,7 @@ from everturn.store.arguments import (
     checked_snapshot,
 )
 from everturn.store.outcomes import receipt_of, refuse
-from everturn.store.retries import Caller
+from everturn.store.retries import RetryingSender
 
 Expected: TypeAlias = int | Receipt | SessionState | Context | None
 """The version a session must be at: a number (0: it must not exist), or a receipt, state or context, with its life."""
@@ -63,7 +63,7 @@ def new_call() -> bytes:
     return urandom(16)
 
 
-class ChangeOperations(Caller):
+class ChangeOperations(RetryingSender):
     """The methods that change a session. Every change is all or nothing, and returns once it is kept.
 
     `key` makes the caller's own retry find the first attempt (`replayed`); `expected_version` makes the change

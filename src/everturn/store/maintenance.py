@@ -54,7 +54,7 @@ class MaintenanceOperations(TrimOperations):
         life: str | None = None
         is_doubtful = False  # an attempt may have removed it, or may yet: another life that is there began later
 
-        async def send(_: bool, by: float) -> ErasureReceipt:  # noqa: FBT001 - see Caller.call
+        async def send(_: bool, by: float) -> ErasureReceipt:  # noqa: FBT001 - see RetryingSender.call
             nonlocal life, is_doubtful
             if not is_doubtful:
                 life = await self._life(query, by)

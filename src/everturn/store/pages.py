@@ -15,14 +15,14 @@ from everturn.core.codec import EntryRow
 from everturn.core.message_batches import MessageReader
 from everturn.model import MESSAGE, SUMMARY, ChatMessage, Summary
 from everturn.store.outcomes import no_snapshot, no_version
-from everturn.store.retries import Caller
+from everturn.store.retries import RetryingSender
 
 FIRST_PAGE = 1000  # messages: most sessions are read with one request
 LARGEST_PAGE = 10_000
 PAGE_BYTES = 8 * 2**20
 
 
-class PagedReads(Caller):
+class PagedReads(RetryingSender):
     """Reads pages."""
 
     async def _page(self, query: Query, deadline: float) -> MessagePage:

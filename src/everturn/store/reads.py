@@ -35,7 +35,7 @@ from everturn.store.arguments import LONGEST_ID, checked_at, checked_bound, chec
 from everturn.store.entry_reader import EntryReader
 from everturn.store.outcomes import no_session
 from everturn.store.pages import refuse_absent_state
-from everturn.store.retries import Caller
+from everturn.store.retries import RetryingSender
 
 Reader = TypeVar("Reader", MessageReader, EntryReader, "EmbeddingReader")
 LONGEST_TEXT = 1000
@@ -70,7 +70,7 @@ class EmbeddingReader:
         return cast("Summary", summary)
 
 
-class ReadOperations(Caller):
+class ReadOperations(RetryingSender):
     """The methods that read. They change nothing, not even a TTL. A fault is an error, never an empty answer."""
 
     async def get_history(

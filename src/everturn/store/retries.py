@@ -15,6 +15,7 @@ from everturn.errors import MemoryStoreBackendError
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
+ANSWER_TIME = 0.1  # of the time-out: left for the answer to the latest attempt at a request that was refused each time
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -41,7 +42,7 @@ class Runtime(Protocol):
         """Wait for a caller's coroutine. Raises InvalidInput in a blocking store, which has no event loop."""
 
 
-class Caller:
+class RetryingSender:
     """Sends requests to a backend, again after a transient fault, within the store's time-out."""
 
     def __init__(self, backend: Backend, settings: Settings, runtime: Runtime) -> None:
@@ -70,8 +71,13 @@ class Caller:
         """Send a request again, whose first attempt ended in this error, until it is answered or time is up."""
         latest, doubtful = error, error.outcome == "unknown"
         pause = FIRST_PAUSE
-        while latest.transient and (left := deadline - self.runtime.clock()) > FIRST_PAUSE:
-            # Up to the end: whoever hears "unknown" long before may see the request applied afterwards.
+        # A request that was refused each time is not in doubt. An attempt with no time for its answer would make it so.
+        refused_until = deadline - ANSWER_TIME * self.settings.timeout
+        # In doubt, up to the end: whoever hears "unknown" long before may see the request applied afterwards.
+        while (
+            latest.transient
+            and (left := (deadline if doubtful else refused_until) - self.runtime.clock()) > FIRST_PAUSE
+        ):
             await self.runtime.sleep(min(pause, left / 2))
             pause = min(2 * pause, LONGEST_PAUSE)
             try:

@@ -188,13 +188,32 @@ def test_a_late_request_does_not_bring_back_what_was_erased(
     assert everyone(store) == ()
     assert store.verify().ok
     (left,) = client.keys("*")
-    assert client.hkeys(left) == [b"fence"]
+    assert client.hkeys(left) == [b"fence", b"calls"]
+    assert b"SECRET" not in client.hget(left, "calls")
     assert 0 < client.pttl(left) <= REQUEST_LIFE * 1000
     assert say(store, "a", "another life").version == 1
     assert client.ttl(left) == -1
 
 
 # --- what is left of it ----------------------------------------------------------------------------------------------
+
+
+def test_a_tombstone_has_the_calls_of_a_thousand_and_twenty_four_changes_and_a_new_life_forgets_them(
+    store: Any, client: Any
+) -> None:
+    meta = "everturn:{:a}:meta"
+    for _ in range(1100):
+        say(store, "a", "x")
+    store.erase("a")
+    calls = client.hget(meta, "calls")
+    assert calls.count(b" append ") == 1024
+    for _ in range(64):
+        say(store, "a", "y")
+    assert client.hget(meta, "calls") == calls, "a retry may still come"
+    client.hset(meta, "fence", str(int(client.hget(meta, "fence")) - 61 * 10**6))
+    for _ in range(64):
+        say(store, "a", "y")
+    assert client.hget(meta, "calls") is None
 
 
 def test_a_tombstone_is_no_session(store: Any, client: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from everturn.testing.kit.clause import ClauseRegistry
 from everturn.testing.kit.kit import ENOUGH, NO_LOSS, Kit
 from everturn.testing.races.random_rounds import run_rounds, shared_rounds
-from everturn.testing.races.sweep import FARTHEST, LEAST_POINTS, modes, spread
+from everturn.testing.races.sweep import modes, stop_at_every_call
 from everturn.testing.workers.messages import Done, Opened, Paused, Step, Stop
 
 registry = ClauseRegistry("concurrency")
@@ -203,18 +203,7 @@ def sees_later_writes(kit: Kit) -> None:
     weight=2,
 )
 def open_together(kit: Kit) -> None:
-    points, end = 0, FARTHEST
-    for n in spread(kit):
-        if n > end:
-            continue
-        session = kit.session()
-        kit.replays[session] = f"{kit.clause.id}@{n}"
-        if not _opened_meanwhile(kit, session, n):
-            end = n - 1
-            continue
-        points += 1
-        if points >= LEAST_POINTS and not kit.time_left():
-            break
+    points = stop_at_every_call(kit, lambda n, session: _opened_meanwhile(kit, session, n))
     kit.notes.append(f"one process stopped at {points} driver calls of opening, while another opened and stored")
     stored = 0
     for number in range(8):  # a store that refuses late writers acknowledges few turns

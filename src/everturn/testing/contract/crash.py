@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 from everturn.testing.kit.clause import ClauseRegistry, Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
-from everturn.testing.races.sweep import FARTHEST, LEAST_POINTS, spread
+from everturn.testing.races.sweep import LEAST_POINTS, stop_at_every_call
 from everturn.testing.workers.controller import WorkerDied
 from everturn.testing.workers.messages import CallerSteps, Cancel, Done, LosePower, PowerOutcome, Step, Stop
 
@@ -23,12 +24,8 @@ def killed_at_every_call(kit: Kit, prepare: Callable[[Instance, str], Step], *, 
     snapshot from before is rolled back to as well.
     """
     reader = kit.open("reader")
-    points, end = 0, FARTHEST
-    for n in spread(kit):
-        if n > end:
-            continue
-        session = kit.session()
-        kit.replays[session] = f"{kit.clause.id}@{n}"
+
+    def killed_at(n: int, session: str) -> bool:
         reader.values(*(Step("append", session, (kit.turn(),)) for _ in range(3)))
         kept = reader.save_snapshot(session) if snapshots else None
         store = kit.open("killed", watched=True)
@@ -39,13 +36,9 @@ def killed_at_every_call(kit: Kit, prepare: Callable[[Instance, str], Step], *, 
         if snapshots:
             reader.rollback(session, kept)
             reader.read(session)
-        if not died:
-            end = n - 1
-            continue
-        points += 1
-        if points >= LEAST_POINTS and not kit.time_left():
-            kit.notes.append("then out of time")
-            break
+        return died
+
+    points = stop_at_every_call(kit, killed_at)
     kit.notes.append(f"killed at {points} driver calls" if points else "no driver call is visible")
     if not points:
         _random_kills(kit, reader, prepare)
@@ -92,19 +85,15 @@ def killed_in_append(kit: Kit) -> None:
 )
 def cancelled_in_append(kit: Kit) -> None:
     store = kit.open()
-    cancelled = 0
-    for n in [kit.only] if kit.only is not None else range(1, FARTHEST):
-        session = kit.session()
-        kit.replays[session] = f"{kit.clause.id}@{n}"
+
+    def cancelled_at(n: int, session: str) -> bool:
         store.values(*(Step("append", session, (kit.turn(),)) for _ in range(2)))
         caller = CallerSteps(store.name, (Step("append", session, (kit.turn(),)),))
         done = kit.ask(store.worker, Cancel(store.slot, caller, n, kit.record(store.worker)), Done)
         store.values(Step("append", session, (kit.turn(),)), Step("read", session))
-        if done.stops < n:
-            break
-        cancelled += 1
-        if cancelled >= LEAST_POINTS and not kit.time_left():
-            break
+        return done.stops >= n
+
+    cancelled = stop_at_every_call(kit, cancelled_at, by="awaits")
     kit.notes.append(
         f"cancelled at {cancelled} awaits" if cancelled else "it never awaits: nothing can cancel it half-way"
     )
@@ -226,13 +215,8 @@ def random_kills(kit: Kit) -> None:
     weight=2,
 )
 def killed_while_opening(kit: Kit) -> None:
-    points, end = 0, FARTHEST
-    for n in spread(kit):
-        if n > end:
-            continue
-        place, session = kit.place(), kit.session()
-        kit.replays[session] = f"{kit.clause.id}@{n}"
-        worker = kit.worker(watched=True)
+    def killed_at(n: int, session: str) -> bool:
+        place, worker = kit.place(), kit.worker(watched=True)
         worker.send(kit.opening("killed", place, stop=Stop(n, "kill")))
         try:
             kit.any_report(worker)
@@ -243,13 +227,9 @@ def killed_while_opening(kit: Kit) -> None:
         store.values(*(Step("append", session, (kit.turn(),)) for _ in range(2)), Step("read", session))
         store.close()
         kit.release(store.worker)
-        if not died:
-            end = n - 1
-            continue
-        points += 1
-        if points >= LEAST_POINTS and not kit.time_left():
-            kit.notes.append("then out of time")
-            break
+        return died
+
+    points = stop_at_every_call(kit, killed_at)
     kit.notes.append(f"killed at {points} driver calls" if points else "no driver call is visible")
     kit.judge(least=0)
 
@@ -262,31 +242,21 @@ def killed_while_opening(kit: Kit) -> None:
     weight=3,
 )
 def power_loss(kit: Kit) -> None:
-    cuts = 0
-    for moment in ("before", "after"):
-        end = FARTHEST
-        for n in spread(kit):
-            if n > end:
-                continue
-            place, session = kit.place(), kit.session()
-            kit.replays[session] = f"{kit.clause.id}@{n}"
-            worker = kit.worker()
-            caller = CallerSteps(
-                kit.unique_name("cut off"), tuple(Step("append", session, (kit.turn(),)) for _ in range(6))
-            )
-            job = LosePower(kit.opening("power", place), caller, n, moment, kit.record(worker))
-            lost = kit.ask(worker, job, PowerOutcome).lost
-            worker.end()
-            store = kit.open("later", at=place)
-            store.values(Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
-            store.close()
-            kit.release(store.worker)
-            if not lost:
-                end = n - 1
-                continue
-            cuts += 1
-            if cuts >= 2 * LEAST_POINTS and not kit.time_left():
-                break
+    def cut_at(moment: Literal["before", "after"], n: int, session: str) -> bool:
+        place, worker = kit.place(), kit.worker()
+        caller = CallerSteps(
+            kit.unique_name("cut off"), tuple(Step("append", session, (kit.turn(),)) for _ in range(6))
+        )
+        job = LosePower(kit.opening("power", place), caller, n, moment, kit.record(worker))
+        lost = kit.ask(worker, job, PowerOutcome).lost
+        worker.end()
+        store = kit.open("later", at=place)
+        store.values(Step("read", session), Step("append", session, (kit.turn(),)), Step("read", session))
+        store.close()
+        kit.release(store.worker)
+        return lost
+
+    cuts = stop_at_every_call(kit, partial(cut_at, "before")) + stop_at_every_call(kit, partial(cut_at, "after"))
     kit.notes.append(f"{cuts} power cuts")
     if not cuts:
         raise Untested("nothing was ever synced through the disk that was given")
@@ -302,21 +272,16 @@ def power_loss(kit: Kit) -> None:
 )
 def nothing_immortal(kit: Kit) -> None:
     sessions: dict[str, int] = {}
-    end = FARTHEST
-    for n in spread(kit):
-        if n > end:
-            continue
-        session = kit.session()
-        kit.replays[session] = f"{kit.clause.id}@{n}"
+
+    def killed_at(n: int, session: str) -> bool:
         store = kit.open("killed", watched=True, ttl=1.0)
         store.worker.send(store.job(Step("append", session, (kit.turn(),)), stop=Stop(n, "kill")))
-        if not _died(kit, store):
-            end = n - 1
-            continue
-        sessions[session] = n
-        if len(sessions) >= LEAST_POINTS and not kit.time_left():
-            break
-    if not sessions:
+        died = _died(kit, store)
+        if died:
+            sessions[session] = n
+        return died
+
+    if not stop_at_every_call(kit, killed_at):
         sessions = _killed_at_random(kit)
     reader = kit.open("reader", ttl=1.0)
     by = time.monotonic() + 1.0 + 3.0

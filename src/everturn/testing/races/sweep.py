@@ -46,13 +46,33 @@ class Race(msgspec.Struct, frozen=True):
     passing: tuple[Step, ...]
 
 
-def spread(kit: Kit) -> Iterator[int]:
-    """Yield the numbers of the driver calls to stop at: all of them, the first ones spread over the call. A replay has
-    one."""
+def stop_at_every_call(kit: Kit, attempt: Callable[[int, str], bool], *, by: Stops = "calls") -> int:
+    """Stop a call at its n-th driver call or await, for every n while there is time. Returns at how many it was
+    stopped.
+
+    `attempt` gets n and a new session, and returns False if the call ended before its n-th point.
+    """
+    points, end = 0, FARTHEST
+    for n in _spread(kit, by):
+        if n > end:
+            continue
+        session = kit.session()
+        kit.replays[session] = f"{kit.clause.id}@{n}"
+        if not attempt(n, session):
+            end = n - 1
+            continue
+        points += 1
+        if points >= LEAST_POINTS and not kit.time_left():
+            break
+    return points
+
+
+def _spread(kit: Kit, by: Stops) -> Iterator[int]:
+    """Yield the numbers of the points to stop at: all, the first ones spread over the call. A replay has one."""
     if kit.only is not None:
         yield kit.only
         return
-    for first, stride in _PASSES["calls"]:
+    for first, stride in _PASSES[by]:
         yield from range(first, FARTHEST, stride)
 
 

@@ -7,6 +7,7 @@ and starts no thread. When the kit's process is gone, it ends, and every worker 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import shutil
@@ -32,6 +33,7 @@ def main(descriptor: int) -> None:
     except TargetError as exc:
         pipe.send(("failed", str(exc)))
         return
+    gc.freeze()  # else each worker's first garbage collection copies, page by page, all that the target imported
     pipe.send(("offer", offer))
     children: set[int] = set()
     while True:

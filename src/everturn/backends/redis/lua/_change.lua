@@ -77,6 +77,25 @@ local function made_by_this_call()
   end
 end
 
+-- The answer to a request whose call was applied in a life that was erased since; nil if there was none.
+local function replayed_from_tombstone()
+  local calls = call('HGET', META, 'calls')
+  local place = calls and string.find(calls, ARGV[1] .. ' ', 1, true)
+  if not place then return nil end
+  if waits then call('HSET', META, 'calls', calls) end  -- as in `replayed`
+  local kind, receipt, made =
+    string.match(calls, '^(%S+) (%S+ %d+ %d+ %d+) (%d+ %d+);', place + #ARGV[1] + 1)
+  if not kind then return nil end
+  receipt = at .. ' replayed ' .. receipt
+  if kind ~= 'snapshot' then return receipt end
+  return receipt .. ' ' .. ARGV[10] .. ' ' .. made .. (ARGV[11] ~= '' and '\n' .. ARGV[12] or '')  -- as in snapshot.lua
+end
+
+if fence and (is_retry or not life) then
+  local answer = replayed_from_tombstone()
+  if answer then return answer end
+end
+
 local keyed = ''
 if life then
   if is_retry or tonumber(facts[10]) >= issued then
@@ -201,6 +220,7 @@ local function commit(kind, after, plan)
   call('HSET', META, 'version', version_text, 'last_seq', facts[3], 'state', after, 'bytes', facts[5], 'changed_at', at,
        'check', check_of(facts), unpack(more))
   if forgets then forget_old_changes() end
+  if version % PRUNED == 0 and fence and fence + REQUEST_LIFE * 1000 < now then call('HDEL', META, 'calls') end
   if ttl ~= '' and tonumber(ttl) < 1e10 then
     expire_parts()
   elseif plan.ttl then

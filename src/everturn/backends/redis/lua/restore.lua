@@ -36,6 +36,7 @@ if adds then
 end
 
 -- Nothing was written up to here.
+local calls = fence and call('HGET', META, 'calls')
 if adds then
   call('UNLINK', SNAPSHOTS)
 else
@@ -49,6 +50,7 @@ else
     put_front()
   end
   if fence then call('HSET', META, 'fence', fence) end
+  if calls then call('HSET', META, 'calls', calls) end
 end
 if ARGV[8] ~= '' then call('RENAME', KEYS[11], SNAPSHOTS) end
 if ARGV[10] ~= '' then forgotten = forgotten == '' and ARGV[10] or forgotten .. ',' .. ARGV[10] end

@@ -153,13 +153,14 @@ CREATE TABLE everturn.forks (
     rest   bigint NOT NULL   -- entries to copy from there on
 );
 
--- Fences of sessions that are not there: left by an erasure, or by a retry that was refused. They live as long as a request
--- can be under way, and hold no text.
+-- Fences of sessions that are not there: left by an erasure, or by a retry that was refused; and the receipts of changes that
+-- were erased, by their call ids. They live as long as a request can be under way, and hold no text.
 CREATE TABLE everturn.tombstones (
     namespace text             COLLATE "C" NOT NULL,
     digest    bytea            NOT NULL,  -- digest_v1 of the session id
     fence     double precision NOT NULL,
     until     double precision NOT NULL,
+    calls     jsonb            NOT NULL,  -- as calls_of_v1 has them
     PRIMARY KEY (namespace, digest)
 );
 

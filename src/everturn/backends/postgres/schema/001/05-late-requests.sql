@@ -22,12 +22,21 @@ $$;
 CREATE FUNCTION everturn.digest_v1(p_session_id text) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN sha256(convert_to(p_session_id, 'UTF8'));
 
--- Keep the fence of a session that is not there, for as long as requests live.
-CREATE FUNCTION everturn.leave_tombstone_v1(p_namespace text, p_session_id text, p_at double precision) RETURNS void
-LANGUAGE sql AS $$
-    INSERT INTO everturn.tombstones (namespace, digest, fence, until)
-    VALUES (p_namespace, everturn.digest_v1(p_session_id), p_at, p_at + 60)
-        ON CONFLICT (namespace, digest) DO UPDATE SET fence = EXCLUDED.fence, until = EXCLUDED.until
+-- Receipts of a session's latest changes, by their call ids: as many as are remembered at least. For its tombstone.
+CREATE FUNCTION everturn.calls_of_v1(s everturn.sessions) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_object_agg(encode(c.call, 'hex'), jsonb_build_array(
+               s.life, c.version, c.first_seq, c.count, c.snapshot_id, c.messages, c.created_at)), '{}')
+      FROM everturn.changes c WHERE c.session = s.no AND c.version > s.version - 1024
+$$;
+
+-- Keep the fence of a session that is not there, and the calls that were erased with it, for as long as requests live.
+CREATE FUNCTION everturn.leave_tombstone_v1(p_namespace text, p_session_id text, p_at double precision, p_calls jsonb)
+RETURNS void LANGUAGE sql AS $$
+    INSERT INTO everturn.tombstones AS t (namespace, digest, fence, until, calls)
+    VALUES (p_namespace, everturn.digest_v1(p_session_id), p_at, p_at + 60, p_calls)
+        ON CONFLICT (namespace, digest) DO UPDATE
+       SET fence = EXCLUDED.fence, until = EXCLUDED.until,
+           calls = CASE WHEN t.until > p_at THEN t.calls ELSE '{}' END || EXCLUDED.calls
 $$;
 
 -- The fence of a session that is not there. `p_was` is its life that expired, if any: what was issued before its latest
@@ -45,7 +54,7 @@ CREATE FUNCTION everturn.fence_off_v1(
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF p_session IS NULL THEN
-        PERFORM everturn.leave_tombstone_v1(p_namespace, p_session_id, p_at);
+        PERFORM everturn.leave_tombstone_v1(p_namespace, p_session_id, p_at, '{}');
     ELSE
         UPDATE everturn.sessions SET fence = p_at WHERE no = p_session;
     END IF;

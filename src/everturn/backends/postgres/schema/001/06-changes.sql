@@ -44,6 +44,16 @@ BEGIN
 END
 $$;
 
+-- The first receipt of a retry whose change was erased since with its session; NULL if there is none.
+CREATE FUNCTION everturn.recall_erased_v1(p_namespace text, r everturn.request_v1, p_at double precision)
+RETURNS everturn.outcome_v1 LANGUAGE sql STABLE AS $$
+    SELECT ('replayed', c.made ->> 0, (c.made ->> 1)::bigint, (c.made ->> 2)::bigint, (c.made ->> 3)::bigint, 0,
+            c.made ->> 4, r.label, (c.made ->> 5)::bigint, (c.made ->> 6)::double precision, p_at)::everturn.outcome_v1
+      FROM (SELECT t.calls -> encode(r.call, 'hex') AS made FROM everturn.tombstones t
+             WHERE t.namespace = p_namespace AND t.digest = everturn.digest_v1(r.session_id)) c
+     WHERE c.made IS NOT NULL
+$$;
+
 -- Apply one change, or return the reason of its refusal. The session's row is locked from the first look to the end of the
 -- transaction.
 CREATE FUNCTION everturn.apply_v1(p_namespace text, r everturn.request_v1, p_bodies text[], p_now double precision)
@@ -75,9 +85,12 @@ BEGIN
         ELSE
             IF s.no IS NOT NULL AND (r.retry OR r.key IS NOT NULL OR s.changed_at >= r.issued) THEN
                 o := everturn.recall_v1(s, r, now_);
-                IF o.status = 'replayed' THEN
-                    RETURN o;
-                END IF;
+            END IF;
+            IF r.retry AND o.status IS NULL THEN
+                o := everturn.recall_erased_v1(p_namespace, r, now_);
+            END IF;
+            IF o.status = 'replayed' THEN
+                RETURN o;
             END IF;
             IF o.status IS NOT NULL THEN
                 p.refusal := o.status;

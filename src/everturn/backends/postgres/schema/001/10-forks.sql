@@ -109,6 +109,7 @@ DECLARE
     s     everturn.sessions;
     p     everturn.plan_v1;
     o     everturn.outcome_v1;
+    done  everturn.outcome_v1;  -- before an erasure
     at    double precision;
     past  double precision;  -- the fence
     no_   bigint := p_no;
@@ -124,6 +125,9 @@ BEGIN
         IF was.no IS NOT NULL AND NOT everturn.is_over_v1(was.expires_at, at) THEN
             PERFORM everturn.refuse_late_v1(r.issued, r.not_after, was.fence, at);
             o := everturn.recall_v1(was, r, at);
+            IF r.retry AND o.status IS NULL THEN
+                o := everturn.recall_erased_v1(p_namespace, r, at);
+            END IF;
             IF o.status IS NULL THEN
                 o := ('exists', was.life, was.version, 0, 0, 0, NULL, NULL, NULL, NULL, at)::everturn.outcome_v1;
             END IF;
@@ -139,6 +143,12 @@ BEGIN
         at := everturn.now_v1(p_now);  -- after both locks
         o.told := at;
         PERFORM everturn.refuse_late_v1(r.issued, r.not_after, past, at);
+        IF r.retry THEN
+            done := everturn.recall_erased_v1(p_namespace, r, at);
+            IF done.status IS NOT NULL THEN
+                RETURN done;
+            END IF;
+        END IF;
         IF no_ IS NOT NULL THEN
             IF everturn.arriving_v1(p_namespace, r.session_id, no_, at) IS NULL THEN
                 o.status := 'moved';

@@ -137,6 +137,7 @@ DECLARE
     at     double precision;
     fence  double precision;
     spared boolean;
+    calls  jsonb := '{}';
 BEGIN
     PERFORM set_config('lock_timeout', p_patience::text, true);
     FOR s IN
@@ -154,6 +155,7 @@ BEGIN
            AND (p_life IS NULL OR n.life = p_life OR n.ended OR everturn.is_over_v1(n.expires_at, at))
          ORDER BY n.no FOR UPDATE
     LOOP
+        calls := calls || everturn.calls_of_v1(s);
         PERFORM everturn.end_erased_v1(s, at);
     END LOOP;
     -- A session whose row was lost: its other rows, by its number.
@@ -177,7 +179,7 @@ BEGIN
          WHERE n.namespace = p_namespace AND n.session_id = p_session_id AND NOT n.ended
     );
     IF NOT spared THEN
-        PERFORM everturn.leave_tombstone_v1(p_namespace, p_session_id, at);
+        PERFORM everturn.leave_tombstone_v1(p_namespace, p_session_id, at, calls);
     END IF;
     erased := everturn.erase_more_v1(p_namespace, p_session_id, p_limit);
     erased.spared := spared;
