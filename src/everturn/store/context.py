@@ -24,7 +24,7 @@ from everturn.store.pages import MessagePage, PagedReads, refuse_absent_state
 
 FEWEST = 16  # messages of a first page
 FIRST_WINDOW = 16  # seqs that are looked at first for system messages and summaries; then eight times as many
-USUAL_TOKENS, USUAL_BYTES = 100, 500  # of a message, to guess how many will fit
+USUAL_TOKENS, USUAL_BYTES = 50, 250  # of a short message, to guess how many will fit: a second page costs more
 
 
 class ContextBounds(msgspec.Struct, frozen=True):
