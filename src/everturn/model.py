@@ -6,10 +6,11 @@ core/validation.py decides which values may be stored. Nothing here knows a back
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
+from everturn.copy_report import CopyOutcome, CopyProgress, CopyReport
 from everturn.errors import InvalidInput
 
 __all__ = [
@@ -198,10 +199,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """The turn that was written with a key: the receipt of the first use, and the entries that can still be read.
-
-    A change that wrote no entries (a keyed trim or snapshot) has none.
-    """
+    """Turn that was written with a key: the receipt of the first use, and its entries (a keyed trim has none)."""
 
     receipt: Receipt
     entries: tuple[Entry, ...]
@@ -400,42 +398,3 @@ class Compaction(msgspec.Struct, frozen=True):
     sessions: int
     entries: int
     bytes: int
-
-
-CopyOutcome: TypeAlias = Literal["imported", "extended", "skipped", "conflict", "absent", "corrupt"]
-"""Outcome of a copy for one session: the target did not have it; had an earlier version of it; had it all; has one with
-another past, which stays as it is; the source does not have it; it is damaged, in the source or in the target."""
-
-
-class CopyProgress(msgspec.Struct, frozen=True):
-    """Progress of a copy: told for every session when it is done, and for a long one in between (`outcome` is None).
-
-    `entries` counts those of this session copied so far, `sessions` those done so far, `total` all of them, if known.
-    """
-
-    session_id: str
-    outcome: CopyOutcome | None
-    why: str | None
-    entries: int
-    sessions: int
-    total: int | None
-
-
-class CopyReport(msgspec.Struct, frozen=True):
-    """Result of a copy: numbers of sessions by CopyOutcome, and `conflicts`: ids, each with a reason and advice.
-
-    `verified` sessions were compared, and are the same in both stores at the version that was copied. `behind` ones
-    were changed in the source meanwhile: the target has an earlier version, and the next copy extends it.
-    """
-
-    imported: int
-    extended: int
-    skipped: int
-    absent: int
-    verified: int
-    behind: int
-    conflicts: tuple[tuple[str, str], ...]
-
-    @property
-    def ok(self) -> bool:
-        return not self.conflicts
