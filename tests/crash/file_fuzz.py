@@ -5,9 +5,6 @@
 Loud: an error of everturn's, from every read that would be wrong. Harmless: everything reads as before. Anything else
 is silent (an answer that is not what was stored) or raw (another program's error), and both are findings; so is damage
 that `verify` does not name, or that ends it.
-
-Pages that were swapped match their checksums, and not every read can tell: of these it is asked that `verify` names
-them, and that nobody is shown what another session said. (So too of a file without page checksums.)
 """
 
 from __future__ import annotations
@@ -123,11 +120,9 @@ class Verdict:
     raw: list[str] = field(default_factory=list)
     unnamed: list[str] = field(default_factory=list)  # loud or wrong, and verify says nothing, or ends
 
-    foreign: list[str] = field(default_factory=list)  # of the silent: what another session said
-
-    def is_good(self, how: str) -> bool:
-        silent = self.foreign if how == "swap pages" else self.silent
-        return not (silent or self.raw or self.unnamed)
+    @property
+    def is_good(self) -> bool:
+        return not (self.silent or self.raw or self.unnamed)
 
     @property
     def kind(self) -> str:
@@ -172,8 +167,6 @@ def _judge_reads(store: MemoryStore, original: Original, verdict: Verdict, but: 
         else:
             if told(answer) != told(original.answers[label]):
                 verdict.silent.append(label)
-                if label.endswith(": history") and not is_own(label.removesuffix(": history"), answer):
-                    verdict.foreign.append(label)
 
 
 def told(answer: Any) -> Any:
@@ -185,12 +178,6 @@ def told(answer: Any) -> Any:
     if isinstance(answer, msgspec.Struct):
         return [told(getattr(answer, name)) for name in answer.__struct_fields__]
     return answer
-
-
-def is_own(name: str, messages: list[ChatMessage]) -> bool:
-    """Whether nothing in these messages names another session."""
-    texts = [str(message.text) for message in messages if str(message.text).startswith("customer ")]
-    return name.startswith("a fork") or all(text.startswith(name) for text in texts)
 
 
 def _judge_skipping(store: MemoryStore, original: Original, verdict: Verdict) -> None:
@@ -310,7 +297,7 @@ def main() -> int:
                 original, how, range(first, first + (args.flips if how == "flip" else args.others)), folder
             ):
                 count[verdict.kind] += 1
-                if not verdict.is_good(how):
+                if not verdict.is_good:
                     bad += 1
                     found = [*verdict.silent, *verdict.raw, *verdict.unnamed]
                     print(f"  {how} {seed}: {verdict.kind}: {'; '.join(found)[:300]}", flush=True)

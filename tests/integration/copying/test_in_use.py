@@ -17,6 +17,7 @@ from everturn.transfer import copy, endpoint
 from everturn.transfer.protocol import PortionRequest
 from tests.integration.copying.circle import in_a_circle
 from tests.integration.copying.talks import assert_alike, say
+from tests.row_seals import seal
 from tests.store.places import Clock, Place
 
 SESSIONS = [f"session {number}" for number in range(4)]
@@ -233,5 +234,6 @@ def test_a_state_that_its_source_reclaimed_during_the_copy_is_no_damage(tmp_path
         say(store, "a", "1", "2")
     with closing(page_checksums.connect(f"{tmp_path}/memory.db")) as db:
         db.execute("UPDATE changes SET head = NULL WHERE version = (SELECT max(version) FROM changes)")
+        seal(db)
     with everturn.open(f"sqlite:///{tmp_path}/memory.db") as store:
         assert store.verify().problems == ()

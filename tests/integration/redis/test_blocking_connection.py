@@ -226,6 +226,7 @@ def test_a_server_that_drips_does_not_outlast_the_deadline(ends: tuple[BlockingC
     stop = threading.Event()
 
     def serve() -> None:
+        read(server, len(packed([("GET", "a")])))
         server.sendall(b"$1000000\r\n")
         while not stop.wait(0.01):
             server.sendall(b"x")

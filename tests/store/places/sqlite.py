@@ -18,11 +18,14 @@ _LOOK = """
 import json, sys
 from pathlib import Path
 from everturn.backends.sqlite import page_checksums as pages
+from tests.row_seals import seal
 
 def look(path, statement, values):
     db = pages.connect(path)
     db.set_busy_timeout(5000)
     rows = db.execute(statement, values).fetchall()
+    if statement.startswith("UPDATE ") or "INTO jumps" in statement:
+        seal(db)
     db.close()
     return [[value.hex() if isinstance(value, bytes) else value for value in row] for row in rows]
 
@@ -95,34 +98,34 @@ class FileDoor:
 
     def _apart(self, session_id: str, seq: int) -> None:
         """Give every entry that shares a row with this one a row of its own."""
-        columns = "seq, CAST(body AS BLOB), checksums"
+        columns = "seq, CAST(body AS BLOB), turn, kind, created_at"
         across = "seq <= ?2 AND seq + count > ?2 AND count > 1 AND session = :base >> 32"
-        for first, body, checksums in self._sql(f"SELECT {columns} FROM entries WHERE {across}", session_id, seq):
-            lines = bytes.fromhex(body).split(b"\n")
-            # The last line's is not stored, and whoever looks here has damaged nothing yet.
-            checks = [int(checksums[at : at + 8], 16) for at in range(0, len(checksums), 8)] + [adler32(lines[-1])]
-            for number, line in reversed([*enumerate(lines)]):
-                self._sql(
-                    "INSERT OR REPLACE INTO entries (id, turn, kind, created_at, checksum, body)"
-                    f" SELECT id + {number}, turn, kind, created_at, {checks[number]}, CAST(x'{line.hex()}' AS TEXT)"
-                    " FROM entries WHERE id = :base + ?2",
-                    *(session_id, first),
-                )
+        for first, body, *facts in self._sql(f"SELECT {columns} FROM entries WHERE {across}", session_id, seq):
+            for number, line in enumerate(bytes.fromhex(body).split(b"\n")):  # damaged in nothing yet
+                self._put(session_id, first + number, line, adler32(line), *facts)
+
+    def _put(self, session_id: str, seq: int, body: bytes, checksum: int, *facts: Any) -> None:
+        text = f"CAST(x'{body.hex()}' AS TEXT)"
+        self._sql(
+            "INSERT OR REPLACE INTO entries (id, turn, kind, created_at, checksum, body)"
+            f" VALUES (:base + ?2, ?3, ?4, ?5, 0, {text})",
+            *(session_id, seq, *facts),
+        )
+        self._sql(
+            "UPDATE entries SET checksum = ((?3 + 2147483648 - body_checksum) & 4294967295) - 2147483648"
+            " WHERE id = :base + ?2",
+            *(session_id, seq, checksum),
+        )
 
     def entry(self, session_id: str, seq: int) -> Stored:
         self._apart(session_id, seq)
-        columns = "kind, CAST(body AS BLOB), checksum, turn, created_at"
+        columns = "kind, CAST(body AS BLOB), body_checksum, turn, created_at"
         ((kind, body, *rest),) = self._sql(f"SELECT {columns} FROM entries WHERE id = :base + ?2", session_id, seq)
         return Stored(kind, bytes.fromhex(body), *rest)
 
     def put_entry(self, session_id: str, seq: int, entry: Stored) -> None:
         self._apart(session_id, seq)
-        body = f"CAST(x'{entry.body.hex()}' AS TEXT)"
-        self._sql(
-            "INSERT OR REPLACE INTO entries (id, turn, kind, created_at, checksum, body)"
-            f" VALUES (:base + ?2, ?3, ?4, ?5, ?6, {body})",
-            *(session_id, seq, entry.turn, entry.kind, entry.created_at, entry.checksum),
-        )
+        self._put(session_id, seq, entry.body, entry.checksum, entry.turn, entry.kind, entry.created_at)
 
     def drop_entry(self, session_id: str, seq: int) -> None:
         self._apart(session_id, seq)

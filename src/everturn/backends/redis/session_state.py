@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 NEVER = 2**62  # no seq or version is as high, and a stream's id can be
 PAGE = 500  # rows of a part in one reply
+MOST = 10**12  # messages of a limit: more than any session has, and Lua writes such numbers in full
 
 
 class PathWindow(msgspec.Struct, frozen=True, gc=False):
@@ -148,7 +149,7 @@ def _held(info: SessionInfo, pairs: Mapping[bytes, bytes]) -> tuple[StoredSnapsh
 def _bounds(window: PathWindow) -> tuple[bytes, bytes, bytes, bytes]:
     """Make the arguments 6 to 9 of session_state.lua."""
     last = b"" if window.last is None else b"%d" % min(window.last, NEVER)
-    limit = b"" if window.limit is None else b"%d" % window.limit
+    limit = b"" if window.limit is None else b"%d" % min(window.limit, MOST)
     return last, b"%d" % min(window.low, NEVER), limit, b"1" if window.bare else b""
 
 

@@ -6,8 +6,8 @@ backend.py          the operations of the protocol; async_backend.py runs them f
 group_commit.py     queue of changes: the thread that leads begins a transaction, and takes a batch
 transaction.py      runs and commits the batch; a job of it is the call of apply_change.py that backend.py queued
 apply_change.py     one change as SQL: replay, refusal, plan (core/plan_change.py over plan_reader.py), rows written
-packed_rows.py      messages of a turn in one row; line_checksums.py tells which line of it is damaged
-session_row.py      the row of a session, its states, and the path to its head
+packed_rows.py      messages of a turn in one row; row_checksums.py tells whether a row, or a line of it, is damaged
+session_row.py      the row of a session and the small rows beside it; path_walk.py walks the path to its head
 
 Other operations:
 

@@ -6,15 +6,18 @@ The steps, in order: load the session, look for an earlier attempt, compare the 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, TakeSnapshot
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import PackedRow, packed
+from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.backends.sqlite.plan_reader import PlanReader
-from everturn.backends.sqlite.session_row import PathWalk, SessionRow, columns_of, load
-from everturn.core.paths import State
+from everturn.backends.sqlite.row_checksums import facts, of_entries, of_lines, sealed
+from everturn.backends.sqlite.session_row import SessionRow, change_columns, columns_of, load, store
+from everturn.core.paths import Jump, State
 from everturn.core.plan_change import Plan, plan_change
 from everturn.errors import MemoryStoreBackendError
 from everturn.model import Snapshot
@@ -22,7 +25,7 @@ from everturn.model import Snapshot
 SQL = statements.load("apply_change.sql")
 _INSERT = SQL["insert_row"]
 LAST_SEQ = 2**32 - 1  # the greatest seq that fits into a row's id beside the session's number
-NO_SESSION = SessionRow(0, "", 0, 0, State(), 0, None, None)  # for the plan of a first change: its reader finds no rows
+NO_SESSION = SessionRow(0, "", "")  # for the plan of a first change: its reader finds no rows
 
 
 def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
@@ -69,18 +72,33 @@ def recall(db: Connection, session: SessionRow, request: ChangeRequest) -> Chang
         row = db.row(SQL["find_call"], (since, high, request.call))
         if row is not None:
             return _first_receipt(session, request, row)
+        _refuse_lost_changes(db, session)
     if request.key is not None:
-        walk = PathWalk(db, session.no, session.state.head)
+        walk = PathWalk(db, session, session.state.head)
         for row in db.execute(SQL["find_key"], (request.key, low, high)):
-            _, first_seq, count, content, *_ = row
+            _, _, _, key, content, first_seq, count, *_ = change_columns(row, session.base)
+            if key != request.key:
+                raise ValueError("the index of keys leads to a change with another key")
             # A turn that a rollback dropped may be written again; a change without a turn is never dropped.
             if count == 0 or first_seq + count - 1 in walk:
                 return _first_receipt(session, request, row, is_reuse=content != request.content)
+        if db.row(SQL["misplaced_key"], (request.key, low, high)) is not None:
+            raise ValueError("a change with this key may be stored: the index of keys is damaged where it would be")
     return None
 
 
+def _refuse_lost_changes(db: Connection, session: SessionRow) -> None:
+    """Raise ValueError unless all changes that must be remembered are stored: the call may be one of those lost."""
+    since = max(session.version - REMEMBERED, 0)
+    found = db.value(SQL["count_changes"], (session.base + since + 1, session.base + session.version))
+    if found != session.version - since:
+        raise ValueError(f"its changes do not lead to version {session.version}")
+
+
 def _first_receipt(session: SessionRow, request: ChangeRequest, row: Any, *, is_reuse: bool = False) -> ChangeOutcome:
-    version, first_seq, count, _, snapshot_id, label, created_at, messages = row
+    version, _, _, _, _, first_seq, count, snapshot_id, label, created_at, *_, messages = change_columns(
+        row, session.base
+    )
     if is_reuse:
         return ChangeOutcome(Status.KEY_REUSED, session.life, version, first_seq, count)
     snapshot = None
@@ -96,44 +114,54 @@ def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None
     """Begin a new life under the request's session_id. A life that expired gives up the name."""
     name = (db.namespace, request.session_id)
     db.execute(SQL["end_session"], name)
-    db.execute(SQL["begin_session"], (*name, request.life, now, now, origin))
-    return SessionRow(db.last_insert_rowid(), request.life, 0, 0, State(), 0, None, request.ttl)
+    db.execute(SQL["begin_session"], (*name, request.life, now, now))
+    no = db.last_insert_rowid()
+    return SessionRow(
+        no, request.session_id, request.life, ttl=request.ttl, created_at=now, changed_at=now, forked_from=origin
+    )
 
 
 def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeRequest, now: float) -> ChangeOutcome:
     """Write the plan: entries and pointers, then the session's row, then the record of the change."""
+    now = float(now)  # as it is read again, which the checksums of rows depend on
     version = session.version + 1
     first, count = (session.last_seq + 1, len(planned.drafts)) if planned.drafts else (0, 0)
     base, size = session.no << 32, session.bytes
+    last_jump, undo_steps, snapshots = session.last_jump, session.undo_steps, session.snapshots
     if planned.follows is not None:
-        db.execute(SQL["insert_jump"], (base + first, planned.follows))
+        last_jump = insert_jumps(db, base, [(first, planned.follows)], last_jump)
     for row in packed(first, planned.drafts):
         size += row.size
-        insert(db, base, row, first, now)
+        insert(db, session.no, row, first, now)
     if planned.undoable:
-        _push_undo(db, session, planned.state, request.effect.kind, version)
+        undo_steps = _push_undo(db, session, planned.state, request.effect.kind, version)
     if planned.undone is not None:
         db.execute(SQL["pop_undo"], (planned.undone.id,))
+        undo_steps -= 1
     if planned.deleted is not None:
         db.execute(SQL["delete_snapshot"], (planned.deleted,))
+        snapshots -= 1
     where = columns_of(planned.state)
     snapshot = None
     if planned.snapshot is not None:
         snapshot_id, label = planned.snapshot.snapshot_id, planned.snapshot.label
-        db.execute(SQL["insert_snapshot"], (snapshot_id, session.no, label, version, *where, now))
+        db.execute(SQL["insert_snapshot"], sealed(snapshot_id, session.no, label, version, *where, now))
+        snapshots += 1
         snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, planned.state.messages, now)
     ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
     expires_at = None if ttl is None else db.lives_from + ttl
     if expires_at is not None and planned.ttl is None and session.expires_at is not None:
         expires_at = max(expires_at, session.expires_at)  # a change by a clock that is behind does not shorten the TTL
     dimension = session.dimension or planned.dimension
-    db.execute(
-        SQL["update_session"],
-        (version, session.last_seq + count, *where, size, dimension, ttl, expires_at, now, session.no),
+    facts_now = (version, session.last_seq + count, planned.state, size, dimension, ttl, expires_at)
+    beside = (session.forked_from, snapshots, undo_steps, last_jump)
+    store(
+        db,
+        SessionRow(session.no, session.session_id, session.life, *facts_now, session.created_at, now, *beside),
     )
     db.execute(
         SQL["insert_change"],
-        (
+        sealed(
             *(base + version, request.effect.kind, request.call, request.key, request.content, first, count),
             *(getattr(request.effect, "snapshot_id", None), getattr(request.effect, "label", None), now, *where),
         ),
@@ -141,13 +169,26 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
     return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot)
 
 
-def insert(db: Connection, base: int, row: PackedRow, turn: int, at: float) -> None:
-    """Write one row of the log. `turn` is the seq of the first entry of its turn."""
-    db.execute(_INSERT, (base + row.seq, turn, row.kind, at, row.checksum, row.body, row.count, row.checksums))
+def insert(db: Connection, no: int, row: PackedRow, turn: int, at: float) -> None:
+    """Write one row of the log of a session. `turn` is the seq of the first entry of its turn."""
+    known = facts(row.seq, turn, row.count, at)
+    checksums = None if row.lines is None else of_lines(row.lines, known)
+    whole = of_entries(row.checksum, no, known)
+    db.execute(_INSERT, ((no << 32) + row.seq, turn, row.kind, at, whole, row.body, row.count, checksums))
 
 
-def _push_undo(db: Connection, session: SessionRow, after: State, kind: str, version: int) -> None:
+def insert_jumps(db: Connection, base: int, jumps: Iterable[Jump], prior: int) -> int:
+    """Insert jumps of a session in order, behind the one at `prior`. Returns the seq of the last, or `prior`."""
+    for seq, after in jumps:
+        db.execute(SQL["insert_jump"], sealed(base + seq, after, prior))
+        prior = seq
+    return prior
+
+
+def _push_undo(db: Connection, session: SessionRow, after: State, kind: str, version: int) -> int:
+    """Insert the state before a change, and delete the oldest beyond ten. Returns how many there are."""
     before = session.state
     hidden = before.messages - after.messages
-    db.execute(SQL["push_undo"], (session.base + version, kind, after.head, hidden, *columns_of(before)))
+    db.execute(SQL["push_undo"], sealed(session.base + version, kind, after.head, hidden, *columns_of(before)))
     db.execute(SQL["drop_old_undo"], (*session.span, *session.span))
+    return session.undo_steps + 1 - db.changes()

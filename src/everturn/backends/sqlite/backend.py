@@ -168,7 +168,8 @@ class SqliteOperations(ABC):
         return await self._write(lambda db: transfer.restore(db, arrival, self._now(db)), deadline)
 
     async def erase(self, session_id: str, life: str | None, deadline: float) -> Erasure:
-        removed = await self._write(lambda db: maintenance.erase(db, session_id, life, self._now(db)), deadline)
+        erasing = raising_corrupt_entry(session_id, lambda db: maintenance.erase(db, session_id, life, self._now(db)))
+        removed = await self._write(erasing, deadline)
         complete = False
         with suppress(
             MemoryStoreBackendError
@@ -202,7 +203,7 @@ class SqliteOperations(ABC):
         plan = await self._read(planning, deadline)
         until = _half_way_to(deadline)
         while plan is not None and at < len(plan.chores):
-            step = await self._write(partial(compaction.step, planned=plan, at=at), deadline)
+            step = await self._write(partial(self._compaction_step, plan=plan, at=at), deadline)
             at = step.following
             sessions = 1 if step.has_changed else total.sessions
             total = Compaction(sessions, total.entries + step.entries, total.bytes + step.bytes)
@@ -212,6 +213,10 @@ class SqliteOperations(ABC):
                 plan = await self._read(planning, deadline)
                 at = 0
         return total
+
+    def _compaction_step(self, db: Connection, plan: compaction.CompactionPlan, at: int) -> compaction.StepResult:
+        work = raising_corrupt_entry(plan.session_id, lambda db: compaction.step(db, plan, at, self._now(db)))
+        return work(db)
 
     async def examine(self, deadline: float) -> Examination:
         """Collect the facts and findings that `doctor` tells about the file."""

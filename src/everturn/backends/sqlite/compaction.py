@@ -16,7 +16,8 @@ from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.maintenance import DeletedRow, TimeSlice, delete_some, delete_undo_steps, split_row, sums
 from everturn.backends.sqlite.packed_rows import earliest_start
-from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, remembered_states, roots
+from everturn.backends.sqlite.row_checksums import sealed, unsealed
+from everturn.backends.sqlite.session_row import SessionRow, all_jumps, load, remembered_states, roots, store
 from everturn.core.paths import Jump, Range, Reach, clip, minus, out_of, reach
 
 SQL = statements.load("compaction.sql")
@@ -29,6 +30,7 @@ class CompactionPlan(msgspec.Struct, frozen=True, gc=False):
     """The chores of a compaction, in the order they must be done in."""
 
     no: int
+    session_id: str
     life: str
     version: int
     chores: list[Chore]
@@ -56,6 +58,7 @@ def drop_undo_steps(db: Connection, session_id: str, now: float) -> None:
     session = load(db, session_id, now)
     if session is not None:
         delete_undo_steps(db, session.no)
+        store(db, msgspec.structs.replace(session, undo_steps=0))
 
 
 def plan(db: Connection, session_id: str, now: float) -> CompactionPlan | None:
@@ -63,9 +66,9 @@ def plan(db: Connection, session_id: str, now: float) -> CompactionPlan | None:
     session = load(db, session_id, now)
     if session is None:
         return None
-    jumps = jumps_to(db, session.no, session.last_seq)
-    needed = reach((state for state, _ in roots(db, session.no)), jumps)
-    return CompactionPlan(session.no, session.life, session.version, [*_chores(db, session, jumps, needed)])
+    jumps = all_jumps(db, session)
+    needed = reach((state for state, _ in roots(db, session)), jumps)
+    return CompactionPlan(session.no, session_id, session.life, session.version, [*_chores(db, session, jumps, needed)])
 
 
 def _chores(db: Connection, session: SessionRow, jumps: Sequence[Jump], needed: Reach) -> Iterator[Chore]:
@@ -74,7 +77,7 @@ def _chores(db: Connection, session: SessionRow, jumps: Sequence[Jump], needed: 
         row_id
         for (row_id,) in db.execute(SQL["old_changes"], (session.base, session.base + session.version - REMEMBERED))
     }
-    remembered = {row_id: state for row_id, state in remembered_states(db, session.no) if row_id not in old}
+    remembered = {row_id: state for row_id, state in remembered_states(db, session) if row_id not in old}
     lost = out_of(needed, [*remembered.values()], jumps)
     forgotten = [row_id for row_id, is_lost in zip(remembered, lost, strict=True) if is_lost]
     readable = [state for state, is_lost in zip(remembered.values(), lost, strict=True) if not is_lost]
@@ -102,13 +105,14 @@ def _stored(db: Connection, session: SessionRow, ranges: Iterable[Range], *, sum
     return db.rows(SQL["stored_ranges"], (wanted, session.base, summaries))
 
 
-def step(db: Connection, planned: CompactionPlan, at: int) -> StepResult:
+def step(db: Connection, planned: CompactionPlan, at: int, now: float) -> StepResult:
     """Do chores from number `at` on, within one time slice."""
-    if db.value(SQL["is_living"], (planned.no, planned.life)) is None:
+    session = load(db, planned.session_id, now)
+    if session is None or session.life != planned.life:
         return StepResult(len(planned.chores), has_changed=False)
     time_slice = TimeSlice()
     gone: list[DeletedRow] = []
-    changed, is_stale = 0, False
+    changed, last_jump, is_stale = 0, session.last_jump, False
     while at < len(planned.chores) and time_slice.is_left(len(gone) + changed):
         chore = planned.chores[at]
         if len(chore) == 2:
@@ -119,17 +123,46 @@ def step(db: Connection, planned: CompactionPlan, at: int) -> StepResult:
                 # reclaiming safe: nobody returns to a marked version.
                 is_stale = True
                 break
-            db.execute(SQL[statement], (rows,))
-            changed += db.changes()
+            if statement == "forget_states":
+                changed += _forget(db, rows)
+            elif statement == "delete_jumps":
+                last_jump = _delete_jumps(db, session, rows, last_jump)
+                changed += 1
+            else:
+                db.execute(SQL[statement], (rows,))
+                changed += db.changes()
             at += 1
         else:
-            some, has_more = _reclaim(db, planned.base, chore)
+            some, has_more = _reclaim(db, planned.no, chore)
             gone += some
             at += not has_more
     size, entries = sums(gone)
-    if gone:
-        db.execute(SQL["shrink_session"], (size, planned.no))
+    if gone or last_jump != session.last_jump:
+        store(db, msgspec.structs.replace(session, bytes=session.bytes - size, last_jump=last_jump))
     return StepResult(at, bool(gone or changed), entries, size, is_stale)
+
+
+def _delete_jumps(db: Connection, session: SessionRow, rows: str, last_jump: int) -> int:
+    """Delete jumps by id. The jump behind each then names the one before it. Returns the seq of the last one left."""
+    for row in db.rows(SQL["load_jumps"], (rows,)):
+        row_id, _, prior = unsealed(row, "the jump")
+        db.execute(SQL["delete_jump"], (row_id,))
+        behind = db.row(SQL["next_jump"], (row_id, session.span[1]))
+        if behind is None:
+            last_jump = prior
+        else:
+            behind_id, after, _ = unsealed(behind, "the jump")
+            db.execute(SQL["relink_jump"], (*sealed(behind_id, after, prior)[2:], behind_id))
+    return last_jump
+
+
+def _forget(db: Connection, rows: str) -> int:
+    """Mark versions that cannot be read any more, because entries that they show are to be deleted: head is NULL."""
+    known = [unsealed(row, "the change") for row in db.execute(SQL["load_changes"], (rows,))]
+    for change in known:
+        *_, checksum = sealed(*change[:10], None, *change[11:])
+        db.execute(SQL["forget_state"], (checksum, change[0]))
+    return len(known)
 
 
 def _was_rolled_back(db: Connection, planned: CompactionPlan) -> bool:
@@ -137,10 +170,11 @@ def _was_rolled_back(db: Connection, planned: CompactionPlan) -> bool:
     return db.value(SQL["rolled_back_since"], (since + 1, planned.base + 0xFFFFFFFF)) is not None
 
 
-def _reclaim(db: Connection, base: int, chore: tuple[str, int, int]) -> tuple[list[DeletedRow], bool]:
+def _reclaim(db: Connection, no: int, chore: tuple[str, int, int]) -> tuple[list[DeletedRow], bool]:
     """Delete some rows of a range, after splitting those at its ends. Returns them, and whether there may be more."""
     what, first, last = chore
-    split_row(db, base, first)
-    split_row(db, base, last + 1)
+    split_row(db, no, first)
+    split_row(db, no, last + 1)
+    base = no << 32
     bounds = base + first, base + last
     return delete_some(db, *bounds, below=base + last + 1, summaries=what == "reclaim")

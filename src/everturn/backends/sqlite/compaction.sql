@@ -1,6 +1,3 @@
--- is_living: whether this life is still that of a live session
-SELECT 1 FROM sessions WHERE no = ? AND life = ? AND ended = 0
-
 -- rolled_back_since: whether the session was rolled back since a version
 SELECT 1 FROM changes WHERE id BETWEEN ? AND ? AND kind = 'rollback' LIMIT 1
 
@@ -18,14 +15,25 @@ SELECT first, last FROM range r
  WHERE EXISTS (SELECT 1 FROM entries e
                 WHERE e.id BETWEEN ?2 + r.low AND ?2 + r.last AND e.seq + e.count > r.first AND (?3 OR e.kind <> 'summary'))
 
--- forget_states: mark versions that can no longer be read, because entries that they show are to be deleted
-UPDATE changes SET head = NULL WHERE id IN (SELECT value FROM json_each(?))
+-- load_changes: load changes by id
+SELECT id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at,
+       head, cleared, floor, kept, messages, checksum
+  FROM changes WHERE id IN (SELECT value FROM json_each(?))
+
+-- forget_state: mark a version that can no longer be read
+UPDATE changes SET head = NULL, checksum = ? WHERE id = ?
 
 -- delete_changes: delete changes by id
 DELETE FROM changes WHERE id IN (SELECT value FROM json_each(?))
 
--- delete_jumps: delete jumps by id
-DELETE FROM jumps WHERE id IN (SELECT value FROM json_each(?))
+-- load_jumps: load jumps by id, newest first: deleting one changes only the one behind it
+SELECT id, after, prior, checksum FROM jumps WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id DESC
 
--- shrink_session: subtract the bytes of deleted entries
-UPDATE sessions SET bytes = bytes - ? WHERE no = ?
+-- delete_jump: delete a jump
+DELETE FROM jumps WHERE id = ?
+
+-- next_jump: load the first jump above an id
+SELECT id, after, prior, checksum FROM jumps WHERE id > ? AND id <= ? ORDER BY id LIMIT 1
+
+-- relink_jump: name another as the one before it
+UPDATE jumps SET prior = ?, checksum = ? WHERE id = ?

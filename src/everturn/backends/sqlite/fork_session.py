@@ -8,9 +8,15 @@ import msgspec
 
 from everturn.backend import ChangeOutcome, ChangeRequest, Fork, ForkRequest, Query, Status
 from everturn.backends.sqlite import apply_change, reads, session_row, statements
+from everturn.backends.sqlite.apply_change import insert_jumps
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.lost_entries import first_missing
 from everturn.backends.sqlite.maintenance import rewrite
-from everturn.backends.sqlite.visible_ranges import ranges_as_json
+from everturn.backends.sqlite.path_walk import PathWalk
+from everturn.backends.sqlite.row_checksums import shift
+from everturn.backends.sqlite.session_row import SessionRow
+from everturn.backends.sqlite.visible_ranges import ranges_as_json, refuse_misplaced_summaries
+from everturn.core.codec import missing
 from everturn.core.paths import Range, State, clip
 from everturn.core.plan_change import Plan
 
@@ -25,8 +31,8 @@ def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
     if target is not None:
         exists = ChangeOutcome(Status.EXISTS, target.life, target.version)
         return apply_change.recall(db, target, birth) or exists
-    source = reads.find_session(db, request.source, now)
-    version, life = (source.info.version, source.info.life) if source else (0, "")
+    source = session_row.load(db, request.source, now)
+    version, life = (source.version, source.life) if source else (0, "")
     if request.expected_version not in (None, version) or request.expected_life not in (None, life):
         return ChangeOutcome(Status.CONFLICT, life, version)
     if source is None:
@@ -37,27 +43,29 @@ def fork(db: Connection, request: ForkRequest, now: float) -> ChangeOutcome:
     return _copy(db, source, state, birth, now)
 
 
-def _copy(db: Connection, source: reads.LiveSession, state: State, birth: ChangeRequest, now: float) -> ChangeOutcome:
-    target = apply_change.begin(db, birth, now, origin=source.info.session_id)
-    path = session_row.PathWalk(db, source.no, state.head).down_to(0)
+def _copy(db: Connection, source: SessionRow, state: State, birth: ChangeRequest, now: float) -> ChangeOutcome:
+    target = apply_change.begin(db, birth, now, origin=source.session_id)
+    path = PathWalk(db, source, state.head).down_to(0)
     kept = [(seq, seq) for seq in state.kept]
     whole = ranges_as_json(kept + clip(path, state.floor + 1, state.head), path)
     summaries = ranges_as_json(clip(path, state.cleared + 1, state.floor), path)
-    db.execute(SQL["copy_ranges"], (whole, source.base, target.base))
-    db.execute(SQL["copy_summaries"], (summaries, source.base, target.base))
+    bases = (source.base, target.base, shift(target.no - source.no))
+    db.execute(SQL["copy_ranges"], (whole, *bases))
+    refuse_misplaced_summaries(db, source.base + state.cleared + 1, source.base + state.floor)
+    db.execute(SQL["copy_summaries"], (summaries, *bases))
+    lost = first_missing(db, target.base, whole, state.messages)
+    if lost:
+        raise missing(source.session_id, lost)
     wanted: dict[int, list[Range]] = {}
     for seq, first, last in db.rows(SQL["too_much"], (whole, target.base)):
         wanted.setdefault(seq, []).append((first, last))
     for seq, ranges in wanted.items():
-        rewrite(db, target.base, db.row(SQL["load_row"], (target.base + seq,)), ranges)
-    for (_, after), (seq, _) in pairwise(
-        [(0, 0), *path]
-    ):  # the jumps of the path alone: the copy has no other branches
-        if seq > 1:
-            db.execute(apply_change.SQL["insert_jump"], (target.base + seq, after))
+        rewrite(db, target.no, db.row(SQL["load_row"], (target.base + seq,)), ranges)
+    # The jumps of the path alone: the copy has no other branches.
+    jumps = [(seq, after) for (_, after), (seq, _) in pairwise([(0, 0), *path]) if seq > 1]
+    last_jump = insert_jumps(db, target.base, jumps, 0)
     size = db.value(SQL["stored_bytes"], target.span)
-    origin = session_row.load(db, source.info.session_id, now)
     copied = msgspec.structs.replace(
-        target, last_seq=state.head, bytes=size, dimension=origin.dimension if origin else None
+        target, last_seq=state.head, bytes=size, dimension=source.dimension, last_jump=last_jump
     )
     return apply_change.write(db, copied, Plan(state), birth, now)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
+
+import msgspec
 
 from everturn.backend import Order
 from everturn.backends._shared import paging
-from everturn.backends.sqlite import statements
+from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.lost_entries import first_missing
-from everturn.backends.sqlite.packed_rows import earliest_start, unpacked
-from everturn.backends.sqlite.reads import LiveSession, find_session
-from everturn.backends.sqlite.session_row import PathWalk
-from everturn.backends.sqlite.visible_ranges import ranges_as_json
-from everturn.core.codec import EntryRow, missing
+from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start, unpacked
+from everturn.backends.sqlite.path_walk import PathWalk
+from everturn.backends.sqlite.session_row import (
+    SessionRow,
+    from_columns,
+    load,
+    refuse_other_row,
+    span,
+)
+from everturn.backends.sqlite.visible_ranges import ranges_as_json, refuse_misplaced_summaries
+from everturn.core.codec import EntryRow, checksum, damaged, missing
 from everturn.model import SUMMARY, Page
 
 SQL = statements.load("listing.sql")
+_BY_NAME = ("namespace", "prefix", "beyond", "past")
 
 
 def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: Order, now: float) -> Page:
@@ -26,12 +36,45 @@ def sessions(db: Connection, prefix: str, limit: int, page: str | None, order: O
     if token.by_change and token.is_first:
         token = paging.begun(token, now)
     bounds: dict[str, Any] = {"namespace": db.namespace, "prefix": prefix, "beyond": paging.beyond(prefix)}
-    bounds |= {"past": token.session_id, "bound": token.bound, "now": now, "limit": limit}
-    statement = SQL["sessions_by_change" if token.by_change else "sessions_by_name"]
-    rows = db.rows(statement, bounds)
-    if None in [row[0] for row in rows]:
-        raise ValueError("the index of names leads to rows of other names")
-    return paging.page_of(rows, token, limit)
+    bounds |= {"past": token.session_id, "bound": token.bound}
+    if token.by_change:
+        found = _by_change(db, bounds, limit, now)
+    else:
+        found = _by_name(db, bounds, limit, now)
+    return paging.page_of([msgspec.structs.astuple(session.info) for session in found], token, limit)
+
+
+def _by_name(db: Connection, bounds: Mapping[str, Any], limit: int, now: float) -> list[SessionRow]:
+    found: list[SessionRow] = []
+    names: list[str] = []
+    within = {key: bounds[key] for key in _BY_NAME}
+    for name, *columns in db.execute(SQL["sessions_by_name"], within):
+        names.append(name)
+        refuse_other_row(tuple(columns[1:4]), (db.namespace, name, 0))
+        session = from_columns(columns)
+        if not session.is_over(now) and session.changed_at >= bounds["bound"]:
+            found.append(session)
+            if len(found) == limit:
+                break
+    _refuse_lost_names(db, names, within, names[-1] if len(found) == limit else None)
+    return found
+
+
+def _by_change(db: Connection, bounds: Mapping[str, Any], limit: int, now: float) -> list[SessionRow]:
+    candidates = (load(db, name, now) for (name,) in db.execute(SQL["sessions_by_change"], bounds))
+    found = list(islice(filter(None, candidates), limit))
+    within = {key: bounds[key] for key in _BY_NAME if key != "past"}
+    _refuse_lost_names(
+        db, [name for (name,) in db.execute(SQL["names_in_order"], within)], within | {"past": None}, None
+    )
+    return found
+
+
+def _refuse_lost_names(db: Connection, names: list[str], within: Mapping[str, Any], last: str | None) -> None:
+    """Raise ValueError unless both indexes of names have these, within bounds and up to `last`."""
+    again = [name for (name,) in db.execute(SQL["names_again"], {**within, "last": last})]
+    if again != names:
+        raise ValueError("the two indexes of names differ: one of them is damaged")
 
 
 def find(db: Connection, text: str, session_id: str | None, take: Callable[[str, EntryRow], bool], now: float) -> None:
@@ -40,26 +83,81 @@ def find(db: Connection, text: str, session_id: str | None, take: Callable[[str,
     if session_id is not None:
         _find_in_one(db, pattern, _Visibility(db, session_id, now), take)
         return
-    looking_at: _Visibility | None = None
-    for found_in, *row in db.execute(SQL["find_in_all"], {"namespace": db.namespace, "pattern": pattern, "now": now}):
-        if looking_at is None or looking_at.session_id != found_in:
-            looking_at = _Visibility(db, found_in, now)
+    number, looking_at = 0, None
+    for row_id, *row in db.execute(SQL["find_in_all"], {"pattern": pattern}):
+        if row_id >> 32 != number:
+            number = row_id >> 32
+            looking_at = _of_number(db, number, now)
         for entry in reversed([*unpacked(row)]):
-            if looking_at.shows(entry[0], entry[4]) and not take(found_in, entry):
+            is_shown = looking_at is not None and looking_at.shows(entry[0], entry[4])
+            if looking_at is not None and is_shown and not take(looking_at.session_id, entry):
+                _refuse_incomplete_log(db, number, now)
                 return
+    _refuse_incomplete_log(db, 0, now)
+
+
+def _of_number(db: Connection, no: int, now: float) -> _Visibility | None:
+    """Find the session of this number. None: it has ended, or is of another namespace."""
+    row = db.row(SQL["load_by_number"], (no,))
+    if row is None:
+        raise ValueError(f"there are entries of session number {no}, and no such session")
+    _, namespace, name, ended, *_ = row
+    if not ended:
+        from_columns(row)
+    if namespace != db.namespace:
+        return None
+    visible = _Visibility(
+        db, name, now
+    )  # raises if the index of names leads to this row, and the row says that it ended
+    return None if ended else visible
+
+
+def _refuse_incomplete_log(db: Connection, number: int, now: float) -> None:
+    """Raise ValueError unless everything that sessions from this number on should have is in the log, in order.
+
+    Else a search of the whole log may have passed by entries of which the page lies somewhere else.
+    """
+    sizes: dict[int, int] = {}
+    above = 2**63
+    for row_id, size in db.execute(SQL["sizes_from"], (number << 32,)):
+        if row_id >= above:
+            raise ValueError("the log is not in order")
+        above = row_id
+        sizes[row_id >> 32] = sizes.get(row_id >> 32, 0) + size
+    for no, size in db.execute(SQL["sessions_from"], (number,)):
+        if sizes.get(no, 0) != size:
+            raise ValueError(f"the log of session number {no} has {sizes.get(no, 0)} bytes, and should have {size}")
+    if not page_checksums.are_kept(db):
+        for no in sizes:
+            visible = _of_number(db, no, now)
+            if visible is not None:
+                _refuse_damaged_bodies(db, visible, *span(no))
+
+
+def _refuse_damaged_bodies(db: Connection, visible: _Visibility, first: int, last: int) -> None:
+    """Raise CorruptEntry if a visible entry is damaged. Where pages have no checksums, nothing else would tell that a
+    text was not found for that."""
+    for row in db.execute(SQL["rows_between"], (first, last)):
+        seq, _, check, body, kind, _, count, *_ = row
+        if checksum(kind, body) != check:
+            for number in range(min(max(count, 1), MOST_LINES)):
+                if visible.shows((seq & 0xFFFFFFFF) + number, kind):
+                    raise damaged(visible.session_id, (seq & 0xFFFFFFFF) + number)
 
 
 def _find_in_one(db: Connection, pattern: str, visible: _Visibility, take: Callable[[str, EntryRow], bool]) -> None:
     """Search along the path, and not in branches that were left."""
     for base, first, last in visible.ranges():
-        bounds = {"first": base + earliest_start(first), "last": base + last, "pattern": pattern}
+        bounds = {"first": base + earliest_start(first), "last": base + last, "pattern": pattern, "base": base}
         for row in db.execute(SQL["find_in_range"], bounds):
             for entry in reversed([*unpacked(row)]):
                 is_here = first <= entry[0] <= last and visible.shows(entry[0], entry[4])
                 if is_here and not take(visible.session_id, entry):
                     return
-        if seq := visible.first_missing(first, last):
-            raise missing(visible.session_id, seq)
+        visible.refuse_lost(first, last)
+        if not page_checksums.are_kept(db):
+            _refuse_damaged_bodies(db, visible, base + earliest_start(first), base + last)
+    visible.refuse_lost_below_floor()
 
 
 class _Visibility:
@@ -68,8 +166,8 @@ class _Visibility:
     def __init__(self, db: Connection, session_id: str, now: float) -> None:
         self.session_id = session_id
         self._db = db
-        self._found: LiveSession | None = find_session(db, session_id, now)
-        self._walk = PathWalk(db, self._found.no, self._found.state.head) if self._found else None
+        self._found = load(db, session_id, now)
+        self._walk = PathWalk(db, self._found, self._found.state.head) if self._found else None
 
     def ranges(self) -> Iterator[tuple[int, int, int]]:
         """Yield the ranges of the path above `cleared`, newest first, each with the base of its rows' ids."""
@@ -81,12 +179,31 @@ class _Visibility:
                 return
             yield self._found.base, max(first, cleared + 1), last
 
-    def first_missing(self, first: int, last: int) -> int:
-        """Find the first entry of a range that must be stored and is not; 0 if all are."""
-        if self._found is None or self._walk is None or last <= self._found.state.floor:
-            return 0
-        wanted = [(max(first, self._found.state.floor + 1), last)]
-        return first_missing(self._db, self._found.base, ranges_as_json(wanted, self._walk.walked), None)
+    def refuse_lost(self, first: int, last: int) -> None:
+        """Raise CorruptEntry if a part of the log, read backwards, is not in order, or an entry above the floor is not
+        stored."""
+        if self._found is None:
+            return
+        base, shown = self._found.base, max(first, self._found.state.floor + 1)
+        above, stored = 2**63, 0
+        for row_id, count in self._db.execute(SQL["sizes_between"], (base + earliest_start(first), base + last)):
+            if row_id >= above:
+                raise missing(self.session_id, first)
+            above = row_id
+            stored += max(0, min(row_id - base + count - 1, last) - max(row_id - base, shown) + 1)
+        if stored != max(0, last - shown + 1):
+            raise missing(self.session_id, shown)
+
+    def refuse_lost_below_floor(self) -> None:
+        """Raise if one of the entries that a trim left may be missing: messages that it kept, and summaries."""
+        if self._found is None or self._walk is None or not self._found.state.floor:
+            return
+        base, state = self._found.base, self._found.state
+        refuse_misplaced_summaries(self._db, base + state.cleared + 1, base + state.floor)
+        kept = [(seq, seq) for seq in state.kept if seq > state.cleared]
+        seq = first_missing(self._db, base, ranges_as_json(kept, self._walk.walked), None)
+        if seq:
+            raise missing(self.session_id, seq)
 
     def shows(self, seq: int, kind: str) -> bool:
         if self._found is None or self._walk is None:

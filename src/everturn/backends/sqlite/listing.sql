@@ -1,33 +1,52 @@
--- sessions_by_name: list a page in byte order of the names; i is the index alone, s the row it leads to; NULL where they differ
-SELECT CASE WHEN i.session_id = s.session_id AND i.namespace = s.namespace AND s.ended = 0 THEN i.session_id END,
-       s.life, s.version, s.messages, s.last_seq, s.bytes,
-       (SELECT count(*) FROM snapshots p WHERE p.session = s.no),
-       (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
-       s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from
+-- sessions_by_name: list names in byte order, with all columns of their rows; i is the index alone, s the row it leads to
+SELECT i.session_id, s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
+       s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
+       s.undo_steps, s.last_jump, s.checksum
   FROM sessions i LEFT JOIN sessions s ON s.no = i.no
  WHERE i.namespace = :namespace AND i.ended = 0 AND i.session_id > :past AND i.session_id >= :prefix AND (:beyond IS NULL OR i.session_id < :beyond)
-   AND (s.expires_at IS NULL OR s.expires_at > :now) AND (s.changed_at IS NULL OR s.changed_at >= :bound)
- ORDER BY i.session_id LIMIT :limit
+ ORDER BY i.session_id
 
--- sessions_by_change: list a page with the latest changed first; i and s as above
-SELECT CASE WHEN i.session_id = s.session_id AND i.namespace = s.namespace AND s.ended = 0 THEN i.session_id END,
-       s.life, s.version, s.messages, s.last_seq, s.bytes,
-       (SELECT count(*) FROM snapshots p WHERE p.session = s.no),
-       (SELECT count(*) FROM undo_steps u WHERE u.id BETWEEN s.no << 32 AND (s.no << 32) + 4294967295),
-       s.created_at, s.changed_at, s.ttl, s.expires_at, s.forked_from
+-- sessions_by_change: list names with the latest changed first; i and s as above; a name that leads to no row comes before all others
+SELECT i.session_id
   FROM sessions i LEFT JOIN sessions s ON s.no = i.no
  WHERE i.namespace = :namespace AND i.ended = 0 AND (s.changed_at IS NULL OR (s.changed_at, i.session_id) < (:bound, :past))
    AND i.session_id >= :prefix AND (:beyond IS NULL OR i.session_id < :beyond)
-   AND (s.expires_at IS NULL OR s.expires_at > :now)
- ORDER BY s.changed_at DESC, i.session_id DESC LIMIT :limit
+ ORDER BY s.changed_at IS NOT NULL, s.changed_at DESC, i.session_id DESC
+
+-- load_by_number: load all columns of a session, which may have ended
+SELECT s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
+       s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
+       s.undo_steps, s.last_jump, s.checksum
+  FROM sessions s WHERE s.no = ?
+
+-- names_in_order: list the names of a listing by the index of names alone
+SELECT session_id FROM sessions INDEXED BY sessions_by_name
+ WHERE namespace = :namespace AND ended = 0 AND session_id >= :prefix AND (:beyond IS NULL OR session_id < :beyond)
+ ORDER BY session_id
+
+-- names_again: list names by the second index alone; up to :last, if there is one
+SELECT session_id FROM sessions INDEXED BY sessions_by_id
+ WHERE namespace = :namespace AND ended = 0 AND (:past IS NULL OR session_id > :past) AND session_id >= :prefix
+   AND (:beyond IS NULL OR session_id < :beyond) AND (:last IS NULL OR session_id <= :last)
+ ORDER BY session_id
+
+-- sizes_from: list ids and bytes of the log from an id on, newest first
+SELECT id, octet_length(body) - count + 1 FROM entries WHERE id >= ? ORDER BY id DESC
+
+-- sessions_from: list the bytes of live sessions from a number on
+SELECT no, bytes FROM sessions WHERE no >= ? AND ended = 0
 
 -- find_in_all: find entries whose body contains the pattern, those of the session begun last first
-SELECT s.session_id, e.seq, e.created_at, e.checksum, CAST(e.body AS BLOB), e.kind, e.turn, e.count, e.checksums
-  FROM entries e JOIN sessions s ON s.no = e.id >> 32
- WHERE e.body LIKE :pattern ESCAPE '\' AND s.namespace = :namespace AND s.ended = 0 AND (s.expires_at IS NULL OR s.expires_at > :now)
- ORDER BY e.id DESC
+SELECT id, seq, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums
+  FROM entries WHERE body LIKE :pattern ESCAPE '\' ORDER BY id DESC
 
 -- find_in_range: find such entries in a part of one session's log
-SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries
+SELECT id - :base, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries
  WHERE id BETWEEN :first AND :last AND body LIKE :pattern ESCAPE '\'
  ORDER BY id DESC
+
+-- sizes_between: list ids and counts of a part of the log, newest first
+SELECT id, count FROM entries WHERE id BETWEEN ? AND ? ORDER BY id DESC
+
+-- rows_between: load a part of the log
+SELECT id, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id BETWEEN ? AND ?

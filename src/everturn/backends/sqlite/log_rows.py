@@ -38,9 +38,9 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
     last: int
     wanted: bytes | None = None
 
-    def bindings(self, base: int) -> tuple[int, int, int, bytes | None]:
-        """Make the parameters of a statement: first and last id to look at, the first id wanted, and `wanted`."""
-        return base + self.start, base + self.last, base + self.first, self.wanted
+    def bindings(self, base: int) -> tuple[int, int, int, bytes | None, int]:
+        """Make the parameters of a statement: first and last id to look at, first id wanted, `wanted`, `base`."""
+        return base + self.start, base + self.last, base + self.first, self.wanted, base
 
     def wants(self, seq: int) -> bool:
         return self.first <= seq <= self.last and (self.wanted is None or self.wanted[seq - self.first] == 1)
@@ -226,9 +226,9 @@ def latest(
     while True:
         window = newest_ranges(view, wanted)
         must = must.after(window)
-        batch = batch_of([piece for some in pieces(view, window, sql) for piece in some])
-        batches.insert(0, batch)
-        missing -= batch.messages
+        found = [batch_of(some) for some in pieces(view, window, sql)]
+        batches = found + batches
+        missing -= sum(batch.messages for batch in found)
         if missing <= 0 or size(window.all) < wanted:
             break
         view = msgspec.structs.replace(view, last=window.all[0][0] - 1)
@@ -236,9 +236,11 @@ def latest(
         wanted = min(GROWTH, seen // max(1, limit + 1 - missing) + 1) * missing
     if missing > 0:
         return batches, must, False
-    oldest = batches[0]
-    oldest.drop_oldest(sum(batch.messages for batch in batches) - limit)
-    return batches, must.since(oldest.seqs[0]), True
+    too_many = sum(batch.messages for batch in batches) - limit
+    while batches[0].messages <= too_many:
+        too_many -= batches.pop(0).messages
+    batches[0].drop_oldest(too_many)
+    return batches, must.since(batches[0].seqs[0]), True
 
 
 def one_by_one(view: LogView, seqs: Sequence[int]) -> list[MessageRow]:

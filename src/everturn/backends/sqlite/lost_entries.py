@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
+from zlib import adler32
 
-import apsw
 import msgspec
 
-from everturn.backends.sqlite import page_checksums, statements
+from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.session_row import span
 from everturn.core.codec import checksum
 from everturn.core.paths import minus, size
 
@@ -43,35 +42,15 @@ def first_lost(db: Connection, base: int, must: str, kind: str | None, handed: I
     return next((seq for seq, found, *_ in rows if found == kind and seq not in known), 0)
 
 
-class KnownTurns(msgspec.Struct, frozen=True):
-    """Turns as the change log has them: number of entries and time, by first seq.
+def in_order(rows: Iterable[Any]) -> Iterator[Any]:
+    """Pass on the rows whose seqs rise. On a damaged page, a row may stand twice, or where another should.
 
-    The change log is on other pages than the entries, so it can be right where the page of an entry is damaged.
-
-    The checksum of an entry covers its text only. Its seq and time come from the page it lies on. Where that page is
-    damaged, the change log is the only other witness.
+    A row that does not match its checksum says nothing about those behind it.
     """
-
-    known: dict[int, tuple[int, float]]
-
-    def confirmed(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """Pass on the rows that are in order and agree with their turn, or whose turn is not remembered."""
-        reached = 0
-        for row in rows:
-            seq, created_at, _, _, _, turn, count, *_ = row
-            length, at = self.known.get(turn, (seq + count - turn, created_at))
-            if reached < seq and turn <= seq and seq + count <= turn + length and at == created_at:
+    reached = 0
+    for row in rows:
+        seq, _, check, body, _, _, count, *_ = row
+        if reached < seq:
+            if adler32(body) == check:
                 reached = seq + count - 1
-                yield row
-
-
-def known_turns(db: Connection, no: int) -> KnownTurns:
-    """Read the turns of the change log, as far as it can be read: damage there says nothing about the entries."""
-    known: dict[int, tuple[int, float]] = {}
-    try:
-        for first, count, created_at in db.execute(SQL["turns"], span(no)):
-            known[first] = count, created_at
-    except apsw.Error as exc:
-        if not page_checksums.is_damage(exc):
-            raise
-    return KnownTurns(known)
+            yield row

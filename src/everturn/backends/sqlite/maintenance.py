@@ -6,7 +6,7 @@ compaction.py decides which rows of a live session may go. Bodies are never deco
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import apsw
@@ -16,8 +16,9 @@ from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.apply_change import insert
 from everturn.backends.sqlite.connections import Connection, patiently
 from everturn.backends.sqlite.packed_rows import MOST_LINES, cut_row, earliest_start
-from everturn.backends.sqlite.session_row import span
+from everturn.backends.sqlite.session_row import UNREADABLE, from_columns, refuse_damaged_index, span
 from everturn.core.paths import Range
+from everturn.core.signal_exceptions import is_interruption
 from everturn.model import Compaction
 
 SQL = statements.load("maintenance.sql")
@@ -68,20 +69,21 @@ def delete_some(
     return gone, len(rows) == STEP or size >= BYTES
 
 
-def split_row(db: Connection, base: int, seq: int) -> None:
+def split_row(db: Connection, no: int, seq: int) -> None:
     """Split the row that reaches across this seq, if there is one: a row then begins at it."""
+    base = no << 32
     row = db.row(SQL["row_across"], (base + earliest_start(seq), base + seq))
     if row is not None:
-        rewrite(db, base, row, [(row[0], seq - 1), (seq, row[0] + row[6] - 1)])
+        rewrite(db, no, row, [(row[0], seq - 1), (seq, row[0] + row[6] - 1)])
 
 
-def rewrite(db: Connection, base: int, row: Sequence[Any], wanted: Iterable[Range]) -> None:
+def rewrite(db: Connection, no: int, row: Sequence[Any], wanted: Iterable[Range]) -> None:
     """Replace a row by rows of these ranges of its entries. A row too damaged for that stays as it is."""
     parts = cut_row(row, wanted)
     if parts is not None:
-        db.execute(SQL["delete_row"], (base + row[0],))
+        db.execute(SQL["delete_row"], ((no << 32) + row[0],))
         for part in parts:
-            insert(db, base, part, row[5], row[1])
+            insert(db, no, part, row[5], row[1])
 
 
 def delete_undo_steps(db: Connection, no: int) -> None:
@@ -119,12 +121,27 @@ class Removal(msgspec.Struct, frozen=True, gc=False):
 
 def reap(db: Connection, now: float) -> Compaction:
     """Delete some rows of a session that ended, and its own row last. One step; zeros if there is none."""
-    no = db.value(SQL["some_ended"], (now,))
+    no = next((no for no, is_due in _ended(db, now) if is_due), None)
     if no is None:
         return Compaction(0, 0, 0)
     db.execute(SQL["end"], (no,))  # a session reaped in part must not come back if the clock is set back
     removed = remove(db, (no,))
     return Compaction(1, removed.entries, removed.bytes)
+
+
+def _ended(db: Connection, now: float) -> Iterator[tuple[int, bool]]:
+    """Yield numbers of sessions that seem to have ended, and whether their rows may go.
+
+    A row that does not match its checksum is not believed that it has expired.
+    """
+    yield from ((no, True) for (no,) in db.execute(SQL["some_ended"]))
+    for row in db.execute(SQL["some_expired"], (now,)):
+        try:
+            yield row[0], row[3] == 1 or from_columns(row).no == row[0]
+        except UNREADABLE as exc:
+            if is_interruption(exc):
+                raise
+            yield row[0], False
 
 
 def erase(db: Connection, session_id: str, life: str | None, now: float) -> Removal:
@@ -133,6 +150,8 @@ def erase(db: Connection, session_id: str, life: str | None, now: float) -> Remo
     SQLite overwrites deleted rows with zeros (secure_delete).
     """
     lives = tuple(no for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)))
+    if not lives:
+        refuse_damaged_index(db, session_id)
     for no in lives:
         db.execute(SQL["end_by_erasing"], (now + ERASED_FOR, no))
     spared = db.value(SQL["living"], (db.namespace, session_id)) is not None

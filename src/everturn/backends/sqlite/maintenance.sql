@@ -1,5 +1,5 @@
 -- row_across: find the row that holds both the entry before this seq and the entry at it
-SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums
+SELECT seq, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums
   FROM entries WHERE id BETWEEN ?1 AND ?2 - 1 AND id + count > ?2 ORDER BY id DESC LIMIT 1
 
 -- delete_row: delete a row that is written again in parts
@@ -14,11 +14,17 @@ SELECT id, octet_length(body), count FROM entries
 DELETE FROM entries
  WHERE id BETWEEN ?1 AND ?2 AND (?3 IS NULL OR id + count <= ?3) AND (?4 OR kind <> 'summary')
 
--- some_ended: find a session whose rows can go: it expired, or has a successor; not one that is staged (transfer.sql) or being erased
-SELECT no FROM sessions WHERE ended = 1 AND life <> '' AND expires_at IS NULL
-UNION ALL
-SELECT no FROM sessions WHERE expires_at <= ?
-LIMIT 1
+-- some_ended: find a session whose rows can go: it has a successor; not one that is staged (transfer.sql) or being erased. i is the index alone, s the row it leads to
+SELECT s.no FROM sessions i JOIN sessions s ON s.no = i.no
+ WHERE i.ended = 1 AND s.ended = 1 AND s.life <> '' AND s.expires_at IS NULL
+ LIMIT 1
+
+-- some_expired: find sessions that expired, and all of their columns; i and s as above
+SELECT s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
+       s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
+       s.undo_steps, s.last_jump, s.checksum
+  FROM sessions i JOIN sessions s ON s.no = i.no
+ WHERE i.expires_at <= ?1 AND s.expires_at <= ?1
 
 -- end: end a session: one that expired gives up its name, one that was staged cannot be published any more
 UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-'), expires_at = NULL WHERE no = ?
@@ -30,10 +36,11 @@ UPDATE sessions SET ended = 1, life = ifnull(nullif(life, ''), '-'), expires_at 
 SELECT no FROM sessions WHERE namespace = ? AND session_id = ? AND ended = 0
 
 -- lives_of: find every life of this name that has rows, except a live one other than the life given
-SELECT no FROM sessions
- WHERE namespace = ?1 AND session_id = ?2 AND ended = 0 AND (?3 IS NULL OR life = ?3 OR expires_at <= ?4)
+SELECT s.no FROM sessions i JOIN sessions s ON s.no = i.no AND (s.namespace, s.session_id) = (?1, ?2)
+ WHERE i.namespace = ?1 AND i.session_id = ?2 AND i.ended = 0 AND (?3 IS NULL OR s.life = ?3 OR s.expires_at <= ?4)
 UNION ALL
-SELECT no FROM sessions WHERE namespace = ?1 AND session_id = ?2 AND ended = 1
+SELECT s.no FROM sessions i JOIN sessions s ON s.no = i.no AND (s.namespace, s.session_id) = (?1, ?2)
+ WHERE i.namespace = ?1 AND i.session_id = ?2 AND i.ended = 1
 
 -- reap_changes: delete some changes of a session that ended
 DELETE FROM changes WHERE id IN (SELECT id FROM changes WHERE id BETWEEN ?1 AND ?2 LIMIT ?3)

@@ -15,7 +15,7 @@ from zlib import adler32
 
 import msgspec
 
-from everturn.backends.sqlite import line_checksums
+from everturn.backends.sqlite.row_checksums import NO_CHECKSUM, facts, sound_lines
 from everturn.core.codec import Draft, EntryRow
 from everturn.core.paths import Range
 from everturn.model import MESSAGE
@@ -23,21 +23,20 @@ from everturn.model import MESSAGE
 T = TypeVar("T")
 
 MOST_LINES = 8  # messages in a row, and so how far a read looks back for the row that holds a seq
-NO_CHECKSUM = -1  # a number that is no Adler-32: an entry with it is always corrupt
 SHARED_BYTES = 3000  # of messages that share a row: together they stay within a page
 
 
 class PackedRow(msgspec.Struct, frozen=True, gc=False):
-    """One row of the table `entries`.
+    """One row of the table `entries`, not yet of a session.
 
-    `checksum` is Adler-32 of the body. `checksums` has Adler-32 of every line but the last; None if there is one line.
+    `checksum` is Adler-32 of the body. `lines` has Adler-32 of each line; None if there is one line.
     """
 
     seq: int  # of the first line
     kind: str
     count: int  # lines
     checksum: int
-    checksums: bytes | None
+    lines: Sequence[int] | None
     body: bytes
     size: int  # bytes of the lines, without the newlines between them
 
@@ -72,54 +71,76 @@ def _row_of(first: int, drafts: Sequence[Draft]) -> PackedRow:
         return PackedRow(first, draft.kind, 1, draft.checksum, None, draft.body, len(draft.body))
     count = len(drafts)
     body = b"\n".join([draft.body for draft in drafts])
-    checksums = line_checksums.stored([draft.checksum for draft in drafts])
-    return PackedRow(first, MESSAGE, count, adler32(body), checksums, body, len(body) - count + 1)
+    return PackedRow(
+        first, MESSAGE, count, adler32(body), [draft.checksum for draft in drafts], body, len(body) - count + 1
+    )
 
 
 def unpacked(row: Sequence[Any]) -> Iterator[EntryRow]:
-    """Yield the entries of a row, given as seq, created_at, checksum, body, kind, turn, count, checksums.
+    """Yield the entries of a row, given as seq, created_at, body_checksum, body, kind, turn, count, checksums.
 
-    In a damaged row, the checksums of its lines tell which of them is damaged. Where the lines cannot be told apart,
-    every entry has NO_CHECKSUM.
+    A damaged entry has NO_CHECKSUM. Where the lines of a row cannot be told apart, all of its entries have it.
     """
     seq, created_at, checksum, body, kind, turn, count, checksums = row
     if count == 1 and checksums is None:
         yield seq, created_at, checksum, body, kind, turn
         return
-    lines = body.split(b"\n")
-    if len(lines) == count and adler32(body) == checksum:
-        checks = list(map(adler32, lines))
-    elif len(lines) == count and len(checksums or b"") == line_checksums.WIDTH * (count - 1):
-        checks = line_checksums.as_written(checksum, checksums, lines)
-    else:
-        lines = [body] * min(max(count, 1), MOST_LINES)
-        checks = [NO_CHECKSUM] * len(lines)
-    for number, (line, check) in enumerate(zip(lines, checks, strict=True)):
+    lines = _lines(row) or [(body, NO_CHECKSUM)] * min(max(count, 1), MOST_LINES)
+    for number, (line, check) in enumerate(lines):
         yield seq + number, created_at, check, line, kind, turn
 
 
+def _lines(row: Sequence[Any]) -> list[tuple[bytes, int]] | None:
+    """Split a row into lines with Adler-32 of each; NO_CHECKSUM where one is damaged. None: they cannot be told apart.
+
+    In a damaged row, the checksums of its lines tell which of them are damaged. If they tell of none, all are taken to
+    be: then other columns of the row are not as they were written.
+    """
+    seq, created_at, checksum, body, _, turn, count, checksums = row
+    lines = body.split(b"\n")
+    if len(lines) != count:
+        return None
+    if adler32(body) == checksum:
+        return [(line, adler32(line)) for line in lines]
+    sound = sound_lines(lines, checksums, facts(seq, turn, count, created_at))
+    if sound is None:
+        return None
+    told = not all(sound)
+    return [
+        (line, adler32(line) if is_sound and told else NO_CHECKSUM) for line, is_sound in zip(lines, sound, strict=True)
+    ]
+
+
 def has_its_checksums(row: Sequence[Any]) -> bool:
-    """Whether both checksum columns of a row fit its body. (For a row of one line: whether `checksums` is None.)"""
-    _, _, checksum, body, _, _, count, checksums = row
+    """Whether every line of a row matches its checksum. (For a row of one line: whether `checksums` is None.)"""
+    seq, created_at, _, body, _, turn, count, checksums = row
     if count == 1:
         return checksums is None
-    return (checksum, checksums) == (adler32(body), line_checksums.stored([*map(adler32, body.split(b"\n"))]))
+    sound = sound_lines(body.split(b"\n"), checksums, facts(seq, turn, count, created_at))
+    return sound is not None and all(sound)
 
 
 def cut_row(row: Sequence[Any], wanted: Iterable[Range]) -> list[PackedRow] | None:
     """Cut these ranges of entries out of a row, each as a row of its own. None: its entries cannot be told apart.
 
-    Damage stays damage: a new row gets the checksum of the lines as they were written.
+    Damage stays damage: a part with a damaged line is written with a checksum that it does not match.
     """
-    entries = [Draft(kind, body, check) for _, _, check, body, kind, _ in unpacked(row)]
-    if any(entry.checksum == NO_CHECKSUM for entry in entries):
+    lines = _lines(row)
+    if lines is None:
         return None
-    cut = [(first, entries[first - row[0] : last - row[0] + 1]) for first, last in wanted]
-    return [msgspec.structs.replace(_row_of(first, some), checksum=_as_written(some)) for first, some in cut]
+    seq, kind = row[0], row[4]
+    parts = [(first, [Draft(kind, *line) for line in lines[first - seq : last - seq + 1]]) for first, last in wanted]
+    return [_row_of(first, part) if _is_sound(part) else _damaged_row_of(first, part) for first, part in parts]
 
 
-def _as_written(entries: Sequence[Draft]) -> int:
-    return line_checksums.of_row([entry.checksum for entry in entries], [entry.body for entry in entries])
+def _is_sound(drafts: Iterable[Draft]) -> bool:
+    return all(draft.checksum != NO_CHECKSUM for draft in drafts)
+
+
+def _damaged_row_of(first: int, drafts: Sequence[Draft]) -> PackedRow:
+    checksums = [adler32(draft.body) + (draft.checksum == NO_CHECKSUM) for draft in drafts]
+    lines = checksums if len(drafts) > 1 else None
+    return msgspec.structs.replace(_row_of(first, drafts), checksum=NO_CHECKSUM, lines=lines)
 
 
 # --- several rows ----------------------------------------------------------------------------------------------------
@@ -142,27 +163,7 @@ def entries_within(rows: Iterable[Any]) -> Iterator[EntryRow]:
     """Yield the entries of rows that lie in the range each row was found for: first and last seq, its last columns."""
     for *row, first, last in rows:
         if row[6] == 1:
-            if first <= row[0]:
+            if first <= row[0] <= last:
                 yield from unpacked(row)
         else:
             yield from (entry for entry in unpacked(row) if first <= entry[0] <= last)
-
-
-def cut_rows(rows: Iterable[Any]) -> list[tuple[int, float, int, bytes, int]] | None:
-    """Cut rows of messages to the range each was found for: seq, created_at, checksum, body and count of the part.
-
-    None: one of them is damaged. In a history that was edited often, nearly every row is wanted in part. Its lines need
-    no check each, because the checksum of the row covers all of them.
-    """
-    cut: list[tuple[int, float, int, bytes, int]] = []
-    for seq, created_at, checksum, body, _, _, count, _, low, high in rows:
-        first, last = max(seq, low), min(seq + count - 1, high)
-        part = body
-        if last - first + 1 != count:
-            lines = body.split(b"\n")
-            if len(lines) != count or adler32(body) != checksum:
-                return None
-            part = b"\n".join(lines[first - seq : last - seq + 1])
-            checksum = adler32(part)  # noqa: PLW2901
-        cut.append((first, created_at, checksum, part, last - first + 1))
-    return cut

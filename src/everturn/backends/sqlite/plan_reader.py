@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import earliest_start
-from everturn.backends.sqlite.session_row import PathWalk, SessionRow, snapshot_state, state_from, version_state
+from everturn.backends.sqlite.path_walk import PathWalk
+from everturn.backends.sqlite.session_row import SessionRow, snapshot_state, undo_steps, version_state
+from everturn.backends.sqlite.visible_ranges import refuse_misplaced_summaries
 from everturn.core.paths import State, clip
 from everturn.core.plan_change import UndoStep
 
@@ -22,11 +22,11 @@ class PlanReader:
         self._session = session
 
     def is_on_path(self, seq: int) -> bool:
-        return seq in PathWalk(self._db, self._session.no, self._session.state.head)
+        return seq in PathWalk(self._db, self._session, self._session.state.head)
 
     def messages_after(self, seq: int) -> int:
         base, head = self._session.base, self._session.state.head
-        ranges = PathWalk(self._db, self._session.no, head).down_to(seq + 1)
+        ranges = PathWalk(self._db, self._session, head).down_to(seq + 1)
         count = 0
         for first, last in clip(ranges, seq + 1, head):
             low = base + earliest_start(first, ranges)
@@ -35,19 +35,17 @@ class PlanReader:
 
     def shows_summaries(self) -> bool:
         base, state = self._session.base, self._session.state
-        walk = PathWalk(self._db, self._session.no, state.head)
+        walk = PathWalk(self._db, self._session, state.head)
         trimmed = (base + state.cleared + 1, base + state.floor)
+        refuse_misplaced_summaries(self._db, *trimmed)
         return any(seq in walk for (seq,) in self._db.execute(SQL["summaries_between"], trimmed))
 
     def snapshot(self, snapshot_id: str) -> State | None:
-        return snapshot_state(self._db, self._session.no, snapshot_id)
+        return snapshot_state(self._db, self._session, snapshot_id)
 
     def state_after(self, version: int) -> State | None:
-        return version_state(self._db, self._session.no, version, self._session.version)
+        return version_state(self._db, self._session, version)
 
     def last_undo_step(self) -> UndoStep | None:
-        row: Any = self._db.row(SQL["load_undo"], self._session.span)
-        if row is None:
-            return None
-        step_id, kind, moved_to, hidden, *columns = row
-        return UndoStep(step_id, kind, moved_to, hidden, state_from(columns))
+        steps = undo_steps(self._db, self._session)
+        return steps[-1] if steps else None

@@ -2,9 +2,5 @@
 SELECT ifnull(sum(min(id + count - 1, ?3) - max(id, ?2) + 1), 0)
   FROM entries WHERE id BETWEEN ?1 AND ?3 AND id + count > ?2 AND kind = 'message'
 
--- load_undo: load the latest undo step
-SELECT id, kind, moved_to, hidden, head, cleared, floor, kept, messages
-  FROM undo_steps WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1
-
 -- summaries_between: list the summaries in a part of the log, newest first
 SELECT seq FROM entries WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ? AND ? ORDER BY id DESC

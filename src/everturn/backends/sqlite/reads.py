@@ -1,5 +1,7 @@
 """Reads of one session, each inside one read transaction: every row it hands over is of one moment.
 
+Rows are told by their whole id, and not by the seq in it: on a damaged page, a scan may meet those of another session.
+
 It hands rows to a `take` function, which decodes them (core/message_batches.py, core/codec.py).
 visible_ranges.py finds the ranges of a read, lost_entries.py notices rows that should be there.
 """
@@ -14,21 +16,18 @@ from typing import TypeVar
 import msgspec
 
 from everturn.backend import REMEMBERED, Query, Reading, Status, Take
-from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.log_rows import MESSAGE_ROWS, WHOLE_ROWS, EntryBatch, MessageBatch, Piece, latest, pieces
-from everturn.backends.sqlite.lost_entries import KnownTurns, first_lost, first_missing, known_turns
+from everturn.backends.sqlite.lost_entries import first_lost, first_missing, in_order
 from everturn.backends.sqlite.packed_rows import entries_within
+from everturn.backends.sqlite.path_walk import PathWalk
+from everturn.backends.sqlite.row_checksums import all_unsealed
 from everturn.backends.sqlite.session_row import (
-    UNREADABLE,
-    PathWalk,
-    kept_from,
-    refuse_bad_numbers,
-    refuse_damaged_index,
-    refuse_other_row,
+    SessionRow,
+    load,
     snapshot_state,
-    span,
+    snapshots,
     version_state,
 )
 from everturn.backends.sqlite.visible_ranges import (
@@ -41,45 +40,10 @@ from everturn.backends.sqlite.visible_ranges import (
 from everturn.core.codec import EntryRow
 from everturn.core.message_batches import BATCH
 from everturn.core.paths import Range, State, size
-from everturn.core.signal_exceptions import is_interruption
-from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
+from everturn.model import MESSAGE, SUMMARY, Change, Snapshot
 
 T = TypeVar("T")
 SQL = statements.load("reads.sql")
-_LOAD_INFO = SQL["load_info"]
-
-
-class LiveSession(msgspec.Struct, frozen=True, gc=False):
-    """A live session and its present state."""
-
-    no: int
-    info: SessionInfo
-    state: State
-
-    @property
-    def base(self) -> int:
-        return self.no << 32
-
-
-def find_session(db: Connection, session_id: str, now: float, *, count_snapshots: bool = False) -> LiveSession | None:
-    """Find the live session of this name; None if there is none or it has expired.
-
-    `count_snapshots`: else `info.snapshots` is 0, which saves a look into another table.
-    """
-    try:
-        row = db.execute(_LOAD_INFO, (db.namespace, session_id, now, count_snapshots)).fetchone()
-        if row is None:
-            refuse_damaged_index(db, session_id)
-            return None
-        head, cleared, floor, kept, messages, namespace, ended = row[14:]
-        refuse_other_row((namespace, row[1], ended), (db.namespace, session_id, 0))
-        refuse_bad_numbers(row[0], row[3], *row[4:9], head, cleared, floor)
-        state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
-    except UNREADABLE as exc:
-        if is_interruption(exc):
-            raise
-        raise unreadable_session(session_id, exc) from exc
-    return LiveSession(row[0], SessionInfo(*row[1:14]), state)
 
 
 def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
@@ -87,61 +51,60 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
 
     If a row is missing, `Reading.first_missing` has its seq.
     """
-    found = find_session(db, query.session_id, now, count_snapshots=query.limit == 0 or query.snapshots)
+    found = load(db, query.session_id, now)
     if found is None:
         return Reading(Status.NO_SESSION)
     state = found.state if query.at is None else state_at(db, found, query)
     if isinstance(state, Status):
         return Reading(state, found.info)
-    snapshots = tuple(_snapshots(db, found)) if query.snapshots else ()
+    taken = tuple(_snapshots(db, found)) if query.snapshots else ()
     if query.limit == 0:
-        return Reading(Status.FOUND, found.info, state, snapshots)
+        return Reading(Status.FOUND, found.info, state, taken)
     last = state.head if query.before is None else min(query.before - 1, state.head)
-    view = LogView(db, found.base, PathWalk(db, found.no, state.head), state, query.after + 1, last)
+    view = LogView(db, found.base, PathWalk(db, found, state.head), state, query.after + 1, last)
     if query.skip:
-        missing, cut = 0, _hand_over_undamaged(view, query, known_turns(db, found.no), take)
+        missing, cut = 0, _hand_over_undamaged(view, query, take)
     elif query.kind == MESSAGE:
         missing, cut = _hand_over_messages(view, query, take)
     elif query.kind is None:
         missing, cut = _hand_over_entries(view, query, take)
     else:
         missing, cut = _hand_over_others(view, query, query.kind, take)
-    return Reading(Status.FOUND, found.info, state, snapshots, missing, cut)
+    return Reading(Status.FOUND, found.info, state, taken, missing, cut)
 
 
-def state_at(db: Connection, found: LiveSession, query: Query) -> State | Status:
+def state_at(db: Connection, found: SessionRow, query: Query) -> State | Status:
     """Load the state that the query asks for: now, after a version, or at a snapshot."""
     if query.at is None:
         return found.state
     if isinstance(query.at, str):
-        return snapshot_state(db, found.no, query.at) or Status.NO_SNAPSHOT
-    return version_state(db, found.no, query.at, found.info.version) or Status.NO_VERSION
+        return snapshot_state(db, found, query.at) or Status.NO_SNAPSHOT
+    return version_state(db, found, query.at) or Status.NO_VERSION
 
 
-def _snapshots(db: Connection, found: LiveSession) -> Iterator[Snapshot]:
-    info = found.info
-    for snapshot_id, label, version, messages, created_at in db.execute(SQL["list_snapshots"], (found.no,)):
-        yield Snapshot(snapshot_id, info.session_id, info.life, label, version, messages, created_at)
+def _snapshots(db: Connection, found: SessionRow) -> Iterator[Snapshot]:
+    for snapshot_id, _, label, version, _, _, _, _, messages, created_at in snapshots(db, found):
+        yield Snapshot(snapshot_id, found.session_id, found.life, label, version, messages, created_at)
 
 
 def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Change]:
     """List the latest changes of a session without a gap, newest first; none if there is no session."""
-    found = find_session(db, session_id, now)
+    found = load(db, session_id, now)
     if found is None:
         return []
-    rows = db.rows(SQL["list_changes"], (*span(found.no), limit))
-    newest = found.info.version
+    rows = all_unsealed(db.execute(SQL["list_changes"], (*found.span, limit)), "the change")
+    newest = found.base + found.version
     told = [
         row for place, row in enumerate(rows) if row[0] == newest - place
     ]  # older ones with gaps are kept for their keys alone
-    if len(told) < min(limit, newest, REMEMBERED):
-        raise ValueError(f"its changes do not lead to version {newest}")
+    if len(told) < min(limit, found.version, REMEMBERED):
+        raise ValueError(f"its changes do not lead to version {found.version}")
     return [
         Change(
-            *(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label),
+            *(row_id - found.base, kind, tuple(range(first, first + count)), created_at, snapshot_id, label),
             key=None if key is None else key.hex(),
         )
-        for version, kind, first, count, created_at, snapshot_id, label, key in told
+        for row_id, kind, _, key, _, first, count, snapshot_id, label, created_at, *_ in told
     ]
 
 
@@ -156,7 +119,8 @@ def _hand_over_messages(view: LogView, query: Query, take: Take) -> tuple[int, b
         must, cut = visible_ranges(view), False
         batches = map(MessageBatch, pieces(view, must, MESSAGE_ROWS))
     else:
-        batches, must, cut = latest(view, query.limit, MESSAGE_ROWS, MessageBatch)
+        found, must, cut = latest(view, query.limit, MESSAGE_ROWS, MessageBatch)
+        batches = (found.pop(0) for _ in range(len(found)))  # each is freed once it has been handed over
     tally = _Tally()
     for batch in batches:
         batch.hand_over(view, take)
@@ -206,20 +170,20 @@ def _hand_over_others(view: LogView, query: Query, kind: str, take: Take) -> tup
     return missing or first_lost(view.db, view.base, stored, kind, handed), cut
 
 
-def _hand_over_undamaged(view: LogView, query: Query, turns: KnownTurns, take: Take) -> bool:
+def _hand_over_undamaged(view: LogView, query: Query, take: Take) -> bool:
     """Hand the messages to `take` that lie where they should. Returns whether the limit left out earlier messages."""
     view.walk.down_to(1)
     page_checksums.look_past_damage(view.db)  # only from here on: session and path are never read from damaged pages
 
-    def confirmed(some: Sequence[Piece]) -> EntryBatch:
-        return EntryBatch([(stretch, [*turns.confirmed(rows)]) for stretch, rows in some])
+    def ordered(some: Sequence[Piece]) -> EntryBatch:
+        return EntryBatch([(stretch, [*in_order(rows)]) for stretch, rows in some])
 
     cut = False
     batches: Iterable[EntryBatch]
     if query.limit is None:
-        batches = map(confirmed, pieces(view, visible_ranges(view), WHOLE_ROWS))
+        batches = map(ordered, pieces(view, visible_ranges(view), WHOLE_ROWS))
     else:
-        batches, _, cut = latest(view, query.limit, WHOLE_ROWS, confirmed)
+        batches, _, cut = latest(view, query.limit, WHOLE_ROWS, ordered)
     for batch in batches:
         if messages := [entry[:4] for entry in batch.entries if entry[4] == MESSAGE]:
             take(messages)

@@ -5,15 +5,20 @@ Each migration is a file schema/NNN.sql. All pending ones, and their records, ar
 
 from __future__ import annotations
 
+import math
 import time
 from importlib.resources import files
+from typing import Any
+from zlib import adler32
 
 import apsw
 
+from everturn.backends.sqlite import row_checksums
+from everturn.backends.sqlite.connections import Connection
 from everturn.errors import InvalidInput, SchemaTooNew
 
 APPLICATION_ID = 0x65767274  # "evrt": tells `file` and other everturns whose database this is
-CURRENT = 2
+CURRENT = 3
 
 
 def refuse_foreign(db: apsw.Connection, path: str) -> None:
@@ -42,7 +47,8 @@ def is_pending(db: apsw.Connection, path: str) -> bool:
 def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
     """Apply the pending migrations, all or none. Processes that do this at once wait for each other's write lock.
 
-    Raises SchemaTooNew for a file of a newer everturn and InvalidInput for another program's; both stay as they are.
+    Raises SchemaTooNew for a file of a newer everturn and InvalidInput for another program's, or for one that is too
+    damaged; they stay as they are. Once begun, it takes the time it needs: version 3 rewrites every row.
     """
     if _found(db, path, current) == current:
         return
@@ -50,6 +56,9 @@ def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
 
     db.execute("BEGIN IMMEDIATE")
     try:
+        if isinstance(db, Connection):
+            db.patience.deadline = math.inf
+        offer_checksums(db)
         found = _found(db, path, current)  # again: another process may have been faster
         if found == 0:
             db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -58,10 +67,41 @@ def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
             db.execute(files(__package__).joinpath(f"schema/{number:03}.sql").read_text("utf-8")).fetchall()
             db.execute(_INSERT_RECORD, (number, time.time(), package_version("everturn")))
         db.execute("COMMIT")
+    except UnicodeDecodeError as exc:
+        db.execute("ROLLBACK")
+        raise InvalidInput(
+            f"is of an earlier everturn, and too damaged to be migrated: a text in it cannot be read ({exc}). "
+            "Keep it, and restore a backup",
+            path=path,
+        ) from exc
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def offer_checksums(db: apsw.Connection) -> None:
+    """Give a connection the functions that migrations compute checksums with."""
+    db.create_scalar_function("everturn_row", row_checksums.of_row, deterministic=True)
+    db.create_scalar_function("everturn_lines", _lines_since_version_3, deterministic=True)
+
+
+def _lines_since_version_3(*row: Any) -> bytes | None:
+    """Make the column `checksums` of a row of version 2: it had Adler-32 of every line but the last, four bytes each.
+
+    In a damaged row, a line that was damaged gets a checksum that it does not match; and so does the last one, of which
+    nothing tells.
+    """
+    checksum, body, checksums, seq, turn, count, created_at = row
+    if checksums is None:
+        return None
+    lines = body.split(b"\n")
+    found = [adler32(line) for line in lines]
+    if len(lines) == count and len(checksums) == 4 * (count - 1) and adler32(body) != checksum:
+        known = [int.from_bytes(checksums[at : at + 4], "big") for at in range(0, len(checksums), 4)]
+        bad = [now != then for now, then in zip(found, known, strict=False)]
+        found = [check + is_bad for check, is_bad in zip(found, [*bad, True], strict=True)]
+    return row_checksums.of_lines(found, row_checksums.facts(seq, turn, count, created_at))
 
 
 _CREATE_RECORD = """

@@ -1,42 +1,51 @@
-"""The row of a session, read and checked, and the path that leads to its head.
+"""The row of a session and the small rows beside it (jumps, snapshots, undo steps, changes), read and checked.
 
-Shared by every module that changes or reads a session. It writes nothing.
+Shared by every module that changes or reads a session. path_walk.py reads jumps along a path.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
-from everturn.backends._shared.verification import damaged_jump, unreadable_session
+from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.core.paths import Jump, Range, State
+from everturn.backends.sqlite.row_checksums import all_unsealed, sealed, seconds, unsealed
+from everturn.core.paths import Jump, State
+from everturn.core.plan_change import UndoStep
 from everturn.core.requests import REMEMBERED
 from everturn.core.signal_exceptions import is_interruption
+from everturn.model import SessionInfo
 
 SQL = statements.load("session_row.sql")
 _LOAD = SQL["load_session"]
-_LATEST_JUMPS = SQL["latest_jumps"]
-FIRST_JUMPS, MOST_JUMPS = 4, 256  # fetched by one statement of a walk: a statement costs as much as four rows
+_UPDATE = SQL["update_session"]
+T = TypeVar("T")
 UNREADABLE = (ValueError, TypeError, msgspec.MsgspecError)  # raised by a row that was changed by hand
 
 
 class SessionRow(msgspec.Struct, frozen=True, gc=False):
-    """The row of a live session."""
+    """The row of a live session. `snapshots` and `undo_steps` count its rows there; `last_jump` is a seq, or 0."""
 
     no: int
+    session_id: str
     life: str
-    version: int
-    last_seq: int
-    state: State
-    bytes: int
-    dimension: int | None
-    ttl: float | None
+    version: int = 0
+    last_seq: int = 0
+    state: State = State()
+    bytes: int = 0
+    dimension: int | None = None
+    ttl: float | None = None
     expires_at: float | None = None
+    created_at: float = 0.0
+    changed_at: float = 0.0
+    forked_from: str | None = None
+    snapshots: int = 0
+    undo_steps: int = 0
+    last_jump: int = 0
 
     @property
     def base(self) -> int:
@@ -48,33 +57,67 @@ class SessionRow(msgspec.Struct, frozen=True, gc=False):
         """The least and the greatest id of the session's rows, in a table keyed by seq or version."""
         return span(self.no)
 
+    def is_over(self, now: float) -> bool:
+        """Whether it has expired."""
+        return self.expires_at is not None and self.expires_at <= now
+
+    @property
+    def info(self) -> SessionInfo:
+        return SessionInfo(
+            *(self.session_id, self.life, self.version, self.state.messages, self.last_seq, self.bytes),
+            *(self.snapshots, self.undo_steps, self.created_at, self.changed_at),
+            *(self.ttl, self.expires_at, self.forked_from),
+        )
+
 
 def span(no: int) -> tuple[int, int]:
     return no << 32, (no << 32) + 0xFFFFFFFF
 
 
-def load(db: Connection, session_id: str, now: float) -> SessionRow | None:
+def load(db: Connection, session_id: str, now: float, bad: list[str] | None = None) -> SessionRow | None:
     """Load the live session of this name; None if there is none or it has expired.
 
-    Raises CorruptEntry if its row, or the index of names, is not as it was written.
+    Raises CorruptEntry if its row, or the index of names, is not as it was written. `bad`: if the row can be read all
+    the same, it is told there.
     """
     try:
         row = db.execute(_LOAD, (db.namespace, session_id)).fetchone()
         if row is None:
             refuse_damaged_index(db, session_id)
             return None
-        *facts, namespace, name, ended = row
-        no, life, version, last_seq, head, cleared, floor, kept, messages, size, dimension, ttl, expires_at = facts
-        refuse_other_row((namespace, name, ended), (db.namespace, session_id, 0))
-        refuse_bad_numbers(no, version, last_seq, head, cleared, floor, messages, size)
-        if expires_at is not None and expires_at <= now:
-            return None
-        state = State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
+        refuse_other_row(row[1:4], (db.namespace, session_id, 0))
+        session = from_columns(row, bad)
     except UNREADABLE as exc:
         if is_interruption(exc):
             raise
         raise unreadable_session(session_id, exc) from exc
-    return SessionRow(no, life, version, last_seq, state, size, dimension, ttl, expires_at)
+    return None if session.is_over(now) and not bad else session
+
+
+def from_columns(row: Sequence[Any], bad: list[str] | None = None) -> SessionRow:
+    """Make a SessionRow of all columns of a row. Raises ValueError if they do not match its checksum (see `load`)."""
+    try:
+        columns = unsealed(row, "the row of session number")
+    except ValueError as exc:
+        if bad is None:
+            raise
+        bad.append(str(exc))
+        columns = row[:-1]
+        refuse_bad_numbers(*columns[5:7], columns[12], *columns[19:])
+    no, _, session_id, _, life, version, last_seq, *rest = columns
+    return SessionRow(no, session_id, life, version, last_seq, state_from(rest[:5]), *rest[5:])
+
+
+def store(db: Connection, session: SessionRow) -> None:
+    """Write the columns of a live session, with their checksum."""
+    row = session
+    no, *columns = sealed(
+        *(row.no, db.namespace, row.session_id, 0, row.life, row.version, row.last_seq, *columns_of(row.state)),
+        *(row.bytes, row.dimension, seconds(row.ttl), seconds(row.expires_at)),
+        *(seconds(row.created_at), seconds(row.changed_at), row.forked_from),
+        *(row.snapshots, row.undo_steps, row.last_jump),
+    )
+    db.execute(_UPDATE, (*columns[3:], no))
 
 
 def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
@@ -86,10 +129,11 @@ def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
 def refuse_damaged_index(db: Connection, session_id: str) -> None:
     """Raise ValueError if a name may not have been found because the index of names is damaged.
 
-    If a damaged key sent the search the wrong way, that key is next to where the search ended. So both neighbours are
-    checked.
+    It must not be in the second index either. And if a damaged key sent the search the wrong way, that key is next to
+    where the search ended; so both neighbours are compared with their rows.
     """
-    if db.row(SQL["wrong_neighbour"], (db.namespace, session_id)) is not None:
+    name = (db.namespace, session_id)
+    if db.row(SQL["is_in_second_index"], name) is not None or db.row(SQL["wrong_neighbour"], name) is not None:
         raise ValueError("its name is not in the index of names, which is damaged where it would stand")
 
 
@@ -117,106 +161,118 @@ def kept_from(kept: str | None) -> tuple[int, ...]:
     return () if kept is None else tuple(msgspec.json.decode(kept))
 
 
-def snapshot_state(db: Connection, no: int, snapshot_id: str) -> State | None:
+# --- rows beside it --------------------------------------------------------------------------------------------------
+
+
+def snapshot_state(db: Connection, session: SessionRow, snapshot_id: str) -> State | None:
     """Load the state of a snapshot of this life; None if it has no such snapshot."""
-    row = db.row(SQL["load_snapshot"], (snapshot_id, no))
-    return None if row is None else state_from(row)
+    row = db.row(SQL["load_snapshot"], (snapshot_id,))
+    if row is None:  # it is absent if all that the session should have are there, and it is none of them
+        if any(other[0] == snapshot_id for other in snapshots(db, session)):
+            raise ValueError(f"snapshot {snapshot_id!a} is not found by its id")
+        return None
+    found_id, no, _, _, *state, _ = unsealed(row, "snapshot")
+    if found_id != snapshot_id:  # where keys are out of order, SQLite takes a lesser one for an equal one
+        raise ValueError(f"a search for snapshot {snapshot_id!a} leads to {found_id!a}")
+    return state_from(state) if no == session.no else None
 
 
-def version_state(db: Connection, no: int, version: int, newest: int) -> State | None:
-    """Load the state after a version of this life; None if it is not known (any more).
+def snapshots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Sequence[Any]]:
+    """Read the snapshots of a session in the order they were taken: all columns of each.
 
-    Raises ValueError for one that must be known, since it is among the latest.
+    `bad`, here and below: damaged rows are told there and passed over. Else they raise ValueError.
+    """
+    rows = all_unsealed(db.execute(SQL["list_snapshots"], (session.no,)), "snapshot", bad)
+    found = [row for row in rows if row[1] == session.no]
+    versions = [row[3] for row in found]
+    if versions != sorted(versions) and bad is None:
+        raise ValueError("its snapshots are not in order")
+    return _all_of(found, session.snapshots, "snapshots", bad)
+
+
+def undo_steps(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[UndoStep]:
+    """Read the undo steps of a session, oldest first."""
+    if not session.undo_steps and bad is None:
+        return []
+    rows = _own(db.execute(SQL["list_undo_steps"], session.span), session, "the undo step", bad)
+    steps = [
+        UndoStep(session.base + version, kind, moved_to, hidden, state_from(columns))
+        for version, kind, moved_to, hidden, *columns in rows
+    ]
+    return _all_of(steps, session.undo_steps, "undo steps", bad)
+
+
+def all_jumps(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[Jump]:
+    """Read every jump of a session, newest first, whether it is on the path to its head or not."""
+    if not session.last_jump and bad is None:
+        return []
+    found: list[Jump] = []
+    following = session.last_jump
+    for seq, after, prior in _own(db.execute(SQL["list_jumps"], session.span), session, "the jump", bad):
+        if seq != following:
+            break
+        found.append((seq, after))
+        following = prior
+    return _all_of(found, len(found) + bool(following), "jumps", bad)
+
+
+def _own(rows: Iterable[Sequence[Any]], session: SessionRow, called: str, bad: list[str] | None) -> Iterator[Any]:
+    """Yield rows without their checksums, their seq or version in place of their id."""
+    for row_id, *columns in all_unsealed(rows, called, bad):
+        if row_id >> 32 == session.no:
+            yield row_id - session.base, *columns
+
+
+def _all_of(found: list[T], count: int, called: str, bad: list[str] | None) -> list[T]:
+    """Return what was found. There must be as many as the session's row counts."""
+    if len(found) != count:
+        what = f"it has {len(found)} {called} that can be read, and should have {count}"
+        if bad is None:
+            raise ValueError(what)
+        bad.append(what)
+    return found
+
+
+def change_columns(row: Sequence[Any], base: int) -> Sequence[Any]:
+    """Return all columns of a change, its version in place of its id.
+
+    Raises ValueError if they do not match its checksum, or if it is a change of another session.
+    """
+    row_id, *columns = unsealed(row, "the change")
+    if not base <= row_id <= base + 0xFFFFFFFF:
+        raise ValueError(f"the change {row_id} is where one of its own should be")
+    return row_id - base, *columns
+
+
+def version_state(db: Connection, session: SessionRow, version: int) -> State | None:
+    """Load the state after a version of this life (0: before the first); None if it is not known (any more).
+
+    Raises ValueError if it must be known, since it is among the latest, and is not there.
     """
     if version == 0:
         return State()
-    if version > newest:
+    if version > session.version:
         return None
-    row = db.row(SQL["load_version"], ((no << 32) + version,))
-    if row is None and version > newest - REMEMBERED and not db.row(SQL["row_of_change"], ((no << 32) + version,)):
-        raise ValueError(f"its version {version} is not there")
-    return None if row is None else state_from(row)
+    row = db.row(SQL["load_version"], (session.base + version,))
+    if row is None:
+        if version > session.version - REMEMBERED:
+            raise ValueError(f"its version {version} is not there")
+        return None
+    columns = change_columns(row, session.base)[10:15]
+    return None if columns[0] is None else state_from(columns)
 
 
-def jumps_to(db: Connection, no: int, head: int) -> list[Jump]:
-    """Load every jump up to `head`, newest first, whether it is on the path to it or not."""
-    return db.rows(SQL["list_jumps"], (no << 32, (no << 32) + head))
-
-
-def roots(db: Connection, no: int) -> list[tuple[State, str]]:
+def roots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[tuple[State, str]]:
     """Read every state the session can return to (its own, of snapshots, of undo steps), with a name for messages."""
-    rows = db.execute(SQL["list_roots"], {"no": no})
-    return [(state_from(columns), name) for *columns, name in rows]
+    return [
+        (session.state, "the head"),
+        *((state_from(row[4:9]), f"snapshot {row[0]}") for row in snapshots(db, session, bad)),
+        *((step.before, f"the undo step of version {step.id & 0xFFFFFFFF}") for step in undo_steps(db, session, bad)),
+    ]
 
 
-def remembered_states(db: Connection, no: int) -> list[tuple[int, State]]:
+def remembered_states(db: Connection, session: SessionRow, bad: list[str] | None = None) -> Iterator[tuple[int, State]]:
     """Read the states of earlier versions that can still be read, each with the id of its change, oldest first."""
-    return [(row_id, state_from(columns)) for row_id, *columns in db.execute(SQL["list_remembered"], span(no))]
-
-
-class PathWalk:
-    """The path to a head, walked back only as far as a caller asks for.
-
-    A session that was edited ten thousand times has as many jumps, and few of them are on the path to its head. So each
-    step seeks the next jumps on the path; where nearly every jump is on it, a step fetches more of them.
-    """
-
-    __slots__ = ("_at", "_base", "_db", "_ranges", "_step")
-
-    def __init__(self, db: Connection, no: int, head: int) -> None:
-        self._db = db
-        self._base = no << 32
-        self._at = head  # the end of the next range; 0: the path has been walked to its beginning
-        self._step = FIRST_JUMPS
-        self._ranges: list[Range] = []  # the newest first
-
-    @property
-    def walked(self) -> list[Range]:
-        """The ranges walked so far, in order."""
-        return self._ranges[::-1]
-
-    def back(self) -> Iterator[Range]:
-        """Yield the ranges of the path, newest first."""
-        place = 0
-        while place < len(self._ranges) or self._goes_on():
-            yield self._ranges[place]
-            place += 1
-
-    def down_to(self, seq: int) -> list[Range]:
-        """Walk down to `seq`, and return the ranges from there to the head, in order."""
-        self._reach(seq)
-        return self._ranges[::-1]
-
-    def __contains__(self, seq: int) -> bool:
-        self._reach(seq)
-        at = bisect_left(self._ranges, -seq, key=_negative_first)  # the newest range that begins at `seq` or before
-        return seq > 0 and at < len(self._ranges) and seq <= self._ranges[at][1]
-
-    def _reach(self, seq: int) -> None:
-        while (not self._ranges or self._ranges[-1][0] > seq) and self._goes_on():
-            pass
-
-    def _goes_on(self) -> bool:
-        """Walk on by one statement. False: there is no range before those walked."""
-        at, base, step = self._at, self._base, self._step
-        if at <= 0:
-            return False
-        jumps = self._db.rows(_LATEST_JUMPS, (base, base + at, step))
-        walked = len(self._ranges)
-        for seq, after in jumps:
-            if seq <= at:  # else it is a jump of another branch
-                if not 0 <= after < seq:
-                    raise damaged_jump(self._db.value(SQL["name_of"], (base >> 32,)), seq, after)
-                self._ranges.append((seq, at))
-                at = after
-        if len(jumps) < step:
-            if at > 0:
-                self._ranges.append((1, at))
-            at = 0
-        self._step = min(4 * step, MOST_JUMPS) if 2 * (len(self._ranges) - walked) >= len(jumps) else FIRST_JUMPS
-        self._at = at
-        return len(self._ranges) > walked
-
-
-def _negative_first(found: Range) -> int:
-    return -found[0]
+    for row in _own(db.execute(SQL["list_changes"], session.span), session, "the change", bad):
+        if row[10] is not None:
+            yield session.base + row[0], state_from(row[10:15])

@@ -1,8 +1,16 @@
--- load_session: load the session of this name, which may have expired; i is the index alone, s the row it leads to
-SELECT s.no, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept, s.messages, s.bytes, s.dimension, s.ttl, s.expires_at,
-       s.namespace, s.session_id, s.ended
+-- load_session: load all columns of the session of this name, which may have expired; i is the index alone, s the row it leads to
+SELECT s.no, s.namespace, s.session_id, s.ended, s.life, s.version, s.last_seq, s.head, s.cleared, s.floor, s.kept,
+       s.messages, s.bytes, s.dimension, s.ttl, s.expires_at, s.created_at, s.changed_at, s.forked_from, s.snapshots,
+       s.undo_steps, s.last_jump, s.checksum
   FROM sessions i LEFT JOIN sessions s ON s.no = i.no
  WHERE i.namespace = ? AND i.session_id = ? AND i.ended = 0
+
+-- update_session: write the columns of a live session; not those of the index of names, which would be written too
+UPDATE sessions
+   SET life = ?, version = ?, last_seq = ?, head = ?, cleared = ?, floor = ?, kept = ?, messages = ?, bytes = ?,
+       dimension = ?, ttl = ?, expires_at = ?, created_at = ?, changed_at = ?, forked_from = ?, snapshots = ?,
+       undo_steps = ?, last_jump = ?, checksum = ?
+ WHERE no = ?
 
 -- wrong_neighbour: whether a neighbour of this name in the index of names leads to a row of another name
 SELECT 1
@@ -16,32 +24,29 @@ SELECT 1
   LEFT JOIN sessions s ON s.no = i.no
  WHERE (i.namespace, i.session_id, 0) IS NOT (s.namespace, s.session_id, s.ended)
 
--- load_snapshot: load the state of a snapshot
-SELECT head, cleared, floor, kept, messages FROM snapshots WHERE snapshot_id = ? AND session = ?
+-- is_in_second_index: whether a name is found the other way round
+SELECT 1 FROM sessions INDEXED BY sessions_by_id WHERE session_id = ?2 AND namespace = ?1 AND ended = 0
 
--- list_jumps: list every jump up to an id, newest first
-SELECT seq, after FROM jumps WHERE id BETWEEN ? AND ? ORDER BY id DESC
+-- load_snapshot: load a snapshot
+SELECT snapshot_id, session, label, version, head, cleared, floor, kept, messages, created_at, checksum
+  FROM snapshots WHERE snapshot_id = ?
 
--- latest_jumps: list the last jumps up to an id, newest first
-SELECT seq, after FROM jumps WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT ?
+-- list_snapshots: list snapshots in the order they were taken
+SELECT snapshot_id, session, label, version, head, cleared, floor, kept, messages, created_at, checksum
+  FROM snapshots WHERE session = ? ORDER BY version
 
--- name_of: load the name of a session
-SELECT session_id FROM sessions WHERE no = ?
+-- list_undo_steps: list undo steps, oldest first
+SELECT id, kind, moved_to, hidden, head, cleared, floor, kept, messages, checksum
+  FROM undo_steps WHERE id BETWEEN ? AND ? ORDER BY id
 
--- list_roots: list every state a session can return to: its own, those of snapshots, and those before its undo steps
-SELECT head, cleared, floor, kept, messages, 'the head' FROM sessions WHERE no = :no
-UNION ALL
-SELECT head, cleared, floor, kept, messages, 'snapshot ' || snapshot_id FROM snapshots WHERE session = :no
-UNION ALL
-SELECT head, cleared, floor, kept, messages, 'the undo step of version ' || version FROM undo_steps
- WHERE id BETWEEN :no << 32 AND (:no << 32) + 4294967295
+-- list_jumps: list every jump, newest first
+SELECT id, after, prior, checksum FROM jumps WHERE id BETWEEN ? AND ? ORDER BY id DESC
 
--- list_remembered: list the states of the change log that can still be read
-SELECT id, head, cleared, floor, kept, messages FROM changes
- WHERE id BETWEEN ? AND ? AND head IS NOT NULL
+-- list_changes: list every remembered change, oldest first
+SELECT id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at, head, cleared, floor, kept, messages, checksum
+  FROM changes WHERE id BETWEEN ? AND ? ORDER BY id
 
--- load_version: load the state after a change, unless compact has reclaimed part of it
-SELECT head, cleared, floor, kept, messages FROM changes WHERE id = ? AND head IS NOT NULL
-
--- row_of_change: whether a change is remembered
-SELECT 1 FROM changes WHERE id = ?
+-- load_version: load the change that made a version
+SELECT id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at,
+       head, cleared, floor, kept, messages, checksum
+  FROM changes WHERE id = ?

@@ -17,7 +17,8 @@ from everturn.backends.sqlite.apply_change import LAST_SEQ
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.maintenance import delete_undo_steps
 from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start, entries_within
-from everturn.backends.sqlite.session_row import SessionRow, columns_of, span, state_from
+from everturn.backends.sqlite.row_checksums import facts, of_entries, sealed, seconds
+from everturn.backends.sqlite.session_row import SessionRow, change_columns, columns_of, state_from, store
 from everturn.errors import MemoryStoreBackendError
 from everturn.transfer.protocol import STAGED_FOR, Arrival, Mark, PortionRequest, Staging
 from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
@@ -33,42 +34,38 @@ def outline(db: Connection, session_id: str, now: float) -> Outline | None:
     session = session_row.load(db, session_id, now)
     if session is None:
         return None
-    row = db.row(SQL["load_outline"], (session.no,))
-    no, life, version, last_seq, created_at, changed_at, ttl, expires_at, dimension, forked_from, *columns = row
     return Outline(
         session_id,
-        life,
-        version,
-        _call_of(db, no, version),
-        last_seq,
-        state_from(columns),
-        created_at,
-        changed_at,
+        session.life,
+        session.version,
+        _call_of(db, session.no, session.version),
+        session.last_seq,
+        session.state,
+        session.created_at,
+        session.changed_at,
         now,
-        ttl,
-        expires_at,
-        dimension,
-        forked_from,
-        tuple(reversed(session_row.jumps_to(db, no, last_seq))),
-        tuple(_snapshots(db, no)),
-        tuple(_undo_steps(db, no)),
+        session.ttl,
+        session.expires_at,
+        session.dimension,
+        session.forked_from,
+        tuple(reversed(session_row.all_jumps(db, session))),
+        tuple(_snapshots(db, session)),
+        tuple(
+            UndoPart(step.id & 0xFFFFFFFF, step.kind, step.moved_to, step.hidden, step.before)
+            for step in session_row.undo_steps(db, session)
+        ),
     )
 
 
-def _snapshots(db: Connection, no: int) -> Iterator[SnapshotPart]:
-    for name, label, version, created_at, *state in db.execute(SQL["list_snapshots"], (no,)):
+def _snapshots(db: Connection, session: SessionRow) -> Iterator[SnapshotPart]:
+    for name, _, label, version, *state, created_at in session_row.snapshots(db, session):
         yield SnapshotPart(name, label, version, created_at, state_from(state))
-
-
-def _undo_steps(db: Connection, no: int) -> Iterator[UndoPart]:
-    for version, kind, moved_to, hidden, *state in db.execute(SQL["list_undo_steps"], span(no)):
-        yield UndoPart(version, kind, moved_to, hidden, state_from(state))
 
 
 def _call_of(db: Connection, no: int, version: int) -> bytes:
     """Load the call id of the change that made a version; empty if it is not remembered."""
-    call: bytes | None = db.value(SQL["load_call"], ((no << 32) + version,))
-    return call or b""
+    row = db.row(SQL["load_change"], ((no << 32) + version,))
+    return b"" if row is None else change_columns(row, no << 32)[2]
 
 
 def portion(db: Connection, request: PortionRequest, now: float) -> Portion | None:
@@ -86,7 +83,8 @@ def portion(db: Connection, request: PortionRequest, now: float) -> Portion | No
 def _entries(db: Connection, base: int, request: PortionRequest) -> Iterator[EntryPart]:
     first, last = request.after_seq + 1, request.last_seq
     rows = db.execute(
-        SQL["some_entries"], (base + earliest_start(first), base + last, request.entries + MOST_LINES, first, last)
+        SQL["some_entries"],
+        (base + earliest_start(first), base + last, request.entries + MOST_LINES, first, last, base),
     )
     size = 0
     for row in islice(entries_within(rows), request.entries):
@@ -99,11 +97,11 @@ def _entries(db: Connection, base: int, request: PortionRequest) -> Iterator[Ent
 def _changes(db: Connection, base: int, request: PortionRequest) -> Iterator[ChangePart]:
     bounds = (base + request.after_version + 1, base + request.last_version, request.changes)
     for row in db.execute(SQL["some_changes"], bounds):
-        version, kind, first_seq, count, created_at, call, key, content, snapshot_id, label, *state, readable = row
-        yield ChangePart(
-            *(version, kind, first_seq, count, created_at, call, state_from(state), bool(readable)),
-            *(key, content, snapshot_id, label),
-        )
+        version, kind, call, key, content, first_seq, count, *others = change_columns(row, base)
+        snapshot_id, label, created_at, head, *rest = others
+        state = state_from((0 if head is None else head, *rest))
+        known = (version, kind, first_seq, count, created_at, call, state, head is not None)
+        yield ChangePart(*known, key, content, snapshot_id, label)
 
 
 # --- in --------------------------------------------------------------------------------------------------------------
@@ -150,16 +148,13 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
         db.execute(SQL["begin_staged"], (*name, now, now, now))
         no = db.last_insert_rowid()
     size = place.bytes + _write_rows(db, no, arrival.portion)
-    _write_pointers(db, no, outline, place.last_seq)
+    last_jump = _write_pointers(db, no, outline, place)
+    db.execute(SQL["publish"], (no,))
     expires_at = None if arrival.expires_in is None else db.lives_from + arrival.expires_in
-    db.execute(
-        SQL["publish"],
-        (
-            *(outline.life, outline.version, outline.last_seq, outline.created_at, outline.changed_at),
-            *(outline.ttl, expires_at, outline.dimension, outline.forked_from),
-            *(*columns_of(outline.state), size, no),
-        ),
-    )
+    known = (outline.life, outline.version, outline.last_seq, outline.state, size, outline.dimension, outline.ttl)
+    times = (expires_at, outline.created_at, outline.changed_at)
+    counts = (len(outline.snapshots), len(outline.undo_steps), last_jump)
+    store(db, SessionRow(no, outline.session_id, *known, *times, outline.forked_from, *counts))
     return ChangeOutcome(Status.APPLIED, outline.life, outline.version)
 
 
@@ -170,11 +165,12 @@ def _mark_of(db: Connection, session: SessionRow | None) -> Mark | None:
 
 
 class _Place(msgspec.Struct, frozen=True, gc=False):
-    """Session number that an arrival is written under (0: a new one), and the bytes and last seq it has already."""
+    """Session number that an arrival is written under (0: a new one), and bytes, last seq and last jump that it has."""
 
     no: int
-    bytes: int
-    last_seq: int
+    bytes: int = 0
+    last_seq: int = 0
+    last_jump: int = 0
 
 
 def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now: float) -> _Place | None:
@@ -183,8 +179,8 @@ def _place_for(db: Connection, arrival: Arrival, session: SessionRow | None, now
     if arrival.handle is not None:
         no = int(arrival.handle)
         staged = db.value(SQL["load_staged"], (no, db.namespace, arrival.outline.session_id, now))
-        return None if staged is None else _Place(no, staged, 0)
-    return _Place(0, 0, 0) if session is None else _Place(session.no, session.bytes, session.last_seq)
+        return None if staged is None else _Place(no, staged)
+    return _Place(0) if session is None else _Place(session.no, session.bytes, session.last_seq, session.last_jump)
 
 
 def _refuse_too_long(*numbers: int) -> None:
@@ -201,31 +197,33 @@ def _write_rows(db: Connection, no: int, portion: Portion) -> int:
     size = 0
     _refuse_too_long(*(part.seq for part in portion.entries[-1:]), *(part.version for part in portion.changes[-1:]))
     for entry in portion.entries:
-        row = (base + entry.seq, entry.turn, entry.kind, entry.created_at, entry.checksum, entry.body)
+        known = facts(entry.seq, entry.turn, 1, entry.created_at)
+        checksum = of_entries(entry.checksum, no, known)
+        row = (base + entry.seq, entry.turn, entry.kind, entry.created_at, checksum, entry.body)
         db.execute(SQL["insert_entry"], row)
         size += db.changes() and entry.size
     for change in portion.changes:
         head, *rest = columns_of(change.state)
         db.execute(
             SQL["insert_change"],
-            (
+            sealed(
                 *(base + change.version, change.kind, change.call, change.key, change.content),
-                *(change.first_seq, change.count, change.snapshot_id, change.label, change.created_at),
+                *(change.first_seq, change.count, change.snapshot_id, change.label, seconds(change.created_at)),
                 *(head if change.readable else None, *rest),
             ),
         )
     return size
 
 
-def _write_pointers(db: Connection, no: int, outline: Outline, last_seq: int) -> None:
-    """Write jumps, snapshots and undo steps. Jumps up to `last_seq` are there already."""
+def _write_pointers(db: Connection, no: int, outline: Outline, place: _Place) -> int:
+    """Write jumps, snapshots and undo steps. Jumps up to the last seq are there. Returns the seq of the last."""
     base = no << 32
-    for seq, after in outline.jumps:
-        if seq > last_seq:
-            db.execute(apply_change.SQL["insert_jump"], (base + seq, after))
+    new = [(seq, after) for seq, after in outline.jumps if seq > place.last_seq]
+    last_jump = apply_change.insert_jumps(db, base, new, place.last_jump)
     for snapshot in outline.snapshots:
-        facts = (snapshot.id, no, snapshot.label, snapshot.version)
-        db.execute(apply_change.SQL["insert_snapshot"], (*facts, *columns_of(snapshot.state), snapshot.created_at))
+        known = (snapshot.id, no, snapshot.label, snapshot.version, *columns_of(snapshot.state))
+        db.execute(apply_change.SQL["insert_snapshot"], sealed(*known, seconds(snapshot.created_at)))
     for step in outline.undo_steps:
-        before = columns_of(step.before)
-        db.execute(apply_change.SQL["push_undo"], (base + step.version, step.kind, step.moved_to, step.hidden, *before))
+        step_facts = (base + step.version, step.kind, step.moved_to, step.hidden)
+        db.execute(apply_change.SQL["push_undo"], sealed(*step_facts, *columns_of(step.before)))
+    return last_jump

@@ -1,26 +1,15 @@
--- load_outline: load every column of a live session
-SELECT no, life, version, last_seq, created_at, changed_at, ttl, expires_at, dimension, forked_from,
-       head, cleared, floor, kept, messages
-  FROM sessions WHERE no = ?
-
--- load_call: load the call id of the change that made a version
-SELECT call FROM changes WHERE id = ?
-
--- list_snapshots: list snapshots in the order they were taken
-SELECT snapshot_id, label, version, created_at, head, cleared, floor, kept, messages
-  FROM snapshots WHERE session = ? ORDER BY version
-
--- list_undo_steps: list undo steps, oldest first
-SELECT version, kind, moved_to, hidden, head, cleared, floor, kept, messages
-  FROM undo_steps WHERE id BETWEEN ? AND ? ORDER BY id
+-- load_change: load the change that made a version
+SELECT id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at,
+       head, cleared, floor, kept, messages, checksum
+  FROM changes WHERE id = ?
 
 -- some_entries: load the next rows of the log
-SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums, ?4, ?5
+SELECT id - ?6, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums, ?4, ?5
   FROM entries WHERE id BETWEEN ?1 AND ?2 ORDER BY id LIMIT ?3
 
 -- some_changes: load the next remembered changes
-SELECT version, kind, first_seq, count, created_at, call, key, content, snapshot_id, label,
-       ifnull(head, 0), cleared, floor, kept, messages, head IS NOT NULL
+SELECT id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at,
+       head, cleared, floor, kept, messages, checksum
   FROM changes WHERE id BETWEEN ? AND ? ORDER BY id LIMIT ?
 
 -- begin_staged: insert a session for staged rows: ended, and without a life; if it is abandoned, it is removed when it expires
@@ -37,14 +26,11 @@ INSERT OR IGNORE INTO entries (id, turn, kind, created_at, checksum, body) VALUE
 
 -- insert_change: insert a change as it was stored elsewhere, once
 INSERT OR IGNORE INTO changes (id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at,
-                               head, cleared, floor, kept, messages)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                               head, cleared, floor, kept, messages, checksum)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
--- publish: publish: the staged session becomes live, or a live one is extended
-UPDATE sessions
-   SET ended = 0, life = ?, version = ?, last_seq = ?, created_at = ?, changed_at = ?, ttl = ?, expires_at = ?,
-       dimension = ?, forked_from = ?, head = ?, cleared = ?, floor = ?, kept = ?, messages = ?, bytes = ?
- WHERE no = ?
+-- publish: publish: the staged session becomes live; session_row.py writes its other columns
+UPDATE sessions SET ended = 0 WHERE no = ? AND ended <> 0
 
 -- forget_snapshots: delete the snapshots of every life of this name: the arriving life may have the same ones
 DELETE FROM snapshots WHERE session IN (

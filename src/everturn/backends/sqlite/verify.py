@@ -12,7 +12,7 @@ from everturn.backends._shared.verification import ExaminedSession, examine
 from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import MOST_LINES, has_its_checksums, unpacked
-from everturn.backends.sqlite.session_row import SessionRow, jumps_to, load, remembered_states, roots
+from everturn.backends.sqlite.session_row import SessionRow, all_jumps, load, remembered_states, roots
 from everturn.core.codec import EntryRow
 from everturn.model import Problem
 
@@ -30,16 +30,17 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
 
     An absent session has none of either.
     """
-    session = load(db, session_id, now)
+    bad: list[str] = []  # rows that do not match their checksums
+    session = load(db, session_id, now, bad)
     if session is None:
         return 0, []
     stored = ExaminedSession(
         session_id,
         session.version,
         session.last_seq,
-        jumps_to(db, session.no, session.last_seq),
-        roots(db, session.no),
-        [state for _, state in remembered_states(db, session.no)],
+        all_jumps(db, session, bad),
+        roots(db, session, bad),
+        [state for _, state in remembered_states(db, session, bad)],
         [version for (version,) in db.execute(SQL["every_version"], session.span)],
     )
     unchecked: list[range] = []
@@ -51,18 +52,18 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
             yield from unpacked(row)
 
     kinds, problems = examine(stored, entries())
-    bad = {problem.seq for problem in problems}
+    found = {problem.seq for problem in problems}
     problems += (
         Problem(session_id, seqs[0], "the checksums of its row are not those of what is in it")
         for seqs in unchecked
-        if not bad.intersection(seqs)
+        if not found.intersection(seqs)
     )
-    problems += (Problem(session_id, None, what) for what in _disagreements(db, session))
+    problems += (Problem(session_id, None, what) for what in (*bad, *_disagreements(db, session)))
     return len(kinds), problems
 
 
 def _disagreements(db: Connection, session: SessionRow) -> Iterator[str]:
-    """Find facts that are stored twice and differ. Without page checksums, nothing else shows damage there."""
+    """Find facts that are stored twice and differ, though each row matches its checksum."""
     low, high = session.span
     named = {"no": session.no, "low": low, "high": high, "remembered": REMEMBERED}
     try:

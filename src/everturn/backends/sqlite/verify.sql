@@ -1,8 +1,8 @@
 -- every_row: load a session's whole log
-SELECT seq, created_at, checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id BETWEEN ? AND ? ORDER BY id
+SELECT id - ?1, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums FROM entries WHERE id BETWEEN ?1 AND ?2 ORDER BY id
 
 -- every_version: list the versions of the remembered changes
-SELECT version FROM changes WHERE id BETWEEN ? AND ? ORDER BY id
+SELECT id - ?1 FROM changes WHERE id BETWEEN ?1 AND ?2 ORDER BY id
 
 -- orphans: find entries whose session does not exist
 SELECT DISTINCT e.id >> 32 FROM entries e WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.no = e.id >> 32)

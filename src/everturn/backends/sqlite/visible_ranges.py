@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from everturn.backends.sqlite import statements
+from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start
-from everturn.backends.sqlite.session_row import PathWalk
+from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.core.paths import Range, State, clip
 
 SQL = statements.load("visible_ranges.sql")
@@ -78,7 +78,9 @@ def newest_ranges(view: LogView, size: int) -> VisibleRanges:
     path: list[Range] = []
     for start, end in view.walk.back():
         last = min(end, highest)
-        first = max(start, lowest, last - size + 1)
+        first = last - size + 1
+        if first < start or first < lowest:
+            first = max(start, lowest)
         if first <= last:
             path.append((first, last))
             size -= last - first + 1
@@ -101,8 +103,24 @@ def summaries_below(view: LogView, first: int) -> list[Range]:
     first, last = max(first, view.state.cleared + 1), min(view.last, view.state.floor)
     if first > last:
         return []
+    refuse_misplaced_summaries(view.db, view.base + first, view.base + last)
     lowest = view.db.value(SQL["lowest_summary"], (view.base + first, view.base + last))
-    return [] if lowest is None else clip(view.walk.down_to(lowest), lowest, last)
+    return [] if lowest is None else clip(view.walk.down_to(lowest - view.base), lowest - view.base, last)
+
+
+def refuse_misplaced_summaries(db: Connection, first: int, last: int) -> None:
+    """Raise ValueError if a summary between these ids may not be found, because its index is damaged there.
+
+    Below the floor nothing else tells how many there are. Where pages have checksums, it is enough to see that the ends
+    of the index are where they should be; else it is compared with the log.
+    """
+    is_damaged = db.row(SQL["misplaced_summary"], (first, last)) is not None
+    if not is_damaged and not page_checksums.are_kept(db):
+        is_damaged = db.rows(SQL["summaries_by_index"], (first, last)) != db.rows(
+            SQL["summaries_in_log"], (first, last)
+        )
+    if is_damaged:
+        raise ValueError("summaries may be missing: the index of kinds is damaged where they should be")
 
 
 def ranges_as_json(ranges: Sequence[Range], path: Sequence[Range]) -> str:

@@ -25,7 +25,7 @@ RETURN sha256(convert_to(p_session_id, 'UTF8'));
 -- Receipts of a session's latest changes, by their call ids: as many as are remembered at least. For its tombstone.
 CREATE FUNCTION everturn.calls_of_v1(s everturn.sessions) RETURNS jsonb LANGUAGE sql STABLE AS $$
     SELECT coalesce(jsonb_object_agg(encode(c.call, 'hex'), jsonb_build_array(
-               s.life, c.version, c.first_seq, c.count, c.snapshot_id, c.messages, c.created_at)), '{}')
+               s.life, c.version, c.first_seq, c.count, c.messages, c.created_at)), '{}')
       FROM everturn.changes c WHERE c.session = s.no AND c.version > s.version - 1024
 $$;
 

@@ -48,7 +48,7 @@ $$;
 CREATE FUNCTION everturn.recall_erased_v1(p_namespace text, r everturn.request_v1, p_at double precision)
 RETURNS everturn.outcome_v1 LANGUAGE sql STABLE AS $$
     SELECT ('replayed', c.made ->> 0, (c.made ->> 1)::bigint, (c.made ->> 2)::bigint, (c.made ->> 3)::bigint, 0,
-            c.made ->> 4, r.label, (c.made ->> 5)::bigint, (c.made ->> 6)::double precision, p_at)::everturn.outcome_v1
+            r.snapshot_id, r.label, (c.made ->> 4)::bigint, (c.made ->> 5)::double precision, p_at)::everturn.outcome_v1
       FROM (SELECT t.calls -> encode(r.call, 'hex') AS made FROM everturn.tombstones t
              WHERE t.namespace = p_namespace AND t.digest = everturn.digest_v1(r.session_id)) c
      WHERE c.made IS NOT NULL

@@ -1,5 +1,6 @@
 -- Changes: find an earlier attempt, plan (plan_v1), write. The rows written are those of `Plan` in core/plan_change.py.
--- Every change goes this way, appends as all others: lock the session's row, look, write.
+-- Every change goes this way: lock the session's row, look, write. Turns of messages, which nearly all are, need no look where
+-- the head is the last entry of the log (docs/decisions/007-postgres-functions.md).
 
 -- Apply one change, or return the reason of its refusal. The session's row is locked from the first look to the end of the
 -- transaction. `p_bodies`, of p_size bytes, and `p_checksums` are of its entries.
@@ -32,9 +33,12 @@ BEGIN
         ELSE
             IF s.no IS NOT NULL AND (r.retry OR r.key IS NOT NULL OR s.changed_at >= r.issued) THEN
                 o := everturn.recall_v1(s, r, now_);
-                IF o.status = 'replayed' THEN
-                    RETURN o;
-                END IF;
+            END IF;
+            IF r.retry AND o.status IS NULL THEN
+                o := everturn.recall_erased_v1(p_namespace, r, now_);
+            END IF;
+            IF o.status = 'replayed' THEN
+                RETURN o;
             END IF;
             IF o.status IS NOT NULL THEN
                 p.refusal := o.status;
@@ -149,18 +153,64 @@ CREATE FUNCTION everturn.change_v2(
 DECLARE
     waits text   := set_config('lock_timeout', p_patience::text, true);  -- PERFORM would make a query of it
     taken bigint := 0;  -- bodies of the changes before this one
+    at    double precision;
+    s     record;
+    grown boolean;
     r     everturn.request_v1;
+    turns everturn.turn_v1[] := '{}';  -- whose session is updated, and whose rows are still to be written
 BEGIN
     FOR i IN 1 .. cardinality(p_session_ids) LOOP
-        r := (p_session_ids[i], 'append', p_calls[i], p_ttl, NULL, NULL, NULL, NULL, NULL, p_issued, p_not_after[i], p_counts[i],
-              NULL, NULL, p_counts[i], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-        IF p_rest IS NOT NULL THEN
-            r := json_populate_record(r, p_rest -> (i - 1));
+        grown := false;
+        IF p_rest IS NULL THEN
+            -- Without a look: where these conditions hold, no earlier attempt was made, and nothing forbids the turn.
+            at := everturn.now_v1(p_now);
+            UPDATE everturn.sessions t
+               SET version = t.version + 1, last_seq = t.last_seq + p_counts[i], head = t.last_seq + p_counts[i],
+                   messages = t.messages + p_counts[i], bytes = t.bytes + p_sizes[i], changed_at = at, expires_at = at + t.ttl,
+                   changed_in = everturn.step_v1(at), expires_in = everturn.step_v1(at + t.ttl),
+                   tally = everturn.grown_v1(t.tally, p_counts[i], p_sizes[i], t.changed_at, at, t.expires_at, at + t.ttl)
+             WHERE t.namespace = p_namespace AND t.session_id = p_session_ids[i] AND NOT t.ended AND t.head = t.last_seq
+               AND t.changed_at < p_issued AND (t.fence IS NULL OR t.fence <= p_issued) AND p_issued <= at
+               AND at <= p_not_after[i] AND NOT everturn.is_over_v1(t.expires_at, at)
+            RETURNING (t.no, t.version, t.head - p_counts[i] + 1, p_counts[i], t.head, t.cleared, t.floor, t.messages, at, t.kept,
+                       p_calls[i], taken)::everturn.turn_v1 AS turn, t.life, t.version, t.head - p_counts[i] + 1 AS first,
+                      everturn.now_v1(p_now) AS told INTO s;
+            grown := FOUND;
         END IF;
-        RETURN NEXT everturn.apply_v2(
-            p_namespace, r, p_bodies[taken + 1 : taken + p_counts[i]], p_checksums[taken + 1 : taken + p_counts[i]], p_sizes[i],
-            p_now);
+        IF grown THEN
+            IF s.told > p_not_after[i] THEN  -- a lock that was waited for, too long; the conditions above saw an earlier time
+                PERFORM everturn.refuse_late_v1(p_issued, p_not_after[i], NULL, s.told);
+            END IF;
+            turns := turns || s.turn;
+            RETURN NEXT ('applied', s.life, s.version, s.first, p_counts[i], 0, NULL, NULL, NULL, NULL, s.told)
+                        ::everturn.outcome_v1;
+        ELSE
+            r := (p_session_ids[i], 'append', p_calls[i], p_ttl, NULL, NULL, NULL, NULL, NULL, p_issued, p_not_after[i],
+                  p_counts[i], NULL, NULL, p_counts[i], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                  NULL, NULL, NULL);
+            IF p_rest IS NOT NULL THEN
+                r := json_populate_record(r, p_rest -> (i - 1));
+            END IF;
+            RETURN NEXT everturn.apply_v2(
+                p_namespace, r, p_bodies[taken + 1 : taken + p_counts[i]], p_checksums[taken + 1 : taken + p_counts[i]],
+                p_sizes[i], p_now);
+        END IF;
         taken := taken + p_counts[i];
     END LOOP;
+    IF cardinality(turns) > 0 THEN  -- the rows of all of them in two statements
+        INSERT INTO everturn.entries (session, seq, turn, created_at, checksum, kind, body)
+        SELECT w.session, w.first_seq + e.place - 1, w.first_seq, w.created_at, e.checksum + everturn.place_v1(
+                   w.session, w.first_seq + e.place - 1, w.first_seq, w.created_at, 'message'), 'message', e.body
+          FROM unnest(turns) AS w
+         CROSS JOIN LATERAL unnest(p_bodies[w.before + 1 : w.before + w.count], p_checksums[w.before + 1 : w.before + w.count])
+               WITH ORDINALITY AS e (body, checksum, place);
+        INSERT INTO everturn.changes (session, version, first_seq, count, head, cleared, floor, messages, created_at, kept, kind,
+                                      call, seal)
+        SELECT w.session, w.version, w.first_seq, w.count, w.head, w.cleared, w.floor, w.messages, w.created_at, w.kept,
+               'append', w.call, everturn.change_seal_v1(
+                   w.session, w.version, w.first_seq, w.count, w.head, w.cleared, w.floor, w.messages, w.created_at, w.kept,
+                   'append', w.call, NULL, NULL, NULL, NULL)
+          FROM unnest(turns) AS w;
+    END IF;
 END
 $$;
