@@ -159,8 +159,9 @@ def _context_of(
 def _tell(page: MessagePage, planner: TrimPlanner, bounds: ContextBounds) -> None:
     """Tell the planner of the messages of a page, newest first."""
     turns = page.turns or []
+    is_counted = bounds.max_tokens is not None or bounds.max_bytes is not None
     for message, turn in zip(reversed(page.messages), reversed(turns), strict=True):
-        counts = planner.counts_tokens or message.role in SYSTEM_ROLES
+        counts = is_counted and (planner.counts_tokens or message.role in SYSTEM_ROLES)
         planner.add(bounds.header(message, turn, counts=counts))
 
 
