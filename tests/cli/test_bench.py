@@ -58,7 +58,7 @@ def test_a_server_is_left_as_it_was(run: Run) -> None:
 
         with redis.Redis.from_url(server.url) as client:
             for key in client.keys("*"):  # tombstones of what was erased: they go by themselves
-                assert client.hkeys(key) == [b"fence"]
+                assert set(client.hkeys(key)) <= {b"fence", b"calls"}
                 assert 0 < client.ttl(key) <= 60
 
 

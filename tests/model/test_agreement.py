@@ -63,7 +63,7 @@ class Agreement(Walk):
         # Small steps and pages, so that short walks see more than one of each.
         for module, name, size in (
             *((maintenance, "STEP", 3), (staged_rows, "STEP", 2)),
-            *((reads, "BATCH", 3), (reads, "PAGE", 5)),
+            *((reads, "BATCH", 3), (reads, "PAGE", 5), (reads, "FEW", 2)),
             *((postgres, "STEP", 3), (postgres, "REAP_EVERY", 5), (postgres, "FOUND_AT_ONCE", 3)),
         ):
             self.patches.setattr(module, name, size)

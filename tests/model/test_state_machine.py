@@ -693,7 +693,7 @@ class Walk(RuleBasedStateMachine):
         if plan is None:
             return
         for at in range(min(2, len(plan.chores))):
-            drive(backend._write(partial(compaction_module.step, planned=plan, at=at), float("inf")))
+            drive(backend._write(partial(compaction_module.step, planned=plan, at=at, now=self.clock()), float("inf")))
         if (session := self.models[namespace].live(name)) is not None:
             self.half_compacted.add(session.life)
             left = {

@@ -129,13 +129,8 @@ def test_nor_is_one_while_an_embedding_is(monkeypatch: pytest.MonkeyPatch) -> No
         codec.embedding_of("a", row[0], row[2], row[3])
 
 
-@pytest.mark.parametrize("is_unbroken", [True, False])
-def test_an_interruption_while_a_batch_is_decoded_is_not_passed_over(
-    monkeypatch: pytest.MonkeyPatch,
-    is_unbroken: bool,
-) -> None:
+def test_an_interruption_while_a_batch_is_decoded_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     row = row_of(ChatMessage("user", "x"))
     monkeypatch.setattr(message_batches, "_decode_lines", interrupting)
-    rows = message_batches.Unbroken(1, 1, iter([(1, *row[1:])])) if is_unbroken else [row]
     with pytest.raises(Raised):
-        message_batches.MessageReader("a").take(rows)
+        message_batches.MessageReader("a").take([row])

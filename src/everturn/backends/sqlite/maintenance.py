@@ -150,11 +150,11 @@ def erase(db: Connection, session_id: str, life: str | None, now: float) -> Remo
     SQLite overwrites deleted rows with zeros (secure_delete).
     """
     lives = tuple(no for (no,) in db.rows(SQL["lives_of"], (db.namespace, session_id, life, now)))
-    if not lives:
-        refuse_damaged_index(db, session_id)
     for no in lives:
         db.execute(SQL["end_by_erasing"], (now + ERASED_FOR, no))
     spared = db.value(SQL["living"], (db.namespace, session_id)) is not None
+    if not lives and not spared:
+        refuse_damaged_index(db, session_id)
     return Removal(spared=spared).plus(remove(db, lives))
 
 
