@@ -12,7 +12,19 @@ from benchmarks.plan import Measurement, RunPlan, TableRow
 from benchmarks.rounds import progress
 
 MEASUREMENTS = (
-    *("append", "group_commit", "processes", "load", "latest", "peers", "growth", "ranges", "size", "imports"),
+    *(
+        "append",
+        "group_commit",
+        "processes",
+        "load",
+        "latest",
+        "context",
+        "peers",
+        "growth",
+        "ranges",
+        "size",
+        "imports",
+    ),
     *("redis", "postgres", "adapters"),
 )
 TOLERABLE = 0.3  # processors that others may use before the figures are in doubt

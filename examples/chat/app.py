@@ -16,7 +16,7 @@ from typing import Annotated
 
 from fastapi import Body, Depends, FastAPI, Header, HTTPException
 
-from everturn import AsyncMemoryStore, ChatMessage, KeyReused, Receipt, SessionNotFound, VersionConflict
+from everturn import AsyncMemoryStore, ChatMessage, KeyReused, Turn, VersionConflict
 from everturn.adapters.fastapi import STORE_ERRORS, get_store, store_lifespan
 
 app = FastAPI(
@@ -24,6 +24,7 @@ app = FastAPI(
 )
 Store = Annotated[AsyncMemoryStore, Depends(get_store)]
 ATTEMPTS = 5  # to answer a conversation that others change meanwhile
+MAX_TOKENS = 8000  # of the prompt
 
 
 async def ask_model(messages: list[ChatMessage]) -> str:
@@ -36,34 +37,24 @@ async def chat(
     chat: str, text: Annotated[str, Body(embed=True)], idempotency_key: Annotated[str, Header()], store: Store
 ) -> dict[str, str]:
     """Answer a message. The client makes a new key for each one, and repeats the request with it until this returns."""
+    question = ChatMessage("user", text)
     for _ in range(ATTEMPTS):
-        version, history = await read(store, chat)
-        question = ChatMessage("user", text)
-        answer = await ask_model([*history, question])
-        turn = [question, ChatMessage("assistant", answer)]
+        if (turn := await store.get_turn(chat, idempotency_key)) is not None:
+            return {"answer": first_answer(turn, text)}  # an earlier attempt was stored; its answer stands
+        context = await store.get_context(chat, max_tokens=MAX_TOKENS)
+        answer = await ask_model([*context.messages, question])
         try:
-            await store.add_messages(chat, turn, key=idempotency_key, expected_version=version)
-        except VersionConflict:
-            continue  # somebody else's turn came first: read it, and ask again
-        except KeyReused as reused:  # an earlier attempt was stored; its answer stands
-            return {"answer": await first_answer(store, reused.receipt, text)}
+            messages = [question, ChatMessage("assistant", answer)]
+            await store.add_messages(chat, messages, key=idempotency_key, expected_version=context)
+        except (VersionConflict, KeyReused):
+            continue  # somebody else's turn came first, or another attempt at this one: look again
         return {"answer": answer}
     raise HTTPException(409, "others are writing to this chat; try again")
 
 
-async def read(store: AsyncMemoryStore, chat: str) -> tuple[int, list[ChatMessage]]:
-    """Read the latest messages, and a version that is no newer than they are."""
-    try:
-        version = (await store.info(chat)).version
-    except SessionNotFound:
-        version = 0
-    return version, await store.get_history(chat, limit=40, heal=True)
-
-
-async def first_answer(store: AsyncMemoryStore, receipt: Receipt, text: str) -> str:
-    """Read the answer of an earlier attempt. Raises 409 if that was to another question: the key was used twice."""
-    first, last = receipt.seqs[0], receipt.seqs[-1]
-    question, answer = await store.get_history(receipt.session_id, at=receipt.version, after=first - 1, before=last + 1)
+def first_answer(turn: Turn, text: str) -> str:
+    """Return the answer of an earlier attempt. Raises 409 if that was to another question: the key was used twice."""
+    question, answer = turn.messages
     if question.content != text:
         raise HTTPException(409, "this Idempotency-Key was used for another message")
     return str(answer.content)

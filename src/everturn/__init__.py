@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Change,
         ChatMessage,
         Compaction,
+        Context,
         CopyProgress,
         CopyReport,
         Diff,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         Snapshot,
         Summary,
         ToolCall,
+        Turn,
         VerifyReport,
     )
     from everturn.store.aio import AsyncMemoryStore
@@ -59,6 +61,7 @@ __all__ = [
     "Change",
     "ChatMessage",
     "Compaction",
+    "Context",
     "CopyProgress",
     "CopyReport",
     "CorruptEntry",
@@ -83,6 +86,7 @@ __all__ = [
     "SnapshotNotFound",
     "Summary",
     "ToolCall",
+    "Turn",
     "Unsupported",
     "VerifyReport",
     "VersionConflict",
@@ -102,6 +106,7 @@ _HOMES = {
         "Change",
         "ChatMessage",
         "Compaction",
+        "Context",
         "CopyProgress",
         "CopyReport",
         "Diff",
@@ -117,6 +122,7 @@ _HOMES = {
         "Snapshot",
         "Summary",
         "ToolCall",
+        "Turn",
         "VerifyReport",
     ),
     "everturn.errors": (

@@ -36,6 +36,7 @@ from everturn.core.requests import (
     DeleteSnapshot,
     Effect,
     Erasure,
+    Fold,
     Fork,
     ForkRequest,
     Order,
@@ -69,6 +70,7 @@ __all__ = [
     "EntryPart",
     "EntryRow",
     "Erasure",
+    "Fold",
     "Fork",
     "ForkRequest",
     "Jump",
@@ -129,9 +131,9 @@ class Backend(Protocol):
         In this order, before the first write: a known `call` or `key` is REPLAYED with its first receipt (a key only
         while its turn is on the path; with other content it is KEY_REUSED, with that receipt); an unmet expectation is
         a CONFLICT; then the rules of the effect (plan_change). An absent or expired session has version 0: Append and
-        TakeSnapshot begin a new life, Clear and SetFloor find nothing to do, the rest is NO_SESSION. Every APPLIED
-        change adds one to the version, refreshes the TTL and is remembered for at least the next 1,024 changes; if it
-        has a key, for as long as the entries of its turn are stored.
+        TakeSnapshot begin a new life, Clear and SetFloor find nothing to do, Fold is MOVED, the rest is NO_SESSION.
+        Every APPLIED change adds one to the version, refreshes the TTL and is remembered for at least the next 1,024
+        changes; if it has a key, for as long as the entries of its turn are stored.
 
         A request with `retry` may overtake the one that it repeats: a network may deliver late, and a server works on
         for a client that has gone. A backend where that can happen sends two moments with every request, on the

@@ -6,10 +6,11 @@ core/validation.py decides which values may be stored. Nothing here knows a back
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
+from everturn.copy_report import CopyOutcome, CopyProgress, CopyReport
 from everturn.errors import InvalidInput
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Change",
     "ChatMessage",
     "Compaction",
+    "Context",
     "CopyOutcome",
     "CopyProgress",
     "CopyReport",
@@ -37,6 +39,7 @@ __all__ = [
     "Snapshot",
     "Summary",
     "ToolCall",
+    "Turn",
     "VerifyReport",
 ]
 
@@ -159,10 +162,14 @@ class ToolCall(_Entry, frozen=True, eq=False, gc=False, omit_defaults=True, forb
 
 
 class Summary(_Entry, frozen=True, eq=False, gc=False):
-    """A text that stands for the entries `covers[0]..covers[1]` (seqs), with its embedding (kept as float32)."""
+    """A text that stands for the entries `covers[0]..covers[1]` (seqs), with its embedding (kept as float32).
+
+    One that `fold` wrote has `extra={"fold": True}`, and is in view only while the messages that it stands for are
+    hidden. It may be without an embedding (None), and is not found by `search_summaries` then.
+    """
 
     text: str
-    embedding: Sequence[float]
+    embedding: Sequence[float] | None
     covers: tuple[int, int]
     extra: dict[str, JSON] | None = None
 
@@ -189,6 +196,33 @@ class Receipt(msgspec.Struct, frozen=True):
     version: int
     seqs: tuple[int, ...] = ()
     replayed: bool = False
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """Turn that was written with a key: the receipt of the first use, and its entries (a keyed trim has none)."""
+
+    receipt: Receipt
+    entries: tuple[Entry, ...]
+
+    @property
+    def messages(self) -> tuple[ChatMessage, ...]:
+        return tuple(entry for entry in self.entries if isinstance(entry, ChatMessage))
+
+
+class Context(msgspec.Struct, frozen=True):
+    """A prompt: the messages to give to a model, as of one moment. Pass it as `expected_version` of the answer.
+
+    `messages`: system messages, then `summaries` as messages (their `metadata` has `summary`, its seq), then the newest
+    whole turns. `tokens`: of these messages, as they were counted or estimated. `left_out`: how many messages of the
+    history are neither shown nor summarised.
+    """
+
+    messages: list[ChatMessage]
+    tokens: int
+    left_out: int
+    summaries: tuple[Summary, ...]
+    life: str
+    version: int
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -286,7 +320,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One line of the change log: the change that made `version`. `snapshot` and `label` if it was about a snapshot."""
+    """One line of the change log: the change that made `version`. `snapshot` and `label` if it was about a snapshot.
+
+    `key`: digest of the key that it was made with, in hexadecimal; None: without one. (`get_turn` finds a turn by key.)
+    """
 
     version: int
     kind: str
@@ -294,6 +331,7 @@ class Change(msgspec.Struct, frozen=True):
     created_at: float
     snapshot: str | None = None
     label: str | None = None
+    key: str | None = None
 
 
 class Diff(msgspec.Struct, frozen=True):
@@ -360,42 +398,3 @@ class Compaction(msgspec.Struct, frozen=True):
     sessions: int
     entries: int
     bytes: int
-
-
-CopyOutcome: TypeAlias = Literal["imported", "extended", "skipped", "conflict", "absent", "corrupt"]
-"""Outcome of a copy for one session: the target did not have it; had an earlier version of it; had it all; has one with
-another past, which stays as it is; the source does not have it; it is damaged, in the source or in the target."""
-
-
-class CopyProgress(msgspec.Struct, frozen=True):
-    """Progress of a copy: told for every session when it is done, and for a long one in between (`outcome` is None).
-
-    `entries` counts those of this session copied so far, `sessions` those done so far, `total` all of them, if known.
-    """
-
-    session_id: str
-    outcome: CopyOutcome | None
-    why: str | None
-    entries: int
-    sessions: int
-    total: int | None
-
-
-class CopyReport(msgspec.Struct, frozen=True):
-    """Result of a copy: numbers of sessions by CopyOutcome, and `conflicts`: ids, each with a reason and advice.
-
-    `verified` sessions were compared, and are the same in both stores at the version that was copied. `behind` ones
-    were changed in the source meanwhile: the target has an earlier version, and the next copy extends it.
-    """
-
-    imported: int
-    extended: int
-    skipped: int
-    absent: int
-    verified: int
-    behind: int
-    conflicts: tuple[tuple[str, str], ...]
-
-    @property
-    def ok(self) -> bool:
-        return not self.conflicts

@@ -79,8 +79,38 @@ def test_two_snapshots_of_one_label_are_told_apart(run: Run, url: str) -> None:
     assert first.err == ""
     assert "2 snapshots have this label" in second.err
     latest, earlier = second.out.split()[1], first.out.split()[1]
-    told = run("rollback", url, CUSTOMER, "twice", "--yes").err
-    assert f"this is the latest, {latest}; others: {earlier}" in told
+    before = run("log", url, CUSTOMER).out
+    told = run("rollback", url, CUSTOMER, "twice", "--yes")
+    assert told.code == 2
+    assert "2 snapshots match 'twice'" in told.err
+    assert latest in told.err
+    assert earlier in told.err
+    assert run("log", url, CUSTOMER).out == before
+    assert run("rollback", url, CUSTOMER, earlier, "--yes").code == 0
+
+
+def test_a_rollback_to_a_version(run: Run, url: str) -> None:
+    before = texts(url)
+    ran = run("rollback", url, CUSTOMER, "--to", 1, "--yes")
+    assert ran.out.startswith("rolled back: ")
+    assert texts(url) == before[: len(texts(url))] != before
+    assert "rollback to version 1" in run("log", url, CUSTOMER).out
+    again = run("rollback", url, CUSTOMER, "--to", 1, "--yes")
+    assert again.out.startswith("nothing to do: ")
+    assert "undo" not in again.out
+    assert run("undo", url, CUSTOMER).code == 0
+    assert texts(url) == before
+    assert "cannot be read at version 99" in run("rollback", url, CUSTOMER, "--to", 99, "--yes").err
+    for wrong in ([], ["x", "--to", 1], ["--to", "now"]):
+        assert run("rollback", url, CUSTOMER, *wrong, "--yes").code == 2
+
+
+def test_show_and_log_tell_of_a_fold(run: Run, url: str) -> None:
+    with everturn.open(url) as store:
+        store.fold(CUSTOMER, lambda *_: "They gave their order.", max_messages=1)
+    assert "They gave their order." in run("show", url, CUSTOMER).out
+    assert "written by a fold" in run("show", url, CUSTOMER).out
+    assert "fold: " in run("log", url, CUSTOMER).out
 
 
 def test_fork_trim_clear_and_compact(run: Run, url: str) -> None:

@@ -59,7 +59,7 @@ def test_a_conversation_shows_everything_in_it_in_order(run: Run, url: str) -> N
         "                 = in Bern",
         "                 [took 0.25 s]",
         "     8 summary   Order 1234 is in Bern.",
-        "                 [of 1 to 2; embedding of 2]",
+        "                 [of 1 to 2; embedding of 2 numbers]",
         '     9 record    langgraph.checkpoint: {"step":3}',
     ]
 

@@ -21,7 +21,16 @@ FUNCTIONS = {
     name: getattr(everturn, name) for name in ("open", "open_async", "from_client", "copy", "copy_async")
 } | METHODS
 # The methods that a user needs first.
-WITH_EXAMPLE = ("add_messages", "get_history", "save_snapshot", "rollback_to_snapshot", "trim", "erase")
+WITH_EXAMPLE = (
+    "add_messages",
+    "get_history",
+    "get_context",
+    "save_snapshot",
+    "rollback_to_snapshot",
+    "trim",
+    "fold",
+    "erase",
+)
 SHARED = ("key", "expected_version", "snapshot")
 PARAMETER = re.compile(r"^    (\w+): (.+?)(?=^    \w|\Z)", re.MULTILINE | re.DOTALL)
 NO_BEGINNING = ("what", "who", "whose", "where", "that", "the", "see", "for", "all", "a")

@@ -19,10 +19,11 @@ from everturn import (
     Receipt,
     SessionState,
     Snapshot,
+    Turn,
     Unsupported,
 )
 
-NAMES: dict[type, tuple[str, ...]] = {Snapshot: ("id", "life"), Change: ("snapshot",), Page: ("next",)}
+NAMES: dict[type, tuple[str, ...]] = {Turn: (), Snapshot: ("id", "life"), Change: ("snapshot",), Page: ("next",)}
 OVER_ALL_SESSIONS = ("find", "sessions")  # what some backends cannot do
 
 
@@ -114,6 +115,8 @@ class Chorus:
         named = {name: self.circle.translated(value, backend) for name, value in named.items()}
         if (count := named.get("count_tokens")) is not None:
             named["count_tokens"] = self._counting(backend, count)
+        if method == "fold":
+            args[1] = self._counting(backend, args[1])
         try:
             return getattr(self.stores[backend], method)(*args, **named)
         except MemoryStoreError as error:
@@ -129,21 +132,22 @@ class Chorus:
             answer, theirs = (sorted(found, key=lambda match: match.session_id) for found in (answer, theirs))
         self.circle.agree(answer, theirs, backend)
 
-    def _counting(self, backend: int, count: Callable[[Any], int]) -> Callable[[Any], int]:
-        """Others may work while a trim counts. What they do then to the first backend is done to each in its turn."""
+    def _counting(self, backend: int, count: Callable[..., Any]) -> Callable[..., Any]:
+        """Others may work while a trim counts, or a fold asks its model. What they do then to the first backend is
+        done to each in its turn."""
 
-        def count_alone(message: Any) -> int:
+        def count_alone(*asked: Any) -> Any:
             self.circle.solo = True
             try:
-                return count(message)
+                return count(*asked)
             finally:
                 self.circle.solo = False
 
         done_to_the_first = iter(self.circle.said)
 
-        def count_after_them(message: Any) -> int:
+        def count_after_them(*asked: Any) -> Any:
             for said in done_to_the_first:
                 said.chorus._compare(backend, said.method, said.args, said.named, said.answer)
-            return count(message)
+            return count(*asked)
 
         return count_after_them if backend else count_alone

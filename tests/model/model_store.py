@@ -27,11 +27,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Stored:
-    """An entry and its place: the turn is the seq of the turn's first entry."""
+    """An entry and its place: the turn is the seq of the turn's first entry. A fold's summary stands for `hides`."""
 
     seq: int
     turn: int
     entry: Any
+    hides: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,13 @@ class State:
     hidden: frozenset[int] = frozenset()
 
     @property
-    def visible(self) -> list[Stored]:
+    def shown(self) -> list[Stored]:
         return [item for item in self.path if item.seq not in self.hidden]
+
+    @property
+    def visible(self) -> list[Stored]:
+        """Without summaries of folds that were undone: what they stand for is not hidden."""
+        return [item for item in self.shown if item.hides <= self.hidden]
 
     @property
     def messages(self) -> list[Stored]:
@@ -51,7 +57,7 @@ class State:
 
     @property
     def seqs(self) -> set[int]:
-        return {item.seq for item in self.visible}
+        return {item.seq for item in self.shown}
 
     def hiding(self, seqs: set[int]) -> State:
         return replace(self, hidden=self.hidden | seqs)
@@ -208,6 +214,32 @@ class ModelStore:
 
         return self._change(name, "clear", effect, content="clear", absent=None, **how)
 
+    def fold(self, name: str, summary: Summary, planned: set[int], **how: Any) -> Done:
+        """Promise 17: hide what was planned, and append the summary that stands for the messages of it."""
+
+        def effect(session: Session) -> tuple[int, ...] | None:
+            before = session.state
+            hides = frozenset(item.seq for item in before.messages if item.seq in planned)
+            seq = session.last_seq = session.last_seq + 1
+            stored = Stored(seq, seq, summary, hides)
+            session.stored[seq] = stored
+            session.state = State((*before.path, stored), before.hidden | planned)
+            self._undoable(session, "fold", before)
+            return (seq,)
+
+        return self._change(name, "fold", effect, content="fold", **how)
+
+    def rollback(self, name: str, to: int, **how: Any) -> Done:
+        def effect(session: Session) -> tuple[int, ...] | None:
+            before, target = session.state, self.state_at(session, to)
+            if before == target:
+                return None
+            session.state = target
+            self._undoable(session, "rollback", before)
+            return ()
+
+        return self._change(name, "rollback", effect, content=("version", to), **how)
+
     def rollback_to_snapshot(self, name: str, snapshot: int, **how: Any) -> Done:
         def effect(session: Session) -> tuple[int, ...] | None:
             if snapshot not in session.snapshots:
@@ -227,7 +259,7 @@ class ModelStore:
                 raise Refused(InvalidInput)
             step = session.undo[-1]
             now = session.state
-            if step.kind in ("trim", "clear"):
+            if step.kind in ("trim", "clear") or (step.kind == "fold" and now.path != step.path):
                 session.state = State(now.path, step.before.hidden)
             elif now.path != step.path and expected is None:
                 raise Refused(VersionConflict, session.version)
@@ -322,7 +354,7 @@ class ModelStore:
         state = self.state_at(source, at)
         target = Session(next(self.lives), self.ttl, forked_from=name, state=state, dimension=source.dimension)
         target.last_seq = state.path[-1].seq if state.path else 0
-        target.stored = {item.seq: item for item in state.visible}
+        target.stored = {item.seq: item for item in state.shown}
         self.sessions[new_name] = target
         self._record(target, Change(1, "fork", (), key, content, None, state))
         return Done(target.life, 1)

@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -51,11 +52,12 @@ from everturn.backends.sqlite import compaction as compaction_module
 from everturn.backends.sqlite import maintenance as upkeep_module
 from everturn.backends.sqlite import page_checksums
 from everturn.backends.sqlite import reads as reads_module
+from everturn.backends.sqlite import session_row as session_row_module
 from everturn.backends.sqlite import verify as verify_module
-from everturn.core.tool_calls import HEALED
 from everturn.errors import MemoryStoreBackendError
 from tests.model.model_store import Done, ModelStore, Refused, Session, State, Stored, calls_of, results_of, trimmed
 from tests.tiers import first
+from tests.unit.prompt_rules import refused_by_anthropic, refused_by_openai
 
 DEEP = os.environ.get("EVERTURN_DEEP") == "1"
 
@@ -118,6 +120,10 @@ turns = st.lists(pieces, min_size=1, max_size=4)
 numbers = st.integers(0, 40)
 
 
+def is_system(message: ChatMessage) -> bool:
+    return message.role in ("system", "developer")
+
+
 def count_tokens(message: ChatMessage) -> int:
     return len(message.text)
 
@@ -168,6 +174,7 @@ class Walk(RuleBasedStateMachine):
         self.patches.setattr(compaction_module, "REMEMBERED", self.remembered)
         self.patches.setattr(soundness_module, "REMEMBERED", self.remembered)
         self.patches.setattr(reads_module, "REMEMBERED", self.remembered)
+        self.patches.setattr(session_row_module, "REMEMBERED", self.remembered)
         self.patches.setattr(verify_module, "REMEMBERED", self.remembered)
         self.patches.setattr(upkeep_module, "LONGEST", 0.0)
         self.patches.setattr(compaction_module, "CHUNK", 2)
@@ -396,6 +403,11 @@ class Walk(RuleBasedStateMachine):
     def rollback(self, place: tuple[str, str], how: How, which: int) -> None:
         self.change(place, "rollback_to_snapshot", how, self.some_snapshot(place, which))
 
+    @rule(place=places, how=hows, back=st.integers(0, 6))
+    def rollback_to_a_version(self, place: tuple[str, str], how: How, back: int) -> None:
+        session = self.models[place[0]].live(place[1])
+        self.change(place, "rollback", how, abs((session.version if session else 0) - back + 1))
+
     @rule(place=places, how=hows, which=numbers)
     def delete_snapshot(self, place: tuple[str, str], how: How, which: int) -> None:
         self.change(place, "delete_snapshot", how, self.some_snapshot(place, which))
@@ -485,6 +497,88 @@ class Walk(RuleBasedStateMachine):
             planned = None
         done = model.trim(name, max_messages=most, max_tokens=1000, count_tokens=count_tokens, planned=planned)
         self.compare(place, "trim", How(), done, answer)
+
+    @rule(
+        place=places,
+        most=st.integers(1, 3),
+        what=st.sampled_from(["", "", "append", "append", "clear", "undo", "rollback", "replace", "trim"]),
+        pieces=turns,
+        embeds=st.booleans(),
+    )
+    def fold(self, place: tuple[str, str], most: int, what: str, pieces: list[tuple[str, int]], embeds: bool) -> None:
+        """A model is asked outside of everything. A fold holds where what it saw is still so; else it does nothing."""
+        self.touched.add(place)
+        namespace, name = place
+        model, store = self.models[namespace], self.stores[namespace, 0]
+        session = model.live(name)
+        seen = session.state if session else State()
+        planned = trimmed(seen.visible, most, None, None, keep_system=True)
+        told: list[tuple[list[ChatMessage], Summary | None]] = []
+        entries = [entry for entry in self.entries(pieces) if not isinstance(entry, Summary)]
+        others_work: dict[str, Callable[[], Any]] = {
+            "append": lambda: self.change(place, "append", How(1), entries),
+            "clear": lambda: self.change(place, "clear", How(1)),
+            "undo": lambda: self.change(place, "undo", How(1, expected="now")),
+            "rollback": lambda: self.change(place, "rollback_to_snapshot", How(1), self.some_snapshot(place, most)),
+            "replace": lambda: self.change(place, "replace", How(1), [], model_method="append", after=0),
+            "trim": lambda: self.change(place, "trim", How(1), max_messages=most),
+        }
+        interfere = iter([others_work[what]] if what else [])
+
+        def summarize(messages: list[ChatMessage], earlier: Summary | None) -> str:
+            next(interfere, lambda: None)()
+            told.append((messages, earlier))
+            return f"{len(messages)} messages"
+
+        dimension = (session.dimension if session else None) or 2
+        embedding = tuple([0.5] * dimension) if embeds else None
+        answer = store.fold(name, summarize, max_messages=most, embed=(lambda _: embedding) if embeds else None)
+        if not planned:
+            assert (answer, told) == (None, [])
+            return
+        messages, earlier = told[0]
+        assert same(messages, [item for item in seen.messages if item.seq in planned])
+        assert session is not None
+        now = session.state
+        if now.path[: len(seen.path)] != seen.path or now.hidden != seen.hidden or model.live(name) is not session:
+            assert answer is None
+            return
+        first, last = messages[0].seq or 0, messages[-1].seq or 0
+        covers = min(first, earlier.covers[0]) if earlier else first, last
+        summary = Summary(f"{len(messages)} messages", embedding, covers, extra={"fold": True})
+        if embeds:
+            session.dimension = dimension
+        done = model.fold(name, summary, planned)
+        self.compare(place, "fold", How(), done, answer)
+
+    @rule(place=places, most=st.integers(1, 6), which=numbers, key=st.sampled_from(["k1", "k2", "k3"]))
+    def read_a_context(self, place: tuple[str, str], most: int, which: int, key: str) -> None:
+        namespace, name = place
+        store, session = self.stores[namespace, which % 2], self.models[namespace].live(name)
+        state = session.state if session else State()
+        context = store.get_context(name, max_messages=most)
+        assert refused_by_openai(context.messages) is refused_by_anthropic(context.messages) is None
+        raw = store.get_context(name, max_messages=most, heal=False)
+        shown = [message for message in raw.messages if "summary" not in message.metadata]
+        assert raw.left_out == len(state.messages) - len(shown)
+        seqs = {message.seq for message in shown}
+        assert seqs <= {item.seq for item in state.messages}
+        last = max((item.turn for item in state.messages), default=0)
+        assert {item.seq for item in state.messages if item.turn == last} <= seqs
+        turns = {item.turn for item in state.messages if item.seq in seqs and not is_system(item.entry)}
+        assert {item.seq for item in state.messages if item.turn in turns} <= seqs
+        folds = [item for item in state.visible if item.hides and item.hides <= state.hidden]
+        if folds and not any(item.seq in state.hidden for item in folds):
+            assert folds[-1].seq in {summary.seq for summary in raw.summaries}
+        assert (raw.version, len(raw.summaries)) == (
+            session.version if session else 0,
+            len(raw.messages) - len(shown),
+        )
+        used = session.with_key(key) if session else None
+        turn = store.get_turn(name, key)
+        assert (None if turn is None else (turn.receipt.version, turn.receipt.seqs)) == (
+            None if used is None else (used.version, used.seqs)
+        )
 
     @rule(place=places, how=hows)
     def clear(self, place: tuple[str, str], how: How) -> None:
@@ -702,10 +796,7 @@ class Walk(RuleBasedStateMachine):
         messages = self.stores[namespace, which % 2].get_history(name, **window)
         assert same(messages, shown)
         healed = self.stores[namespace, which % 2].get_history(name, heal=True, **window)
-        assert [message for message in healed if message.content != HEALED] == messages
-        answered = {call_id for item in shown for call_id in results_of(item.entry)}
-        owed = sorted(call_id for item in shown for call_id in calls_of(item.entry) - answered)
-        assert sorted(message.tool_call_id for message in healed if message.content == HEALED) == owed
+        assert refused_by_openai(healed) is refused_by_anthropic(healed) is None
 
     @rule(place=places, which=numbers, other=numbers)
     def diff(self, place: tuple[str, str], which: int, other: int) -> None:
@@ -718,8 +809,8 @@ class Walk(RuleBasedStateMachine):
         except Refused:
             return
         found = self.stores[namespace, 1].diff(name, self.real("diff", a), self.real("diff", b))
-        assert same(found.added, [item for item in second.visible if item.seq not in first.seqs])
-        assert same(found.removed, [item for item in first.visible if item.seq not in second.seqs])
+        assert same(found.added, [item for item in second.visible if item not in first.visible])
+        assert same(found.removed, [item for item in first.visible if item not in second.visible])
 
     @rule(place=places, number=st.integers(0, 5), k=st.integers(0, 4))
     def search(self, place: tuple[str, str], number: int, k: int) -> None:
@@ -889,7 +980,7 @@ class Walk(RuleBasedStateMachine):
         if session is not None:
             query = "SELECT seq, kind FROM history WHERE namespace = ? AND session_id = ? ORDER BY seq"
             rows = self.sql.execute(query, (namespace, name)).fetchall()
-            assert [seq for seq, _ in rows] == [item.seq for item in session.state.visible]
+            assert [seq for seq, _ in rows] == [item.seq for item in session.state.shown]
             assert [seq for seq, kind in rows if kind == "message"] == [item.seq for item in session.state.messages]
             query = (
                 "SELECT s.bytes,"

@@ -209,4 +209,10 @@ def test_without_healing_an_unanswered_call_is_shown_as_it_is(store: Any) -> Non
 
 def test_healing_knows_calls_among_parts(store: Any) -> None:
     store.add_messages("a", [ChatMessage("assistant", [{"type": "tool_use", "id": "c9", "name": "f", "input": {}}])])
-    assert store.get_history("a", heal=True)[-1].tool_call_id == "c9"
+    (part,) = store.get_history("a", heal=True)[-1].content
+    assert (part["type"], part["tool_use_id"], part["is_error"]) == ("tool_result", "c9", True)
+
+
+def test_healing_leaves_out_results_that_answer_nothing_or_answer_twice(store: Any) -> None:
+    store.add_messages("a", [result("c0"), user("q"), calling("c1"), result("c1"), result("c1")])
+    assert [message.tool_call_id for message in store.get_history("a", heal=True)] == [None, None, "c1"]

@@ -26,7 +26,8 @@ BARE = ("everturn.bench", "everturn.cli.demo.stores", "everturn.cli.foreign.read
 WORDS = ("JSON", "MESSAGE", "Entry")
 MAY_IMPORT = {
     "everturn.errors": [],
-    "everturn.model": ["everturn.errors", "everturn._pydantic"],
+    "everturn.copy_report": [],
+    "everturn.model": ["everturn.errors", "everturn.copy_report", "everturn._pydantic"],
     "everturn._pydantic": ["everturn.model"],
     "everturn.core": CORE,
     "everturn.private_files": ["everturn.errors"],

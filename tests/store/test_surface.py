@@ -21,6 +21,7 @@ NAMES = [
     "Change",
     "ChatMessage",
     "Compaction",
+    "Context",
     "CopyProgress",
     "CopyReport",
     "CorruptEntry",
@@ -45,6 +46,7 @@ NAMES = [
     "SnapshotNotFound",
     "Summary",
     "ToolCall",
+    "Turn",
     "Unsupported",
     "VerifyReport",
     "VersionConflict",
@@ -62,6 +64,9 @@ METHODS = {
     "save_context": "(session_id, human, ai, *, key=None, expected_version=None)",
     "load_memory": "(session_id)",
     "get_history": "(session_id, *, limit=None, before=None, after=None, at=None, heal=False, on_corrupt='raise')",
+    "get_context": "(session_id, *, max_tokens=None, count_tokens=None, max_messages=None, max_bytes=None, at=None, "
+    "heal=True)",
+    "get_turn": "(session_id, key)",
     "add_tool_call": "(session_id, tool_call, *, key=None, expected_version=None)",
     "get_tool_calls": "(session_id)",
     "add_summary": "(session_id, summary, *, key=None, expected_version=None)",
@@ -71,10 +76,13 @@ METHODS = {
     "list_snapshots": "(session_id)",
     "delete_snapshot": "(session_id, snapshot, *, key=None, expected_version=None)",
     "rollback_to_snapshot": "(session_id, snapshot, *, key=None, expected_version=None)",
+    "rollback": "(session_id, to, *, key=None, expected_version=None)",
     "undo": "(session_id, *, key=None, expected_version=None)",
     "diff": "(session_id, a, b=None)",
     "fork": "(session_id, new_session_id, *, at=None, key=None, expected_version=None)",
     "trim": "(session_id, *, max_messages=None, max_tokens=None, count_tokens=None, keep_system=True, key=None, "
+    "expected_version=None)",
+    "fold": "(session_id, summarize, *, max_tokens=None, count_tokens=None, max_messages=None, embed=None, key=None, "
     "expected_version=None)",
     "clear": "(session_id, *, key=None, expected_version=None)",
     "clear_all": "()",
@@ -186,7 +194,7 @@ def test_values_are_frozen() -> None:
 
 def test_every_change_takes_a_key_and_an_expected_version() -> None:
     changes = [name for name, signature in METHODS.items() if "key=None" in signature]
-    assert len(changes) == 14
+    assert len(changes) == 16
     assert all(METHODS[name].endswith("key=None, expected_version=None)") for name in changes)
 
 

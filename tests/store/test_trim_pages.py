@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from everturn import ChatMessage, MemoryStoreBackendError, Record, Summary, ToolCall
 from everturn.backend import Query
-from everturn.store import trim
+from everturn.store import pages
 from tests.store.places import Place
 from tests.store.speech import calling, made_up, result, say, say_each, system, user, words
 
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trim, "FIRST_PAGE", 3)
-    monkeypatch.setattr(trim, "LARGEST_PAGE", 4)
+    monkeypatch.setattr(pages, "FIRST_PAGE", 3)
+    monkeypatch.setattr(pages, "LARGEST_PAGE", 4)
 
 
 def long_talk(store: Any, session_id: str) -> None:
@@ -45,8 +45,8 @@ def test_pages_change_nothing(store: Any, monkeypatch: pytest.MonkeyPatch, most:
     for name in ("at once", "by pages"):
         long_talk(store, name)
     store.trim("at once", max_messages=most, keep_system=keep_system)
-    monkeypatch.setattr(trim, "FIRST_PAGE", 3)
-    monkeypatch.setattr(trim, "LARGEST_PAGE", 4)
+    monkeypatch.setattr(pages, "FIRST_PAGE", 3)
+    monkeypatch.setattr(pages, "LARGEST_PAGE", 4)
     store.trim("by pages", max_messages=most, keep_system=keep_system)
     assert words(store, "by pages") == words(store, "at once")
     assert store.info("by pages").messages == store.info("at once").messages == len(words(store, "at once"))
@@ -148,8 +148,8 @@ def test_any_conversation_by_pages(place: Place, store: Any, monkeypatch: pytest
                 store.add_messages(half + name, messages)
         with monkeypatch.context() as patched:
             store.trim("at once " + name, max_messages=most, keep_system=keep_system)
-            patched.setattr(trim, "FIRST_PAGE", first)
-            patched.setattr(trim, "LARGEST_PAGE", first + 1)
+            patched.setattr(pages, "FIRST_PAGE", first)
+            patched.setattr(pages, "LARGEST_PAGE", first + 1)
             store.trim("by pages " + name, max_messages=most, keep_system=keep_system)
         assert words(store, "by pages " + name) == words(store, "at once " + name)
 
@@ -168,7 +168,7 @@ def test_a_trim_reads_only_what_it_needs(one_store: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(one_store._operations.backend, "read", watched)
     one_store.trim("a", max_messages=100, keep_system=False)
-    assert sum(seen) == trim.FIRST_PAGE
+    assert sum(seen) == pages.FIRST_PAGE
 
 
 def test_a_trim_keeps_a_page_in_memory_and_not_the_history(one_store: Any) -> None:
@@ -186,8 +186,8 @@ def test_a_trim_keeps_a_page_in_memory_and_not_the_history(one_store: Any) -> No
 def test_a_trim_that_has_no_time_for_all_says_so_and_changes_nothing(
     one_store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trim, "FIRST_PAGE", 10)
-    monkeypatch.setattr(trim, "LARGEST_PAGE", 10)
+    monkeypatch.setattr(pages, "FIRST_PAGE", 10)
+    monkeypatch.setattr(pages, "LARGEST_PAGE", 10)
     say_each(one_store, "a", *map(str, range(100)))
     backend = one_store._operations
     read, clock = backend.backend.read, backend.runtime.clock

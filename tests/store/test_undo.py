@@ -1,4 +1,4 @@
-"""Undo: the latest rollback, replace, trim or clear, taken back; a stack of ten, and no redo."""
+"""Undo: the latest rollback, replace, trim, fold or clear, taken back; a stack of ten, and no redo."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_there_is_no_redo(store: Any) -> None:
     say(store, "a", "1")
     store.clear("a")
     store.undo("a")
-    with pytest.raises(InvalidInput, match="no rollback, replace, trim or clear"):
+    with pytest.raises(InvalidInput, match="no rollback, replace, trim, fold or clear"):
         store.undo("a")
     assert words(store, "a") == ["1"]
 

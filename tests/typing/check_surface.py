@@ -8,6 +8,7 @@ import everturn
 from everturn import (
     ChatMessage,
     Compaction,
+    Context,
     CopyReport,
     ErasureReceipt,
     Hit,
@@ -18,6 +19,7 @@ from everturn import (
     Snapshot,
     Summary,
     ToolCall,
+    Turn,
     VerifyReport,
 )
 
@@ -38,6 +40,13 @@ def blocking() -> None:
         assert_type(store.info("a"), SessionInfo)
         assert_type(store.sessions("a", order="recent"), Page)
         assert_type(store.trim("a", max_tokens=100, count_tokens=lambda message: len(message.text)), Receipt)
+        assert_type(
+            store.fold("a", lambda messages, earlier: f"{earlier} {len(messages)}", max_messages=9), Receipt | None
+        )
+        assert_type(store.get_context("a", max_tokens=100), Context)
+        store.add_messages("a", [], expected_version=store.get_context("a"))
+        assert_type(store.get_turn("a", "k"), Turn | None)
+        assert_type(store.rollback("a", 3), Receipt)
         assert_type(store.erase("a"), ErasureReceipt)
         assert_type(store.compact(), Compaction)
         assert_type(store.verify(), VerifyReport)

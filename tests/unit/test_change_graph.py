@@ -12,7 +12,7 @@ from everturn.model import Change
 from everturn.ui import change_graph
 from everturn.ui.change_graph import Moment
 
-STEPS = st.lists(st.tuples(st.sampled_from("aaasrruutcx"), st.integers(0, 9)), max_size=25)
+STEPS = st.lists(st.tuples(st.sampled_from("aaasrruutcxffv"), st.integers(0, 9)), max_size=25)
 
 
 def take(store: MemoryStore, step: str, number: int) -> None:
@@ -32,6 +32,10 @@ def take(store: MemoryStore, step: str, number: int) -> None:
             store.trim("s", max_messages=number)
         case "c":
             store.clear("s")
+        case "f":
+            store.fold("s", lambda *_: "so far", max_messages=1 + number % 3)
+        case "v":
+            store.rollback("s", number)
         case "x" if history:
             store.replace("s", [ChatMessage("user", "y")], after=history[number % len(history)].seq or 0)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from everturn import ChatMessage
 from everturn.core import tool_calls as tool_calls_rules
 from tests.model.model_store import calls_of, results_of
-from tests.unit.examples import conversations, few, many
+from tests.unit.examples import conversations, few
 
 messages_only = conversations().map(
     lambda stored: [item.entry for item in stored if isinstance(item.entry, ChatMessage)]
@@ -36,43 +36,6 @@ def test_shapes_that_are_no_tool_calls_are_passed_over() -> None:
         )
         == set()
     )
-
-
-@many
-@given(messages=messages_only)
-def test_heal_answers_every_unanswered_call_once_and_leaves_the_rest_as_it_is(messages: list[ChatMessage]) -> None:
-    healed = tool_calls_rules.heal(messages)
-    assert [message for message in healed if message.content != tool_calls_rules.HEALED] == messages
-    owed = []
-    for index, message in enumerate(messages):
-        for call_id in calls_of(message):
-            later = messages[index + 1 :]
-            answered = next((i for i, m in enumerate(later) if call_id in results_of(m)), len(later))
-            again = next((i for i, m in enumerate(later) if call_id in calls_of(m)), len(later))
-            if answered == len(later) or again < answered:
-                owed.append(call_id)
-    added = [message for message in healed if message.content == tool_calls_rules.HEALED]
-    assert sorted(message.tool_call_id or "" for message in added) == sorted(owed)
-    assert all(message.role == "tool" and message.metadata == {"healed": True} for message in added)
-    assert tool_calls_rules.heal(healed) == healed
-
-
-@many
-@given(messages=messages_only)
-def test_a_healed_result_stands_behind_its_call_with_only_results_between(messages: list[ChatMessage]) -> None:
-    healed = tool_calls_rules.heal(messages)
-    for index, message in enumerate(healed):
-        if message.content != tool_calls_rules.HEALED:
-            continue
-        before = index - 1
-        while message.tool_call_id not in calls_of(healed[before]):
-            assert results_of(healed[before]), "something else than results between a call and its healed result"
-            before -= 1
-            assert before >= 0
-        following = healed[index + 1 : index + 2]
-        assert all(m.content == tool_calls_rules.HEALED or not results_of(m) for m in following), (
-            "it stands before real results"
-        )
 
 
 @few

@@ -79,7 +79,27 @@ def test_any_point_can_be_read(client: Client) -> None:
     astray = made.get("/session", params={"id": CUSTOMER, "at": "3"}).text
     assert "What is your order number?" in re.sub(r"<aside.*", "", astray)
     assert "As it was at" in astray
-    assert "/act/" not in re.sub(r"<aside.*", "", astray)  # the past cannot be changed
+    assert set(re.findall(r"/act/(\w+)", re.sub(r"<aside.*", "", astray))) == {"fork"}  # the past cannot be changed
+    assert "/act/" not in client(can_change=False).get("/session", params={"id": CUSTOMER, "at": "3"}).text
+
+
+def test_any_point_can_be_rolled_back_to_and_forked_from(client: Client, url: str) -> None:
+    made = client()
+    before = texts(url)
+    past = made.get("/session", params={"id": CUSTOMER, "at": "1"}).text
+    made.post("/act/fork", data=form_of(past, "fork") | {"new": "from here"}, headers=ORIGIN)
+    address = re.search(r'href="(/rollback[^"]+)"[^>]*>Roll back to here', past)
+    assert address
+    asked = made.get(address[1].replace("&amp;", "&")).text
+    assert "to version 1" in re.sub(r"<[^>]+>", "", asked)
+    answer = made.post("/act/rollback", data=form_of(asked, "rollback"), headers=ORIGIN).text
+    assert "The session was rolled back." in answer
+    assert texts(url) == texts(url, "from here") != before
+    asked = made.get(address[1].replace("&amp;", "&")).text
+    answer = made.post("/act/rollback", data=form_of(asked, "rollback"), headers=ORIGIN).text
+    assert "Nothing changed" in answer
+    assert 'data-verb="undo"' not in answer[: answer.index("Change this session")]
+    assert "rollback to version 1" in answer
 
 
 def test_a_branch_that_was_left_is_drawn_greyed(client: Client) -> None:

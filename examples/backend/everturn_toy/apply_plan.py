@@ -14,7 +14,7 @@ UNDO_STEPS = 10  # how many a session keeps
 
 
 class LifeReader:
-    """Answers the five questions of a plan about one life. (It implements everturn.backend.Reader.)"""
+    """Answers the six questions of a plan about one life. (It implements everturn.backend.Reader.)"""
 
     def __init__(self, life: Life, log: Log) -> None:
         self._life = life
@@ -34,6 +34,10 @@ class LifeReader:
     def snapshot(self, snapshot_id: str) -> State | None:
         _, state = self._life.snapshots.get(snapshot_id, (None, None))
         return state
+
+    def state_after(self, version: int) -> State | None:
+        state = self._life.state_at(version)
+        return state if isinstance(state, State) else None
 
     def last_undo_step(self) -> UndoStep | None:
         return self._life.undo[-1] if self._life.undo else None

@@ -140,7 +140,10 @@ class ToyBackend:
             life = self._live(session_id)
             latest = list(reversed(life.changes))[:limit] if life else []
         return [
-            Change(change.version, change.kind, change.seqs, change.created_at, change.snapshot, change.label)
+            Change(
+                *(change.version, change.kind, change.seqs, change.created_at, change.snapshot, change.label),
+                key=change.key.hex() if change.key else None,
+            )
             for place, change in enumerate(latest)
             if change.version == latest[0].version - place  # of older ones, only keys are remembered
         ]

@@ -7,12 +7,13 @@ Each worker process opens its own store when it starts, after any os.fork, and c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from everturn import (
     AsyncMemoryStore,
+    ChatMessage,
     InvalidInput,
     KeyReused,
     MemoryStoreBackendError,
@@ -25,7 +26,7 @@ from everturn import (
 )
 from everturn.adapters._shared.sync_async import require
 
-__all__ = ["STORE_ERRORS", "get_store", "store_lifespan"]
+__all__ = ["STORE_ERRORS", "answer_once", "get_store", "store_lifespan"]
 
 require("fastapi", (0, 100), "fastapi")
 
@@ -85,6 +86,48 @@ async def get_store(connection: HTTPConnection) -> AsyncMemoryStore:
         "no store is open in this application: FastAPI(lifespan=store_lifespan(url)), which goes to the outermost "
         "application where one is mounted in another; in a test, use the TestClient as a context manager"
     )
+
+
+async def answer_once(
+    store: AsyncMemoryStore,
+    session_id: str,
+    question: ChatMessage,
+    ask: Callable[[list[ChatMessage]], Awaitable[ChatMessage]],
+    *,
+    key: str,
+    attempts: int = 5,
+    **bounds: Any,
+) -> ChatMessage:
+    """Answer a message once, however often its request is repeated: a retry gets the first answer.
+
+    `ask` gets the context of the session (within `bounds`, those of `get_context`) and the question, and returns the
+    answer. Both are stored as one turn under `key`, the client's id of the request. If the turn is stored already, its
+    answer is returned and no model is asked. If others change the session meanwhile, the model is asked again, up to
+    `attempts` times; then VersionConflict is raised. Raises KeyReused if the key was used for another question:
+    STORE_ERRORS makes a 409 of both.
+    """
+    while True:
+        turn = await store.get_turn(session_id, key)
+        if turn is not None:
+            if len(turn.messages) == 2 and turn.messages[0] == question:
+                return turn.messages[1]
+            raise KeyReused(
+                f"the key was used before in session {session_id!r}, for another message; a new one needs a new key",
+                session_id=session_id,
+                receipt=turn.receipt,
+            )
+        context = await store.get_context(session_id, **bounds)
+        answer = await ask([*context.messages, question])
+        attempts -= 1
+        try:
+            await store.add_messages(session_id, [question, answer], key=key, expected_version=context)
+        except KeyReused:
+            continue  # another attempt at the same request was stored first: its answer stands
+        except VersionConflict:
+            if attempts < 1:
+                raise
+        else:
+            return answer
 
 
 async def _answer(connection: HTTPConnection, error: Exception) -> JSONResponse | None:

@@ -119,7 +119,7 @@ def _similar(store: MemoryStore, session_id: str) -> list[str]:
 
 
 def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
-    """The snapshot with this id, or with this label, or whose id begins so; of several the latest, with a warning."""
+    """The snapshot with this id, or with this label, or whose id begins so. Raises InvalidInput if several match."""
     snapshots = store.list_snapshots(session_id)
     for found in (
         [snapshot for snapshot in snapshots if snapshot.id == name],
@@ -128,8 +128,8 @@ def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
     ):
         if found:
             if len(found) > 1:
-                others = ", ".join(snapshot.id for snapshot in found[:-1])
-                _warn(f"{len(found)} snapshots match {name!r}: this is the latest, {found[-1].id}; others: {others}")
+                ids = ", ".join(f"{snapshot.id} (version {snapshot.version:,})" for snapshot in found)
+                raise InvalidInput(f"{len(found)} snapshots match {name!r}; name one by its id: {ids}", path="snapshot")
             return found[-1]
     labels = ", ".join(repr(snapshot.label or snapshot.id) for snapshot in snapshots[-5:])
     have = f"it has {labels}" if snapshots else "it has none"

@@ -51,22 +51,22 @@ def snapshot(
         named = f" {taken.label!r}" if taken.label else ""
         console().print(f"snapshot {taken.id}{named} of {count(taken.messages, 'message')}, version {taken.version:,}")
         if len(named_so) > 1:
-            sys.stderr.write(
-                f"everturn: {len(named_so)} snapshots have this label; rollback to the label takes the latest\n"
-            )
+            sys.stderr.write(f"everturn: {len(named_so)} snapshots have this label; name one of them by its id\n")
 
 
 def rollback(
     url: URL,
     session: SESSION,
-    to: Annotated[
-        str, typer.Argument(metavar="SNAPSHOT", help="A snapshot's label, its id, or the beginning of its id.")
-    ],
+    snapshot: Annotated[
+        str | None,
+        typer.Argument(metavar="SNAPSHOT", help="A snapshot's label, its id, or the beginning of its id."),
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="POINT", help="A version, or a snapshot's id or label.")] = None,
     yes: YES = False,
     key: KEY = None,
     json: JSON = False,
 ) -> None:
-    """Roll a session back to a snapshot.
+    """Roll a session back to a snapshot, or to a version.
 
     Shows the entries that will leave the history and those that come back, then asks. Nothing is deleted: undo
     restores them. If the session changes before you answer, nothing is done and an error is printed.
@@ -75,21 +75,27 @@ def rollback(
     Examples:
       everturn rollback sqlite:///memory.db customer-42 "before the new prompt"
       everturn rollback sqlite:///memory.db customer-42 5dccf008 --yes
+      everturn rollback sqlite:///memory.db customer-42 --to 12
     """
+    if (snapshot is None) == (to is None):
+        raise InvalidInput("give a SNAPSHOT, or --to with a version", path="to")
     with opened(url) as store:
         session_in(store, session)
-        target = snapshot_in(store, session, to)
+        target = point_in(store, session, to) if snapshot is None else snapshot_in(store, session, snapshot)
+        if target is None:
+            raise InvalidInput("is a version or a snapshot; the session is at 'now' already", path="to")
         now = store.state(session)
         if not yes:
             changed = store.diff(session, now.version, target)
             _show_leaving(changed.removed, changed.added)
-            _ask(f"roll {session!r} back to {clean(target.label or target.id)!r}?")
-        receipt = store.rollback_to_snapshot(session, target, key=key, expected_version=None if yes else now)
+            named = f"version {target}" if isinstance(target, int) else repr(clean(target.label or target.id))
+            _ask(f"roll {session!r} back to {named}?")
+        receipt = store.rollback(session, target, key=key, expected_version=None if yes else now)
     _done_unless_same(receipt, now.version, "rolled back", json=json)
 
 
 def undo(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JSON = False) -> None:
-    """Undo the latest rollback, replace, trim or clear.
+    """Undo the latest rollback, replace, trim, fold or clear.
 
     If turns were appended after a rollback or replace, undoing it removes them from the history: they are shown, and
     you are asked first.

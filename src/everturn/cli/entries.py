@@ -16,7 +16,7 @@ from rich.text import Text
 from everturn.cli.adapter_records import in_words
 from everturn.cli.output import clean, clean_lines
 from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
-from everturn.ui.descriptions import called_tool
+from everturn.ui.descriptions import called_tool, embedded
 
 ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "bold magenta", "tool": "yellow"}
 SHORT = 200  # of a value that is only mentioned
@@ -50,7 +50,7 @@ def _spoken(entry: Entry) -> tuple[str, str, str]:
         return "call", "yellow", _tool_call(entry)
     if isinstance(entry, Summary):
         first, last = entry.covers
-        return "summary", "blue", f"{entry.text}\n[of {first} to {last}; embedding of {len(entry.embedding)}]"
+        return "summary", "blue", f"{entry.text}\n[of {first} to {last}; {embedded(entry)}]"
     return "record", "dim", in_words(entry) or f"{entry.kind}: {short(entry.body)}"
 
 

@@ -7,7 +7,8 @@ requests.py         the requests that a store sends to a backend, and their outc
 plan_change.py      the rules of every change, and what it writes; the reference for all backends
 paths.py            the entries that a state shows, as ranges of seqs
 branches.py         questions about paths, answered without walking them
-tool_calls.py       calls and their results: pairs, orphans, missing results
+tool_calls.py       calls and their results: ids, orphans, pairs
+healing.py          a prompt that models accept, out of any history
 trimming.py         which of the newest turns a trim keeps
 text_search.py      whether an entry mentions a text
 numbers.py          counts, sizes and durations as people say them

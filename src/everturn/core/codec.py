@@ -22,6 +22,7 @@ from everturn.errors import CorruptEntry, InvalidInput
 from everturn.model import JSON, MESSAGE, SUMMARY, TOOL_CALL, ChatMessage, Entry, Record, Summary, ToolCall
 
 MAX_ROLE = 64
+FOLD_MARK = "fold"  # in the `extra` of a summary: a fold wrote it
 
 _encode = msgspec.json.Encoder().encode
 
@@ -68,7 +69,8 @@ def encode(entry: Entry | Mapping[str, JSON], path: str, limit: int) -> Draft:
     if isinstance(entry, ToolCall):
         return _draft(TOOL_CALL, _encode_tool_call(entry, path), path, limit)
     if isinstance(entry, Summary):
-        return _draft(SUMMARY, _encode_summary(entry, path), path, limit, len(entry.embedding))
+        body = _encode_summary(entry, path)
+        return _draft(SUMMARY, body, path, limit, None if entry.embedding is None else len(entry.embedding))
     raise InvalidInput(f"{name_of(entry)} is not an entry; use ChatMessage, ToolCall, Summary or Record", path=path)
 
 
@@ -144,20 +146,25 @@ class _StoredSummary(msgspec.Struct, frozen=True, gc=False, forbid_unknown_field
     """A summary's body: the embedding is little-endian float32, base64 in JSON (a third of its decimal size)."""
 
     text: str
-    embedding: bytes
+    embedding: bytes | None
     covers: tuple[int, int]
 
-    def vector(self) -> array[float]:
+    def vector(self) -> tuple[float, ...] | None:
+        if self.embedding is None:
+            return None
         vector = array("f", self.embedding)
         if byteorder == "big":
             vector.byteswap()
-        return vector
+        return tuple(vector)
 
 
 def _encode_summary(summary: Summary, path: str) -> bytes:
     check_text(summary.text, f"{path}.text")
     first, last = _covers(summary.covers, f"{path}.covers")
-    stored = _StoredSummary(summary.text, float32(summary.embedding, f"{path}.embedding"), (first, last))
+    embedding = None  # only a fold writes summaries that are not to be searched
+    if summary.embedding is not None or not hides(summary.extra, (first, last)):
+        embedding = float32(summary.embedding, f"{path}.embedding")
+    stored = _StoredSummary(summary.text, embedding, (first, last))
     return _encode_beside(stored, summary.extra, path)
 
 
@@ -245,7 +252,7 @@ def _decode_body(kind: str, body: bytes) -> Entry:
     if kind == SUMMARY:
         known, extra = _split(body, _StoredSummary)
         stored = msgspec.convert(known, _StoredSummary)
-        return Summary(stored.text, tuple(stored.vector()), stored.covers, extra=extra)
+        return Summary(stored.text, stored.vector(), stored.covers, extra=extra)
     return Record(kind, _decode_any(body))
 
 
@@ -258,17 +265,28 @@ def _split(body: bytes, struct: type[msgspec.Struct]) -> tuple[dict[str, Any], d
     return {name: value for name, value in fields.items() if name in known}, extra or None
 
 
-def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> bytes:
-    """Decode only the embedding of a stored summary, as float32 bytes. Raises CorruptEntry."""
+def embedding_of(session_id: str, seq: int, check: int, body: bytes) -> tuple[bytes | None, int]:
+    """Decode only the embedding of a stored summary, as float32 bytes, and how far a state must hide entries for the
+    summary to be in view (`hides`). Raises CorruptEntry."""
     if checksum(SUMMARY, body) != check:
         raise damaged(session_id, seq)
     try:
-        known, _ = _split(body, _StoredSummary)
-        return msgspec.convert(known, _StoredSummary).embedding
+        known, extra = _split(body, _StoredSummary)
+        stored = msgspec.convert(known, _StoredSummary)
+        return stored.embedding, hides(extra, stored.covers)
     except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
         if is_interruption(exc):
             raise
         raise _corrupt(session_id, seq, f"its body cannot be read: {exc}") from exc
+
+
+def hides(extra: dict[str, JSON] | None, covers: tuple[int, int]) -> int:
+    """Return up to which seq a state must hide entries for a summary to be in view; 0: it always is.
+
+    A summary that a fold wrote stands for entries that the fold hid. Once undo has shown these again it stands for
+    nothing, though it is still on the path: turns that came later follow it there.
+    """
+    return covers[1] if extra is not None and extra.get(FOLD_MARK) is True else 0
 
 
 def damaged(session_id: str, seq: int) -> CorruptEntry:

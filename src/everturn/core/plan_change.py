@@ -19,6 +19,7 @@ from everturn.core.requests import (
     Clear,
     DeleteSnapshot,
     Effect,
+    Fold,
     Rollback,
     SetFloor,
     SetTTL,
@@ -68,6 +69,9 @@ class Reader(Protocol):
 
     def snapshot(self, snapshot_id: str) -> State | None:
         """Return the state that a snapshot of this life keeps; None if it has no such snapshot."""
+
+    def state_after(self, version: int) -> State | None:
+        """Return the state after a change of this life (0: before the first); None if it is not known (any more)."""
 
     def last_undo_step(self) -> UndoStep | None:
         """Return the latest change that undo could take back; None if there is none."""
@@ -135,15 +139,36 @@ def _moved_back(state: State, after: int, reader: Reader) -> State:
 def _set_floor(session: SessionFacts | None, effect: SetFloor, reader: Reader) -> Plan | Status:
     if session is None or effect.floor is None:
         return Status.UNCHANGED
-    state, seen = session.state, effect.seen
-    if session.life != effect.life:
+    if _has_moved(session, effect, reader):
         return Status.MOVED
-    if (state.cleared, state.floor, state.kept) != (seen.cleared, seen.floor, seen.kept):
-        return Status.MOVED
-    if state.head != seen.head and not reader.is_on_path(seen.head):
-        return Status.MOVED
+    state = session.state
     trimmed = State(state.head, state.cleared, effect.floor, effect.kept, state.messages - effect.hidden)
     return Plan(trimmed, undoable=True)
+
+
+def _has_moved(session: SessionFacts, effect: SetFloor | Fold, reader: Reader) -> bool:
+    """Whether the entries that the plan would hide are no longer in view as they were seen. Appends do no harm."""
+    state, seen = session.state, effect.seen
+    if session.life != effect.life:
+        return True
+    if (state.cleared, state.floor, state.kept) != (seen.cleared, seen.floor, seen.kept):
+        return True
+    return state.head != seen.head and not reader.is_on_path(seen.head)
+
+
+def _fold(session: SessionFacts | None, effect: Fold, reader: Reader) -> Plan | Status:
+    if session is None or _has_moved(session, effect, reader):
+        return Status.MOVED
+    if None not in (session.dimension, effect.dimension) and session.dimension != effect.dimension:
+        return Status.DIMENSION
+    state, last_seq = session.state, session.last_seq
+    return Plan(
+        State(last_seq + 1, state.cleared, effect.floor, effect.kept, state.messages - effect.hidden),
+        effect.drafts,
+        state.head if state.head != last_seq else None,
+        effect.dimension,
+        undoable=True,
+    )
 
 
 def _clear(session: SessionFacts | None, _effect: Clear, reader: Reader) -> Plan | Status:
@@ -170,9 +195,12 @@ def _delete_snapshot(session: SessionFacts | None, effect: DeleteSnapshot, reade
 def _rollback(session: SessionFacts | None, effect: Rollback, reader: Reader) -> Plan | Status:
     if session is None:
         return Status.NO_SESSION
-    state = reader.snapshot(effect.snapshot_id)
+    if effect.snapshot_id is not None:
+        state, absent = reader.snapshot(effect.snapshot_id), Status.NO_SNAPSHOT
+    else:
+        state, absent = reader.state_after(effect.version or 0), Status.NO_VERSION
     if state is None:
-        return Status.NO_SNAPSHOT
+        return absent
     return Status.UNCHANGED if state == session.state else Plan(state, undoable=True)
 
 
@@ -183,8 +211,9 @@ def _undo(session: SessionFacts | None, effect: Undo, reader: Reader) -> Plan | 
     if step is None:
         return Status.NOTHING_TO_UNDO
     now, before = session.state, step.before
-    if step.kind in ("trim", "clear"):
-        # The hidden entries are shown again; later turns stay as they are.
+    if step.kind in ("trim", "clear") or (step.kind == "fold" and now.head != step.moved_to):
+        # The hidden entries are shown again; later turns stay as they are. (The summary of a fold that turns follow is
+        # still on the path, and in view only while the messages that it stands for are hidden: prompts.is_in_view.)
         shown = State(now.head, before.cleared, before.floor, before.kept, now.messages + step.hidden)
         return Plan(shown, undone=step)
     if now.head != step.moved_to and not effect.drop_turns:
@@ -199,6 +228,7 @@ def _set_ttl(session: SessionFacts | None, effect: SetTTL, _reader: Reader) -> P
 _PLANNERS: dict[type[Effect], Callable[..., Plan | Status]] = {
     Append: _append,
     SetFloor: _set_floor,
+    Fold: _fold,
     Clear: _clear,
     TakeSnapshot: _take_snapshot,
     DeleteSnapshot: _delete_snapshot,

@@ -49,6 +49,30 @@ class SetFloor(msgspec.Struct, frozen=True, gc=False):
     hidden: int = 0  # messages that become invisible
 
 
+class Fold(msgspec.Struct, frozen=True, gc=False):
+    """Hide everything up to `floor` but summaries and `kept`, and append the summary that stands for it: one step.
+
+    Undoable. Planned on `seen`, and applied or MOVED as a SetFloor is. `draft` is the summary.
+    """
+
+    kind: ClassVar[str] = "fold"
+
+    life: str
+    seen: State
+    floor: int
+    kept: tuple[int, ...]
+    hidden: int  # messages that become invisible
+    draft: Draft
+
+    @property
+    def drafts(self) -> tuple[Draft, ...]:
+        return (self.draft,)
+
+    @property
+    def dimension(self) -> int | None:
+        return self.draft.dimension
+
+
 class Clear(msgspec.Struct, frozen=True, gc=False):
     """Hide every entry (undoable)."""
 
@@ -72,18 +96,24 @@ class DeleteSnapshot(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rollback(msgspec.Struct, frozen=True, gc=False):
-    """Make the snapshot's state the current one (undoable)."""
+    """Make the state of a snapshot, or the state after a version, the current one (undoable). One of them is given."""
 
     kind: ClassVar[str] = "rollback"
 
-    snapshot_id: str
+    snapshot_id: str | None
+    version: int | None = None
+
+    @property
+    def label(self) -> str | None:
+        """Name of the version, for the record of the change; a snapshot is recorded as such."""
+        return None if self.version is None else f"version {self.version}"
 
 
 class Undo(msgspec.Struct, frozen=True, gc=False):
     """Take back the latest undo step.
 
-    After a trim or clear: show the entries again that it hid, and keep later turns. After a rollback or replace: return
-    to the state before it; FOLLOWED if turns were appended since, unless `drop_turns`.
+    After a trim, fold or clear: show the entries again that it hid, and keep later turns. After a rollback or replace:
+    return to the state before it; FOLLOWED if turns were appended since, unless `drop_turns`.
     """
 
     kind: ClassVar[str] = "undo"
@@ -104,7 +134,7 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
     kind: ClassVar[str] = "fork"
 
 
-Effect: TypeAlias = Append | SetFloor | Clear | TakeSnapshot | DeleteSnapshot | Rollback | Undo | SetTTL | Fork
+Effect: TypeAlias = Append | SetFloor | Fold | Clear | TakeSnapshot | DeleteSnapshot | Rollback | Undo | SetTTL | Fork
 
 
 class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
@@ -145,7 +175,7 @@ class Status(Enum):
     NO_VERSION = "no_version"  # never reached, or reclaimed
     NOTHING_TO_UNDO = "nothing_to_undo"
     FOLLOWED = "followed"  # turns follow what an undo would take back
-    MOVED = "moved"  # a trim was planned on a state that is no more
+    MOVED = "moved"  # a trim or fold was planned on a state that is no more
     NOT_ON_PATH = "not_on_path"  # `after` is not in the history
     DIMENSION = "dimension"  # the session's embeddings have another length
     EXISTS = "exists"  # the session to fork into, or to restore, is there already

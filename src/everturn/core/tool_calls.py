@@ -1,4 +1,4 @@
-"""Matches tool calls with their results: orphans, order, missing results. Also pairs of question and answer. Pure."""
+"""Finds tool calls and their results in messages, and pairs of question and answer. Pure. (healing.py mends them.)"""
 
 from __future__ import annotations
 
@@ -43,9 +43,6 @@ def without_orphans(messages: list[ChatMessage]) -> list[ChatMessage]:
     return []
 
 
-HEALED = "No result was recorded for this tool call; it may not have run."
-
-
 def in_order(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Keep the messages whose seq is greater than all before: a damaged row may be out of its place."""
     last, found = 0, []
@@ -54,40 +51,6 @@ def in_order(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
             last = message.seq
             found.append(message)
     return found
-
-
-def heal(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Give every unanswered tool call a synthetic error result, right behind the results that are there."""
-    unanswered = _unanswered(messages)
-    healed: list[ChatMessage] = []
-    owed: list[str] = []
-    for index, message in enumerate(messages):
-        if owed and not results_in(message):
-            healed += map(_missing_result, owed)
-            owed = []
-        healed.append(message)
-        owed += unanswered.get(index, ())
-    return healed + list(map(_missing_result, owed))
-
-
-def _unanswered(messages: Sequence[ChatMessage]) -> dict[int, list[str]]:
-    """Collect the ids of unanswered calls, by position. Some models reuse ids: a result answers the nearest call."""
-    calls: dict[str, int] = {}
-    unanswered: dict[int, list[str]] = {}
-    for index, message in enumerate(messages):
-        for call_id in results_in(message):
-            calls.pop(call_id, None)
-        for call_id in sorted(calls_in(message)):
-            if call_id in calls:
-                unanswered.setdefault(calls[call_id], []).append(call_id)
-            calls[call_id] = index
-    for call_id, index in calls.items():
-        unanswered.setdefault(index, []).append(call_id)
-    return unanswered
-
-
-def _missing_result(call_id: str) -> ChatMessage:
-    return ChatMessage("tool", HEALED, tool_call_id=call_id, metadata={"healed": True})
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ class Header(msgspec.Struct, frozen=True, gc=False):
     calls: frozenset[str] = frozenset()
     results: frozenset[str] = frozenset()
     tokens: int = 0
+    size: int = 0  # bytes
 
 
 class TrimCut(msgspec.Struct, frozen=True, gc=False):
@@ -37,13 +38,14 @@ class TrimCut(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Start(NamedTuple):
-    """A turn with which the part that stays may begin. `messages` and `tokens` count that part, without the system
-    messages that stay anyway."""
+    """A turn with which the part that stays may begin. `messages`, `tokens` and `size` count that part, without the
+    system messages that stay anyway."""
 
     number: int  # of the turn, counted from the newest
     turn: int
     messages: int
     tokens: int
+    size: int
 
 
 class TrimPlanner:
@@ -55,19 +57,32 @@ class TrimPlanner:
     length of the history. `floor` is where the last trim cut.
     """
 
-    def __init__(self, *, floor: int, max_messages: int | None, max_tokens: int | None, keep_system: bool) -> None:
+    def __init__(
+        self,
+        *,
+        floor: int,
+        max_messages: int | None,
+        max_tokens: int | None,
+        keep_system: bool,
+        max_bytes: int | None = None,
+    ) -> None:
         self._floor = floor
         self._max_messages = max_messages
         self._max_tokens = max_tokens
+        self._max_bytes = max_bytes
         self._keep_system = keep_system
         self.seen = 0  # messages added or passed over
         self._system = array("q")  # seqs of system messages that stay wherever the cut is
         self._system_tokens = 0
+        self._system_size = 0
+        self._reserved: set[int] = set()  # seqs of messages that stay anyway, and were counted before
+        self._beside = 0  # messages that are no part of the history, and stay
         self._low: list[int] = []  # seqs of messages below the floor, which an earlier trim kept
         self._turn: int | None = None  # the one being added
         self._number = 0
         self._count = 0
         self._tokens = 0
+        self._size = 0
         # Of turns that are too far back for what may stay, only one is ever needed: the first, if there is no other.
         self._starts: list[_Start] = []
         # Results whose call was not seen yet, and in which turn. If the call shows up, that turn and those before it
@@ -76,8 +91,8 @@ class TrimPlanner:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether the tokens of messages that are not kept anyway still matter."""
-        return self._max_tokens is not None and not self._is_over
+        """Whether the tokens and bytes of messages that are not kept anyway still matter."""
+        return (self._max_tokens is not None or self._max_bytes is not None) and not self._is_over
 
     @property
     def wants_turns(self) -> bool:
@@ -94,6 +109,16 @@ class TrimPlanner:
         """Whether tool calls and results of older messages still matter."""
         return self.wants_turns or self._first_unmatched <= self._starts[-1].number
 
+    def reserve(self, header: Header) -> None:
+        """Count a message that stays wherever the cut is; one with a seq of 0 is no part of the history."""
+        if header.seq:
+            self._reserved.add(header.seq)
+            self._system.append(header.seq)
+        else:
+            self._beside += 1
+        self._system_tokens += header.tokens
+        self._system_size += header.size
+
     def add(self, header: Header) -> None:
         """Take the next older message."""
         if header.turn != self._turn:
@@ -102,12 +127,16 @@ class TrimPlanner:
         self.seen += 1
         if header.seq <= self._floor:
             self._low.append(header.seq)
-        if self._keep_system and header.system:
+        if header.seq in self._reserved:
+            pass
+        elif self._keep_system and header.system:
             self._system.append(header.seq)
             self._system_tokens += header.tokens
+            self._system_size += header.size
         else:
             self._count += 1
             self._tokens += header.tokens
+            self._size += header.size
         for call in header.calls:
             since = self._unmatched.pop(call, None)
             while since is not None and self._starts and self._starts[-1].number >= since:
@@ -139,21 +168,23 @@ class TrimPlanner:
         if self._turn is None:
             return
         if not self._starts or not self._is_over:
-            self._starts.append(_Start(self._number, self._turn, self._count, self._tokens))
+            self._starts.append(_Start(self._number, self._turn, self._count, self._tokens, self._size))
         self._number += 1
         self._turn = None
 
     @property
     def _is_over(self) -> bool:
         """Whether the messages added so far do not fit, whatever is still to come."""
-        return self._exceeds(self._count, self._tokens)
+        return self._exceeds(self._count, self._tokens, self._size)
 
     def _fits(self, start: _Start) -> bool:
-        return not self._exceeds(start.messages, start.tokens)
+        return not self._exceeds(start.messages, start.tokens, start.size)
 
-    def _exceeds(self, count: int, tokens: int) -> bool:
-        return (self._max_messages is not None and count + len(self._system) > self._max_messages) or (
-            self._max_tokens is not None and tokens + self._system_tokens > self._max_tokens
+    def _exceeds(self, count: int, tokens: int, size: int) -> bool:
+        return (
+            (self._max_messages is not None and count + len(self._system) + self._beside > self._max_messages)
+            or (self._max_tokens is not None and tokens + self._system_tokens > self._max_tokens)
+            or (self._max_bytes is not None and size + self._system_size > self._max_bytes)
         )
 
     @property
@@ -161,7 +192,7 @@ class TrimPlanner:
         return min(self._unmatched.values(), default=self._number + 1)
 
 
-def header(message: ChatMessage, turn: int, tokens: int = 0) -> Header:
+def header(message: ChatMessage, turn: int, tokens: int = 0, size: int = 0) -> Header:
     """Make the header of a message that has a seq."""
     plain = message.tool_calls is None and message.tool_call_id is None and isinstance(message.content, str)
     return Header(
@@ -172,6 +203,7 @@ def header(message: ChatMessage, turn: int, tokens: int = 0) -> Header:
         _NONE if plain else frozenset(calls_in(message)),
         _NONE if plain else frozenset(results_in(message)),
         tokens,
+        size,
     )
 
 
@@ -179,10 +211,15 @@ _NONE: frozenset[str] = frozenset()
 
 
 def counted(count_tokens: Callable[[ChatMessage], int], message: ChatMessage) -> int:
-    """Count the tokens of a message. Raises InvalidInput for a number below 0: a longer history would seem shorter."""
+    """Count the tokens of a message. Raises InvalidInput unless the counter returns a whole number of at least 0.
+
+    An error of the counter itself is raised as it is.
+    """
     tokens = count_tokens(message)
-    if tokens < 0:
-        raise InvalidInput(f"returned {tokens} for a message; a count is at least 0", path="count_tokens")
+    if type(tokens) is not int or tokens < 0:
+        raise InvalidInput(
+            f"returned {tokens!r} for a message; a count is a whole number of at least 0", path="count_tokens"
+        )
     return tokens
 
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from everturn.backend import At
 from everturn.errors import InvalidInput
-from everturn.model import Receipt, SessionState, Snapshot
+from everturn.model import Context, Receipt, SessionState, Snapshot
 
 T = TypeVar("T")
 LONGEST_ID = 512
@@ -77,6 +77,11 @@ def checked_bound(number: object, path: str) -> int | None:
     return None if number is None else checked_count(number, path)
 
 
+def checked_limit(number: object, path: str) -> int | None:
+    """Check a whole number from 1 on, or None for no bound. Raises InvalidInput."""
+    return None if number is None else checked_count(number, path, 1)
+
+
 def checked_search(text: object, path: str, longest: int) -> str:
     """Check a text to search for: any that can be stored, up to `longest` characters. Raises InvalidInput."""
     if not isinstance(text, str) or "\0" in text or len(text) > longest:
@@ -89,14 +94,17 @@ def checked_search(text: object, path: str, longest: int) -> str:
 
 
 def checked_expectation(expected: object) -> tuple[int | None, str | None]:
-    """Read an expected version: a number, or that of a Receipt or SessionState, with its life. Raises InvalidInput."""
+    """Read an expected version: a number, or that of a Receipt, SessionState or Context, with its life.
+
+    Raises InvalidInput.
+    """
     if expected is None:
         return None, None
-    if isinstance(expected, Receipt | SessionState):
+    if isinstance(expected, Receipt | SessionState | Context):
         return expected.version, expected.life
     if type(expected) is not int or expected < 0:
         raise InvalidInput(
-            "is a version (0 for a session that must not exist), a Receipt or a SessionState, "
+            "is a version (0 for a session that must not exist), a Receipt, a SessionState or a Context, "
             f"not {expected if type(expected) is int else type(expected).__name__}",
             path="expected_version",
         )

@@ -30,6 +30,7 @@ from everturn.model import (
     JSON,
     MESSAGE,
     ChatMessage,
+    Context,
     Entry,
     Receipt,
     SessionState,
@@ -49,8 +50,8 @@ from everturn.store.arguments import (
 from everturn.store.outcomes import receipt_of, refuse
 from everturn.store.retries import RetryingSender
 
-Expected: TypeAlias = int | Receipt | SessionState | None
-"""The version a session must be at: a number (0: it must not exist), or a receipt or state, whose life counts too."""
+Expected: TypeAlias = int | Receipt | SessionState | Context | None
+"""The version a session must be at: a number (0: it must not exist), or a receipt, state or context, with its life."""
 
 LONGEST_TTL = 10**11  # seconds: three thousand years
 _NO_TURN = (str, bytes, Mapping)  # iterable, but not what was meant
@@ -224,11 +225,31 @@ class ChangeOperations(RetryingSender):
         name = checked_snapshot(snapshot)
         return await self._change(session_id, Rollback(name), key, expected_version, (name.encode(),), named=name)
 
-    async def undo(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
-        """Take back the latest rollback, replace, trim or clear; ten steps are kept, and there is no redo.
+    async def rollback(
+        self,
+        session_id: str,
+        to: Snapshot | str | int,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt:
+        """Return to the state of a snapshot, or to the state after a version, as rollback_to_snapshot does.
 
-        Undo of a trim or clear keeps turns that came later. Undo of a rollback or replace would drop them, and raises
-        VersionConflict unless `expected_version` names the present version. Raises InvalidInput if nothing is left.
+        Raises InvalidInput for a version that was never reached or has been reclaimed.
+        """
+        target = checked_at(to, "to")
+        if target is None:
+            raise InvalidInput("is a snapshot (or its id) or a version, not None", path="to")
+        if isinstance(target, str):
+            return await self.rollback_to_snapshot(session_id, target, key=key, expected_version=expected_version)
+        content = (b"version", str(target).encode())
+        return await self._change(session_id, Rollback(None, target), key, expected_version, content, named=target)
+
+    async def undo(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
+        """Take back the latest rollback, replace, trim, fold or clear; ten steps are kept, and there is no redo.
+
+        Undo of a trim, fold or clear keeps turns that came later. Undo of a rollback or replace would drop them, and
+        raises VersionConflict unless `expected_version` names the present version. Raises InvalidInput if none is left.
         """
         effect = Undo(drop_turns=expected_version is not None)
         return await self._change(session_id, effect, key, expected_version)

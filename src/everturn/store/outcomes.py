@@ -54,7 +54,7 @@ def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = No
         case Status.KEY_REUSED:
             raise _key_reused(session_id, outcome)
         case Status.NOTHING_TO_UNDO:
-            raise InvalidInput(f"{where} has no rollback, replace, trim or clear left to take back", path="undo")
+            raise InvalidInput(f"{where} has no rollback, replace, trim, fold or clear left to take back", path="undo")
         case Status.NOT_ON_PATH:
             raise InvalidInput(f"{named} is not the seq of an entry in the history of {where}", path="after")
         case Status.DIMENSION:

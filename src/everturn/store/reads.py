@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar, cast
 
-from everturn.backend import Order, Query, Reading, Status
-from everturn.core import codec, text_search, tool_calls, vectors
+from everturn.backend import Order, Query, Reading
+from everturn.core import codec, healing, prompts, text_search, tool_calls, vectors
 from everturn.core.codec import EntryRow
 from everturn.core.message_batches import MessageReader, OnCorrupt
+from everturn.core.paths import State
 from everturn.errors import InvalidInput
 from everturn.model import (
     MESSAGE,
@@ -32,7 +33,8 @@ from everturn.model import (
 )
 from everturn.store.arguments import LONGEST_ID, checked_at, checked_bound, checked_count, checked_id, checked_search
 from everturn.store.entry_reader import EntryReader
-from everturn.store.outcomes import no_session, no_snapshot, no_version
+from everturn.store.outcomes import no_session
+from everturn.store.pages import refuse_absent_state
 from everturn.store.retries import RetryingSender
 
 Reader = TypeVar("Reader", MessageReader, EntryReader, "EmbeddingReader")
@@ -46,12 +48,21 @@ class EmbeddingReader:
     def __init__(self, session_id: str) -> None:
         self._session_id = session_id
         self.rows: list[codec.MessageRow] = []
-        self.embeddings: list[bytes] = []
+        self._found: list[tuple[bytes | None, int]] = []
 
     def take(self, rows: Sequence[codec.MessageRow]) -> None:
         """Decode the embeddings of a batch. Raises CorruptEntry at the first bad row."""
         self.rows += rows
-        self.embeddings += (codec.embedding_of(self._session_id, seq, check, body) for seq, _, check, body in rows)
+        self._found += (codec.embedding_of(self._session_id, seq, check, body) for seq, _, check, body in rows)
+
+    def in_view(self, state: State) -> tuple[list[bytes], list[int]]:
+        """Return the embeddings that the state shows, and the index of each one's row."""
+        shown = [
+            (embedding, index)
+            for index, (embedding, hides) in enumerate(self._found)
+            if embedding is not None and hides <= state.floor
+        ]
+        return [embedding for embedding, _ in shown], [index for _, index in shown]
 
     def summary(self, index: int) -> Summary:
         """Decode the summary of one row."""
@@ -76,8 +87,8 @@ class ReadOperations(RetryingSender):
         """Return the messages of the history, in order, each with its `seq`.
 
         `limit`: at most the n latest, and never beginning with a tool result whose call is cut off. `before` and
-        `after`: seqs, both excluded. `at`: a snapshot or a version. `heal`: give an unanswered tool call a synthetic
-        error result. Raises CorruptEntry at a damaged or missing entry, unless `on_corrupt="skip"`.
+        `after`: seqs, both excluded. `at`: a snapshot or a version. `heal`: make it a prompt that models
+        accept (core/healing.py). Raises CorruptEntry at a damaged or missing entry, unless `on_corrupt="skip"`.
         """
         if on_corrupt not in ("raise", "skip"):
             raise InvalidInput(f"is 'raise' or 'skip', not {on_corrupt!r}", path="on_corrupt")
@@ -94,7 +105,7 @@ class ReadOperations(RetryingSender):
             messages = tool_calls.in_order(messages)
         if limit is not None and reading.cut:
             messages = tool_calls.without_orphans(messages)
-        return tool_calls.heal(messages) if heal else messages
+        return healing.heal(messages) if heal else messages
 
     async def load_memory(self, session_id: str) -> list[dict[str, str]]:
         """Return the history as pairs of strings: the human's words and the AI's answer ("" if there is none yet)."""
@@ -108,11 +119,14 @@ class ReadOperations(RetryingSender):
         return [entry for entry in reader.entries if isinstance(entry, ToolCall)]
 
     async def get_summaries(self, session_id: str) -> list[Summary]:
-        """Return the summaries in the history, in order; a trim does not hide them."""
+        """Return the summaries in the history, in order; a trim does not hide them.
+
+        One that a fold wrote is there until undo takes the fold back.
+        """
         query = Query(checked_id(session_id), SUMMARY)
         reading, reader = await self._read(query, lambda: EntryReader(session_id, SUMMARY))
         _refuse_gaps(reading, query)
-        return [entry for entry in reader.entries if isinstance(entry, Summary)]
+        return [entry for entry in _in_view(reader.entries, reading) if isinstance(entry, Summary)]
 
     async def search_summaries(self, session_id: str, embedding: Collection[float], *, k: int = 5) -> list[Hit]:
         """Return the `k` summaries of this session most like the embedding: exact cosine similarity, ties by seq.
@@ -124,16 +138,17 @@ class ReadOperations(RetryingSender):
         query = Query(checked_id(session_id), SUMMARY)
         reading, reader = await self._read(query, lambda: EmbeddingReader(session_id))
         _refuse_gaps(reading, query)
-        if not reader.embeddings:
+        embeddings, indexes = reader.in_view(reading.state)
+        if not embeddings:
             return []
-        if len(wanted) != len(reader.embeddings[0]):
-            lengths = len(wanted) // 4, len(reader.embeddings[0]) // 4
+        if len(wanted) != len(embeddings[0]):
+            lengths = len(wanted) // 4, len(embeddings[0]) // 4
             raise InvalidInput(
                 f"has {lengths[0]} numbers, but those of session {session_id!r} have {lengths[1]}",
                 path="embedding",
             )
-        best = await self.runtime.offload(lambda: vectors.nearest(wanted, reader.embeddings, k))
-        return [Hit(score, reader.summary(index)) for score, index in best]
+        best = await self.runtime.offload(lambda: vectors.nearest(wanted, embeddings, k))
+        return [Hit(score, reader.summary(indexes[place])) for score, place in best]
 
     async def list_snapshots(self, session_id: str) -> list[Snapshot]:
         """Return the session's snapshots, in the order they were taken."""
@@ -158,7 +173,7 @@ class ReadOperations(RetryingSender):
         query = Query(checked_id(session_id), at=checked_at(at))
         reading, reader = await self._read(query, lambda: EntryReader(session_id), deadline)
         _refuse_gaps(reading, query, reader.messages)
-        return reader.entries
+        return _in_view(reader.entries, reading)
 
     async def state(
         self,
@@ -191,7 +206,7 @@ class ReadOperations(RetryingSender):
             session_id,
             session.version,
             session.last_seq,
-            tuple(reader.entries),
+            tuple(_in_view(reader.entries, reading)),
             tuple((snapshot.label, snapshot.version) for snapshot in reading.snapshots),
             session.undo_steps,
             session.ttl,
@@ -252,7 +267,15 @@ class ReadOperations(RetryingSender):
             await self.backend.find(text, session_id, look_closer, by)
 
         await self.call(send)
-        return matches
+        return [match for match in matches if await self._is_in_view(match)]
+
+    async def _is_in_view(self, match: Match) -> bool:
+        """Whether a match is no summary of a fold that was undone."""
+        if not isinstance(match.entry, Summary) or not prompts.is_fold(match.entry):
+            return True
+        query = Query(match.session_id, limit=0)
+        reading = await self.call(lambda _, by: self.backend.read(query, _ignore, by))
+        return prompts.is_in_view(match.entry, reading.state)
 
     async def _read(
         self, query: Query, new_reader: Callable[[], Reader], deadline: float | None = None
@@ -264,11 +287,13 @@ class ReadOperations(RetryingSender):
             return await self.backend.read(query, reader.take, by), reader
 
         reading, reader = await self.call(send, deadline)
-        if reading.status is Status.NO_SNAPSHOT or (reading.session is None and isinstance(query.at, str)):
-            raise no_snapshot(query.session_id, str(query.at))
-        if reading.status is Status.NO_VERSION or (reading.session is None and query.at):
-            raise no_version(query.session_id, query.at)
+        refuse_absent_state(query, reading)
         return reading, reader
+
+
+def _in_view(entries: Sequence[Entry], reading: Reading) -> list[Entry]:
+    """Leave out the summaries of folds that were undone."""
+    return [entry for entry in entries if not isinstance(entry, Summary) or prompts.is_in_view(entry, reading.state)]
 
 
 def _ignore(rows: object) -> None:

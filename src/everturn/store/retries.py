@@ -38,6 +38,9 @@ class Runtime(Protocol):
     async def offload(self, think: Callable[[], T]) -> T:
         """Run a long computation where it holds up no event loop."""
 
+    async def answer(self, awaitable: Awaitable[T]) -> T:
+        """Wait for a caller's coroutine. Raises InvalidInput in a blocking store, which has no event loop."""
+
 
 class RetryingSender:
     """Sends requests to a backend, again after a transient fault, within the store's time-out."""

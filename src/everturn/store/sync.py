@@ -8,15 +8,18 @@ run it after a change here.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from inspect import iscoroutine
 from typing import Literal, Self, TypeVar
 
 from everturn.backend import Backend, drive
+from everturn.errors import InvalidInput
 from everturn.model import (
     JSON,
     Change,
     ChatMessage,
     Compaction,
+    Context,
     Diff,
     Entry,
     ErasureReceipt,
@@ -29,8 +32,10 @@ from everturn.model import (
     Snapshot,
     Summary,
     ToolCall,
+    Turn,
     VerifyReport,
 )
+from everturn.store.fold import Embed, Summarize
 from everturn.store.operations import Operations, Settings
 
 T = TypeVar("T")
@@ -46,6 +51,11 @@ class BlockingRuntime:
 
     async def offload(self, think: Callable[[], T]) -> T:
         return think()
+
+    async def answer(self, awaitable: Awaitable[T]) -> T:
+        if iscoroutine(awaitable):
+            awaitable.close()
+        raise InvalidInput("returned a coroutine; a blocking store takes plain functions", path="summarize")
 
 
 class MemoryStore:
@@ -66,7 +76,7 @@ class MemoryStore:
         messages: Iterable[ChatMessage | Mapping[str, JSON]],
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Append one turn of messages: all or nothing, in this order, never mixed with another turn.
 
@@ -85,7 +95,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the turn and the `seqs` of its messages.
@@ -103,7 +113,7 @@ class MemoryStore:
         entries: Iterable[Entry | Mapping[str, JSON]],
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Append one turn of messages, tool calls, summaries and records, mixed: all or nothing, in this order.
 
@@ -116,7 +126,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the turn and the `seqs` of its entries.
@@ -135,7 +145,7 @@ class MemoryStore:
         *,
         after: int = 0,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Replace the end of the history by these entries, in one step that `undo` takes back.
 
@@ -150,7 +160,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the change and the `seqs` of the new entries.
@@ -172,7 +182,7 @@ class MemoryStore:
         ai: str,
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Append one turn of two messages, all or nothing: the human's words and the AI's answer.
 
@@ -184,7 +194,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the turn and the `seqs` of both messages.
@@ -238,7 +248,8 @@ class MemoryStore:
             before: Return only messages with a `seq` below this one.
             after: Return only messages with a `seq` above this one.
             at: Read the state of then: a snapshot, its id, or a version. None: the present state.
-            heal: Make it a list that a model accepts: a tool call without a result gets one that says so. Nothing is
+            heal: Make it a prompt that models accept. A tool call without a result gets one that says so; a result that
+                answers no call, or answers one twice, is left out; a late result moves up to its call. Nothing is
                 written.
             on_corrupt: "raise" raises CorruptEntry at a damaged or missing entry; "skip" leaves such entries out.
 
@@ -259,13 +270,90 @@ class MemoryStore:
 
     # --- tool calls and summaries ------------------------------------------------------------------------------------
 
+    def get_context(
+        self,
+        session_id: str,
+        *,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[ChatMessage], int] | None = None,
+        max_messages: int | None = None,
+        max_bytes: int | None = None,
+        at: Snapshot | str | int | None = None,
+        heal: bool = True,
+    ) -> Context:
+        """Read what to give a model: system messages, summaries of what is hidden, and the newest whole turns that fit.
+
+        All of it is of one moment. The last turn is always there, and a tool's result never without its call. The cost
+        depends on the bounds, not on the length of the history: of older system messages it returns those at the
+        beginning of the history and those that a trim or fold kept.
+
+        ```python
+        context = store.get_context("customer-42", max_tokens=8000)
+        answer = f"I have read {len(context.messages)} messages."  # ask a model here
+        store.add_messages("customer-42", [ChatMessage("assistant", answer)], expected_version=context)
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            max_tokens: Return at most this many tokens, with system messages and summaries.
+            count_tokens: Your function from a message to its number of tokens. None: an estimate, about four characters
+                a token, and 1,000 for an image or a file.
+            max_messages: Return at most this many messages.
+            max_bytes: Return at most this many bytes, as JSON: many images exceed the size of a request first.
+            at: Read the state of then: a snapshot, its id, or a version. None: the present state.
+            heal: Make it a prompt that models accept, as `get_history` does.
+
+        Returns:
+            The messages, how many tokens they have, how many messages were left out, and the summaries among them.
+                Pass it as `expected_version`, to append the answer only if the session has not changed since.
+
+        Raises:
+            InvalidInput: A bound is below 1, or the counter returned something else than a count.
+            SnapshotNotFound: `at` is a snapshot that the session does not have.
+            CorruptEntry: A stored entry is damaged or missing.
+            MemoryStoreBackendError: The backend failed.
+        """
+        return drive(
+            self._operations.get_context(
+                session_id,
+                max_tokens=max_tokens,
+                count_tokens=count_tokens,
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                at=at,
+                heal=heal,
+            )
+        )
+
+    def get_turn(self, session_id: str, key: str) -> Turn | None:
+        """Find the turn that was written with a key: ask before you pay a model for an answer that is stored already.
+
+        ```python
+        turn = store.get_turn("customer-42", "request-77")
+        answer = turn.messages[-1].text if turn else None  # None: now ask a model
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            key: An idempotency key of your own, such as a request's id.
+
+        Returns:
+            The receipt of the first use, with `replayed=True`, and the entries of the turn. None if the key was not
+                used in this session, or a rollback has dropped its turn.
+
+        Raises:
+            CorruptEntry: A stored entry is damaged or missing.
+            MemoryStoreBackendError: The backend failed.
+        """
+        return drive(self._operations.get_turn(session_id, key))
+
     def add_tool_call(
         self,
         session_id: str,
         tool_call: ToolCall,
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Append the record of one tool call, as a turn of its own.
 
@@ -276,7 +364,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the turn and the record's seq.
@@ -309,7 +397,7 @@ class MemoryStore:
         summary: Summary,
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Append a summary with its embedding, as a turn of its own.
 
@@ -321,7 +409,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the turn and the summary's seq.
@@ -377,7 +465,7 @@ class MemoryStore:
         label: str | None = None,
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Snapshot:
         """Save a snapshot: a lasting pointer to the present state. Costs the same at any length of the history.
 
@@ -396,7 +484,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             The snapshot. Its `id` is enough to find it again, from any process.
@@ -428,7 +516,7 @@ class MemoryStore:
         snapshot: Snapshot | str,
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Delete a snapshot. The history stays as it is; `compact` reclaims entries that only the snapshot reached.
 
@@ -439,7 +527,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the change.
@@ -458,7 +546,7 @@ class MemoryStore:
         snapshot: Snapshot | str,
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Return to a snapshot's state: messages, tool calls, summaries and records together, in one atomic step.
 
@@ -477,7 +565,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the change.
@@ -492,17 +580,57 @@ class MemoryStore:
             self._operations.rollback_to_snapshot(session_id, snapshot, key=key, expected_version=expected_version)
         )
 
+    def rollback(
+        self,
+        session_id: str,
+        to: Snapshot | str | int,
+        *,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
+    ) -> Receipt:
+        """Return to the state of a snapshot, or to the state after a version, in one atomic step.
+
+        It moves a pointer and deletes nothing: `undo` takes it back. Where the session is in that state already,
+        nothing changes: the receipt has the version that the session was at.
+
+        ```python
+        store.rollback("customer-42", 12)  # as it was after the change that made version 12
+        store.undo("customer-42")
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            to: A Snapshot of this session, its id, or a version: an int, 0 for the empty session. The states of at
+                least the latest 1,024 versions are known, unless `compact` reclaimed what they show.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+
+        Returns:
+            A receipt with the session's version after the change.
+
+        Raises:
+            SessionNotFound: There is no such session.
+            SnapshotNotFound: The session has no such snapshot; also if it is one of an earlier session of this name.
+            InvalidInput: The version was never reached, or its state is no longer known.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(self._operations.rollback(session_id, to, key=key, expected_version=expected_version))
+
     def undo(
         self,
         session_id: str,
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
-        """Take back the latest rollback, replace, trim or clear. The latest ten can be taken back; there is no redo.
+        """Take back the latest rollback, replace, trim, fold or clear. Ten steps are kept; there is no redo.
 
-        Undo of a trim or clear keeps the turns that came later. Undo of a rollback or replace drops them: if there are
-        any, it raises VersionConflict unless `expected_version` names the present version.
+        Undo of a trim, fold or clear keeps the turns that came later. Undo of a rollback or replace drops them: if
+        there are any, it raises VersionConflict unless `expected_version` names the present version.
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
@@ -510,7 +638,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the change.
@@ -554,7 +682,7 @@ class MemoryStore:
         *,
         at: Snapshot | str | int | None = None,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Copy a state into a new session, which appears in one step.
 
@@ -568,7 +696,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
                 This is about the session that is copied.
 
         Returns:
@@ -596,7 +724,7 @@ class MemoryStore:
         count_tokens: Callable[[ChatMessage], int] | None = None,
         keep_system: bool = True,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Hide the oldest turns until the history fits. `undo` brings them back.
 
@@ -619,7 +747,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the change.
@@ -642,12 +770,76 @@ class MemoryStore:
             )
         )
 
+    def fold(
+        self,
+        session_id: str,
+        summarize: Summarize,
+        *,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[ChatMessage], int] | None = None,
+        max_messages: int | None = None,
+        embed: Embed | None = None,
+        key: str | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
+    ) -> Receipt | None:
+        """Hide the oldest turns behind a summary, so that the rest fits. `undo` brings them back, in one step.
+
+        Your function gets the oldest messages, and the summary that stands before them, if there is one. It is called
+        outside of every lock and time-out: it may ask a model, and take minutes. The summary and the turns it stands
+        for then change places in one request. Turns that others appended meanwhile stay in view. If another fold, a
+        rollback, a clear or a trim came first, or your function raises, nothing is written. Of workers that fold one
+        session at once, one calls its function.
+
+        ```python
+        summarize = lambda messages, earlier: f"They said hello, and {len(messages)} things more."  # ask a model here
+        store.fold("customer-42", summarize, max_messages=20)
+        ```
+
+        Args:
+            session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
+            summarize: Called as `summarize(messages, earlier)`: whole turns, oldest first, and the Summary before
+                them or None. Returns the text of a summary that stands for both, or a Summary. With an asynchronous
+                store it may be a coroutine function; a plain one runs in a thread.
+            max_tokens: Leave at most this many tokens of messages in view.
+            count_tokens: Your function from a message to its number of tokens. None: an estimate, about four characters
+                a token.
+            max_messages: Leave at most this many messages in view. At least one of the two bounds is needed.
+            embed: Your function from the summary's text to its embedding, so that `search_summaries` finds it.
+            key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
+                the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
+                rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+
+        Returns:
+            The receipt, with the seq of the summary. None if everything fits, or another change came first.
+
+        Raises:
+            InvalidInput: No bound was given, a bound is below 1, a counter returned no count, or `summarize` returned
+                something else than a text or a Summary. Nothing was written.
+            CorruptEntry: A stored message is damaged or missing.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(
+            self._operations.fold(
+                session_id,
+                summarize,
+                max_tokens=max_tokens,
+                count_tokens=count_tokens,
+                max_messages=max_messages,
+                embed=embed,
+                key=key,
+                expected_version=expected_version,
+            )
+        )
+
     def clear(
         self,
         session_id: str,
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Empty the history in one step. Snapshots stay, and `undo` brings the history back.
 
@@ -659,7 +851,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the change.
@@ -818,7 +1010,7 @@ class MemoryStore:
         seconds: float | None,
         *,
         key: str | None = None,
-        expected_version: int | Receipt | SessionState | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
     ) -> Receipt:
         """Let a session expire this long after its latest change. Every change restarts the time; reads do not.
 
@@ -829,7 +1021,7 @@ class MemoryStore:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
-                Receipt or SessionState means its version, of the same life of the session.
+                Receipt, SessionState or Context means its version, of the same life of the session.
 
         Returns:
             A receipt with the session's version after the change.

@@ -1,4 +1,4 @@
-"""Trim: the one change that is planned here, in Python, and so has to read before it writes.
+"""Trim: a change that is planned here, in Python, and so has to read before it writes. (Fold is the other: fold.py.)
 
 It reads from the newest message backwards, a page at a time, and asks a planner (core/trimming.py) where to cut. If the
 session has changed meanwhile so that the cut no longer fits, the backend refuses it (MOVED), and it is planned again.
@@ -6,29 +6,24 @@ session has changed meanwhile so that the cut no longer fits, the backend refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
-from everturn.backend import Query, Reading, SetFloor, Status
-from everturn.core import codec
-from everturn.core.codec import EntryRow
-from everturn.core.message_batches import MessageReader
+from everturn.backend import Query, SetFloor, Status
 from everturn.core.tool_calls import SYSTEM_ROLES
 from everturn.core.trimming import TrimPlanner, counted, header
 from everturn.errors import InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, ChatMessage, Receipt
+from everturn.store import pages
 from everturn.store.arguments import checked_bound, checked_id
 from everturn.store.changes import ChangeOperations, Expected, new_call
 from everturn.store.outcomes import receipt_of
-
-FIRST_PAGE = 1000  # messages: most sessions are read with one request
-LARGEST_PAGE = 10_000
-PAGE_BYTES = 8 * 2**20
+from everturn.store.pages import MessagePage, PagedReads
 
 
-class TrimOperations(ChangeOperations):
+class TrimOperations(ChangeOperations, PagedReads):
     """The method `trim`."""
 
     async def trim(
@@ -84,7 +79,7 @@ class TrimOperations(ChangeOperations):
 
         Later pages are read at the version of the first, so that all of them are of one state.
         """
-        page = await self._page(Query(session_id, limit=FIRST_PAGE), deadline)
+        page = await self._page(Query(session_id, limit=pages.FIRST_PAGE), deadline)
         seen, session = page.reading.state, page.reading.session
         if session is None:
             return SetFloor("", seen, None)
@@ -95,7 +90,7 @@ class TrimOperations(ChangeOperations):
             keep_system=bounds.keep_system,
         )
         while True:
-            await self.runtime.offload(partial(page.tell, planner, bounds))
+            await self.runtime.offload(partial(tell, page, planner, bounds))
             if not (page.has_more and planner.wants_more):
                 break
             if self.runtime.clock() >= deadline:
@@ -115,18 +110,6 @@ class TrimOperations(ChangeOperations):
         if cut is None:
             return SetFloor(session.life, seen, None)
         return SetFloor(session.life, seen, cut.floor, cut.kept, cut.hidden)
-
-    async def _page(self, query: Query, deadline: float) -> _MessagePage:
-        async def send(_retry: object, by: float) -> _MessagePage:
-            reader = MessageReader(query.session_id) if query.kind else TurnReader(query.session_id)
-            reading = await self.backend.read(query, reader.take, by)
-            turns = None if isinstance(reader, MessageReader) else reader.turns
-            return _MessagePage(query, reading, reader.messages, turns)
-
-        page = await self.call(send, deadline)
-        if page.reading.first_missing:
-            raise codec.missing(query.session_id, page.reading.first_missing)
-        return page
 
     def _too_long(self, session_id: str, messages: int, planner: TrimPlanner) -> MemoryStoreBackendError:
         advice = "open the store with a larger timeout"
@@ -148,70 +131,16 @@ class TrimBounds(msgspec.Struct, frozen=True):
     keep_system: bool
 
 
-class TurnReader:
-    """Decodes the messages among rows of all kinds. `turns` has the first seq of the turn of each message."""
-
-    def __init__(self, session_id: str) -> None:
-        self._session_id = session_id
-        self._reader = MessageReader(session_id)
-        self.turns: list[int] = []
-
-    @property
-    def messages(self) -> list[ChatMessage]:
-        return self._reader.messages
-
-    def take(self, rows: Sequence[EntryRow]) -> None:
-        """Decode a batch. Raises CorruptEntry at the first bad row, of whichever kind."""
-        for row in rows:
-            if row[4] != MESSAGE and codec.checksum(row[4], row[3]) != row[2]:
-                codec.decode(self._session_id, row[4], *row[:4])  # raises
-        messages = [row for row in rows if row[4] == MESSAGE]
-        if messages:
-            self._reader.take([row[:4] for row in messages])
-            self.turns += [row[5] for row in messages]
-
-
-class _MessagePage(msgspec.Struct, frozen=True):
-    """Some messages of a state, in order, and their turns, if these were read."""
-
-    query: Query
-    reading: Reading
-    messages: list[ChatMessage]
-    turns: list[int] | None
-
-    @property
-    def has_more(self) -> bool:
-        """Whether there may be older ones."""
-        return self.reading.cut or self.query.after > 0
-
-    def next_query(self, session_id: str, kind: str | None, version: int) -> Query:
-        """Make the query for the next older page: by seqs, which is fastest, or by count if few seqs are visible."""
-        low = self.query.after + 1 if self.query.after else self.messages[0].seq or 1
-        high = (self.messages[-1].seq or 0) if self.messages else low
-        size = self._size_of_next()
-        hidden = max(self.reading.state.cleared, self.reading.state.floor)
-        if low - size > hidden and 2 * len(self.messages) > high - low:
-            return Query(session_id, kind, version, after=low - size - 1, before=low)
-        return Query(session_id, kind, version, before=low, limit=size)
-
-    def _size_of_next(self) -> int:
-        """Estimate how many messages fill a page, from the length of a few of these."""
-        some = self.messages[:: max(1, len(self.messages) // 20)]
-        length = sum(len(message.text) for message in some) / max(1, len(some))
-        return max(FIRST_PAGE // 10, min(LARGEST_PAGE, int(PAGE_BYTES / (length + 200))))
-
-    def tell(self, planner: TrimPlanner, bounds: TrimBounds) -> None:
-        """Tell the planner of these messages, newest first, as far as it wants to know."""
-        messages, count = self.messages, bounds.count_tokens
-        if not planner.wants_calls:
-            kept = [message for message in messages if message.role in SYSTEM_ROLES]
-            for message in reversed(kept):
-                planner.add(header(message, 0, counted(count, message) if count else 0))
-            planner.pass_over(len(messages) - len(kept))
-            return
-        turns = self.turns or [0] * len(messages)
-        for message, turn in zip(reversed(messages), reversed(turns), strict=True):
-            matters = count is not None and (
-                planner.counts_tokens or (bounds.keep_system and message.role in SYSTEM_ROLES)
-            )
-            planner.add(header(message, turn, counted(count, message) if count and matters else 0))
+def tell(page: MessagePage, planner: TrimPlanner, bounds: TrimBounds) -> None:
+    """Tell the planner of the messages of a page, newest first, as far as it wants to know."""
+    messages, count = page.messages, bounds.count_tokens
+    if not planner.wants_calls:
+        kept = [message for message in messages if message.role in SYSTEM_ROLES]
+        for message in reversed(kept):
+            planner.add(header(message, 0, counted(count, message) if count else 0))
+        planner.pass_over(len(messages) - len(kept))
+        return
+    turns = page.turns or [0] * len(messages)
+    for message, turn in zip(reversed(messages), reversed(turns), strict=True):
+        matters = count is not None and (planner.counts_tokens or (bounds.keep_system and message.role in SYSTEM_ROLES))
+        planner.add(header(message, turn, counted(count, message) if count and matters else 0))

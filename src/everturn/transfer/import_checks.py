@@ -19,9 +19,9 @@ from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Snap
 LATEST = 10**11  # seconds since 1970, and the longest TTL: as far as options go
 DIGEST = 16  # bytes of a call's id, and of the digests of keys and contents
 CHANGES = frozenset(
-    ("append", "replace", "trim", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork")
+    ("append", "replace", "trim", "fold", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork")
 )
-UNDOABLE = frozenset(("rollback", "replace", "trim", "clear"))
+UNDOABLE = frozenset(("rollback", "replace", "trim", "fold", "clear"))
 _LIFE = re.compile(r"[0-9a-f]{16}")
 
 

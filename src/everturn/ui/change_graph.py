@@ -11,7 +11,7 @@ import msgspec
 
 from everturn.model import Change, Snapshot
 
-TURNS = ("append", "replace", "fork")  # the changes that write entries
+TURNS = ("append", "replace", "fold", "fork")  # the changes that write entries
 UNDO_STEPS = 10  # as many as the store keeps
 
 
@@ -50,28 +50,37 @@ def place_changes(
     head: int | None = 0 if changes and changes[-1].version == 1 else None
     heads: dict[int, int | None] = {0: 0}
     turn_of: dict[int, int] = {}  # the turn that wrote a seq
-    steps: list[tuple[str, int | None]] = []  # that undo takes back: the kind, and the head before it
+    steps: list[tuple[str, int | None, int]] = []  # that undo takes back: the kind, the head before it, its version
     for change in reversed(changes):
         parent = None
         before = head
         match change.kind:
-            case "append" | "fork":
+            case "append" | "fold" | "fork":
                 parent, head = head, change.version
             case "replace":
                 after = replaced_after(change)
                 parent = 0 if after == 0 else turn_of.get(after) if after is not None else None
                 head = change.version
             case "rollback":
-                head = heads.get(snapshots.get(change.snapshot or "", -1))
+                head = heads.get(_target(change, snapshots))
             case "undo":
-                kind, earlier = steps.pop() if steps else ("", None)
-                head = earlier if kind in {"rollback", "replace", ""} else head
-        if change.kind in {"rollback", "replace", "trim", "clear"}:
-            steps = [*steps, (change.kind, before)][-UNDO_STEPS:]
+                kind, earlier, version = steps.pop() if steps else ("", None, 0)
+                is_back = kind in {"rollback", "replace", ""} or (kind == "fold" and head == version)
+                head = earlier if is_back else head
+        if change.kind in {"rollback", "replace", "trim", "fold", "clear"}:
+            steps = [*steps, (change.kind, before, change.version)][-UNDO_STEPS:]
         turn_of.update(dict.fromkeys(change.seqs, change.version))
         heads[change.version] = head
         moments.append(Moment(change, head, parent))
     return moments
+
+
+def _target(change: Change, snapshots: Mapping[str, int]) -> int:
+    """The version that a rollback went to: that of its snapshot, or the one that its label names; -1 if unknown."""
+    if change.snapshot:
+        return snapshots.get(change.snapshot, -1)
+    number = (change.label or "").removeprefix("version ")
+    return int(number) if number.isdecimal() else -1
 
 
 def taken_at(changes: Iterable[Change], snapshots: Iterable[Snapshot]) -> dict[str, int]:

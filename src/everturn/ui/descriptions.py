@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from everturn.core.numbers import count, lasting, size
-from everturn.model import JSON, Change, ErasureReceipt, SessionInfo
+from everturn.model import JSON, Change, ErasureReceipt, SessionInfo, Summary
 
 
 class CalledTool(msgspec.Struct, frozen=True):
@@ -28,6 +28,13 @@ def called_tool(call: JSON) -> CalledTool:
     name = function.get("name") or call.get("type") or "call"
     arguments = function.get("arguments", function.get("args", call.get("input")))
     return CalledTool(str(name), arguments, call.get("id") or call.get("call_id"))
+
+
+def embedded(summary: Summary) -> str:
+    """`embedding of 3 numbers`, and whether a fold wrote the summary."""
+    vector = summary.embedding
+    said = "no embedding" if vector is None else f"embedding of {count(len(vector), 'number')}"
+    return f"{said}; written by a fold" if (summary.extra or {}).get("fold") is True else said
 
 
 def expiry(session: SessionInfo) -> str:
@@ -58,7 +65,7 @@ def change_in_words(change: Change, labels: Mapping[str, str | None]) -> str:
     are still there, by id."""
     kind = change.kind.replace("_", " ")
     if not change.snapshot:
-        return kind
+        return f"{kind} to {change.label}" if change.label else kind
     label = change.label or labels.get(change.snapshot)
     name = repr(label) if label else change.snapshot
     gone = "" if change.snapshot in labels or change.kind == "delete_snapshot" else " (deleted since)"

@@ -17,7 +17,7 @@ from everturn.model import Receipt, SessionInfo, Snapshot
 from everturn.ui.descriptions import contents, erased, not_erased
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.web.compare import changed
-from everturn.web.links import link, number_in, url
+from everturn.web.links import link, number_in, point_in, url
 from everturn.web.page import InspectorContext, ago, inspector_of, page
 
 DONE = {
@@ -26,9 +26,10 @@ DONE = {
     "undo": "The change was undone.",
     "trim": "The session was trimmed.",
     "clear": "The session was cleared.",
+    "nothing": "Nothing changed: the session was in that state already.",
     "fork": "This session was forked.",
 }
-CAN_UNDO = {"rollback", "trim", "clear"}
+CAN_UNDO = {"rollback", "trim", "clear"}  # not "nothing": undo would take back something else
 
 
 # --- forms -----------------------------------------------------------------------------------------------------------
@@ -67,6 +68,24 @@ def buttons(inspector: InspectorContext, facts: SessionInfo) -> Node:
             link("/erase", "Erase for good…", id=facts.session_id, class_="danger"),
             class_="actions",
         ),
+    )
+
+
+def buttons_of_the_past(inspector: InspectorContext, facts: SessionInfo, at: int | str) -> Node:
+    """Ways to go on from an earlier state: return to it, or fork a session from it."""
+    if not inspector.can_change:
+        return None
+    return tag(
+        "div",
+        link("/rollback", "Roll back to here…", id=facts.session_id, to=at),
+        form(
+            facts,
+            "fork",
+            "Fork from here",
+            tag("input", type="hidden", name="at", value=at),
+            _field("new", "new session id"),
+        ),
+        class_="actions",
     )
 
 
@@ -119,17 +138,24 @@ async def rollback_page(request: Request) -> Response:
     inspector = _allowed(request)
     session_id, to = request.query_params.get("id", ""), request.query_params.get("to", "")
     facts = await inspector.store.info(session_id)
-    found = await inspector.store.diff(session_id, facts.version, to)
+    target = point_in(to)
+    if target is None:
+        raise InvalidInput("is a snapshot's id or a version", path="to")
+    found = await inspector.store.diff(session_id, facts.version, target)
     label = next((one.label for one in await inspector.store.list_snapshots(session_id) if one.id == to), None)
     return page(
         inspector,
         f"Roll back {session_id}",
-        tag("h1", "Roll back ", shown(session_id), " to ", shown(label or to), "?"),
-        tag("p", "Nothing is deleted: undo brings it back, and the snapshot stays."),
+        tag("h1", "Roll back ", shown(session_id), " to ", shown(label or _named(target)), "?"),
+        tag("p", "Nothing is deleted: undo brings it back, and snapshots stay."),
         form(facts, "rollback", "Roll back", tag("input", type="hidden", name="to", value=to), class_="bar"),
         link("/session", "Cancel", id=session_id),
         changed(found, facts.version, to),
     )
+
+
+def _named(target: int | str) -> str:
+    return f"version {target}" if isinstance(target, int) else target
 
 
 async def erase_page(request: Request) -> Response:
@@ -166,33 +192,38 @@ async def act(request: Request) -> Response:
     session_id = fields.get("id", "")
     if verb == "erase":
         return await _erase(inspector, session_id, fields)
-    target = await _change(inspector, verb, session_id, fields)
-    return RedirectResponse(url("/session", id=target, done=verb), 303)
+    target, is_changed = await _change(inspector, verb, session_id, fields)
+    return RedirectResponse(url("/session", id=target, done=verb if is_changed else "nothing"), 303)
 
 
-async def _change(inspector: InspectorContext, verb: str, session_id: str, fields: Mapping[str, str]) -> str:
-    """Apply the change. Returns the session to show."""
+async def _change(
+    inspector: InspectorContext, verb: str, session_id: str, fields: Mapping[str, str]
+) -> tuple[str, bool]:
+    """Apply the change. Returns the session to show, and whether anything was changed."""
     store = inspector.store
     version = fields.get("version", "")
     expected = Receipt(session_id, fields.get("life", ""), number_in(version, "version"))
+    receipt: Receipt | None = None
     match verb:
         case "snapshot":
             await store.save_snapshot(session_id, fields.get("label") or None, expected_version=expected)
         case "rollback":
-            await store.rollback_to_snapshot(session_id, fields.get("to", ""), expected_version=expected)
+            target = point_in(fields.get("to", ""))
+            receipt = await store.rollback(session_id, "" if target is None else target, expected_version=expected)
         case "undo":
             await store.undo(session_id, expected_version=expected)
         case "fork":
-            await store.fork(session_id, fields.get("new", ""), expected_version=expected)
-            return fields.get("new", "")
+            new, at = fields.get("new", ""), point_in(fields.get("at", ""))
+            await store.fork(session_id, new, at=at, expected_version=expected)
+            return new, True
         case "trim":
             messages = number_in(fields.get("messages", ""), "messages")
-            await store.trim(session_id, max_messages=messages, expected_version=expected)
+            receipt = await store.trim(session_id, max_messages=messages, expected_version=expected)
         case "clear":
-            await store.clear(session_id, expected_version=expected)
+            receipt = await store.clear(session_id, expected_version=expected)
         case _:
             raise InvalidInput(f"{verb!r} is not a change of the inspector", path="verb")
-    return session_id
+    return session_id, receipt is None or receipt.version != expected.version
 
 
 async def _erase(inspector: InspectorContext, session_id: str, fields: Mapping[str, str]) -> Response:

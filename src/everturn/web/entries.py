@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from everturn.model import JSON, ChatMessage, Entry, Record, Summary, ToolCall
-from everturn.ui.descriptions import called_tool
+from everturn.ui.descriptions import called_tool, embedded
 from everturn.ui.html import Html, Node, shown, tag
 from everturn.ui.times import at_time
 from everturn.web.links import link
@@ -44,7 +44,7 @@ def _parts(one: Entry, session_id: str) -> tuple[str, str, list[Node]]:
         return f"tool call · {one.name}", "call", list(_tool_call(one, session_id))
     if isinstance(one, Summary):
         first, last = one.covers
-        facts = tag("p", f"stands for #{first} to #{last}; embedding of {len(one.embedding)} numbers", class_="facts")
+        facts = tag("p", f"stands for #{first} to #{last}; {embedded(one)}", class_="facts")
         return "summary", "summary", [text(one.text, session_id, one.seq), facts]
     return f"record · {one.kind}", "record", [folded("body", one.body, session_id, one.seq)]
 

@@ -26,5 +26,10 @@ def number_in(text: str, path: str) -> int:
     return int(text)
 
 
+def point_in(text: str) -> int | str | None:
+    """A parameter as a state of a session: a version (a number), or a snapshot's id; None if it is empty."""
+    return int(text) if text.isdecimal() and len(text) <= DIGITS else text or None
+
+
 def link(path: str, label: Node, *, class_: str | None = None, **parameters: str | int | None) -> Html:
     return tag("a", label, href=url(path, **parameters), class_=class_)

@@ -14,9 +14,9 @@ from everturn.ui import change_graph
 from everturn.ui.change_graph import Moment
 from everturn.ui.descriptions import change_in_words, expiry
 from everturn.ui.html import Html, Node, shown, tag
-from everturn.web.actions import buttons, snapshot_list, toast
+from everturn.web.actions import buttons, buttons_of_the_past, snapshot_list, toast
 from everturn.web.entries import entries, plain
-from everturn.web.links import link, number_in, url
+from everturn.web.links import link, number_in, point_in, url
 from everturn.web.page import InspectorContext, ago, fragment, inspector_of, page, stamp
 from everturn.web.timeline_svg import drawn
 
@@ -52,7 +52,7 @@ def asked_for(request: Request) -> tuple[str, int | str | None]:
     """The session of a request, and the version or snapshot id that it asks for; None for the present."""
     session_id = request.query_params.get("id", "")
     at = request.query_params.get("at")
-    return session_id, number_in(at, "at") if at is not None and at.isdecimal() else at
+    return session_id, None if at is None else point_in(at)
 
 
 async def session(request: Request) -> Response:
@@ -92,7 +92,7 @@ async def _body(inspector: InspectorContext, seen: SessionWindow, request: Reque
             "section",
             _facts(facts),
             then,
-            buttons(inspector, facts) if seen.at is None else None,
+            buttons(inspector, facts) if seen.at is None else buttons_of_the_past(inspector, facts, seen.at),
             tag("div", *window(seen), id="conversation", class_="conversation", role="log", aria_label="Conversation"),
             aria_label="The conversation",
         ),

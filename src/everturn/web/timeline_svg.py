@@ -93,6 +93,8 @@ def _mark(moment: Moment, x: int, y: int) -> Html:
             return tag("path", d=f"M{x - 3} {y + 7} V{y - 7} L{x + 8} {y - 3} L{x - 3} {y + 1}", class_="flag")
         case "rollback" | "undo":
             return tag("path", d=f"M{x + 5} {y - 5} L{x - 5} {y} L{x + 5} {y + 5} Z", class_="move")
+        case "fold":
+            return tag("path", d=f"M{x - 6} {y - 3} H{x + 6} M{x - 6} {y + 3} H{x + 6}", class_="cut")
         case "trim" | "clear":
             return tag("path", d=f"M{x - 6} {y} H{x + 6}", class_="cut")
     return tag("circle", cx=x, cy=y, r=3, class_="other")

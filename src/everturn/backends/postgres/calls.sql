@@ -14,7 +14,7 @@ SELECT seq, created_at, checksum, body FROM everturn.read_v2(%s, %s, %s, %s, %s,
 SELECT everturn.glance_v1(%s, %s, %s)
 
 -- changes: the latest, newest first
-SELECT * FROM everturn.changes_v1(%s, %s, %s, %s)
+SELECT * FROM everturn.changes_v2(%s, %s, %s, %s)
 
 -- sessions_by_name: a page
 SELECT * FROM everturn.sessions_by_name_v1(%s, %s, %s, %s, %s, %s, %s)

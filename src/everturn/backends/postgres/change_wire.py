@@ -15,6 +15,7 @@ from everturn.backend import (
     ChangeOutcome,
     ChangeRequest,
     DeleteSnapshot,
+    Fold,
     ForkRequest,
     Rollback,
     SetFloor,
@@ -34,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
-    """The type request_v1 of schema/001/04-plans.sql; a field that is left out is NULL there."""
+    """The type request_v1 of 04-plans.sql and 002/04-folds.sql; a field that is left out is NULL there."""
 
     session_id: str
     kind: str
@@ -64,6 +65,7 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     label: str | None = None
     drop_turns: bool = False
     seconds: float | None = None
+    to_version: int | None = None
 
 
 class RequestWindow(NamedTuple):
@@ -77,23 +79,24 @@ class RequestWindow(NamedTuple):
 
 def encode(requests: Sequence[ChangeRequest], windows: Sequence[RequestWindow]) -> tuple[Any, ...]:
     """Give the parameters of change_v2 that tell of the changes: those behind the namespace and before the patience."""
-    turns = [request.effect.drafts if type(request.effect) is Append else () for request in requests]
+    turns = [request.effect.drafts if isinstance(request.effect, Append | Fold) else () for request in requests]
+    plain = [_is_plain(request) for request in requests]
     return (
         Texts([request.session_id.encode() for request in requests]),
         ByteStrings([request.call for request in requests]),
-        requests[0].ttl,  # the store's, for all
+        next((request.ttl for request, is_plain in zip(requests, plain, strict=True) if is_plain), None),  # the store's
         numbers(map(len, turns)),
         numbers(map(size_of, requests)),
         Texts([draft.body for turn in turns for draft in turn]),
         numbers(draft.checksum for turn in turns for draft in turn),
-        None if all(map(_is_plain, requests)) else _encode(list(map(_rest, requests, windows))).decode(),
+        None if all(plain) else _encode(list(map(_rest, requests, windows))).decode(),
     )
 
 
 def size_of(request: ChangeRequest) -> int:
     """Count the bytes of the entries of a change."""
     effect = request.effect
-    return sum([len(draft.body) for draft in effect.drafts]) if type(effect) is Append else 0
+    return sum([len(draft.body) for draft in effect.drafts]) if isinstance(effect, Append | Fold) else 0
 
 
 def _is_plain(request: ChangeRequest) -> bool:
@@ -164,14 +167,19 @@ def _rest(request: ChangeRequest, window: RequestWindow) -> _Wire | dict[str, st
             wire.after = effect.after
             if effect.messages != len(drafts):
                 wire.kinds = [draft.kind for draft in drafts]
-        case SetFloor(seen=seen):
+        case SetFloor(seen=seen) | Fold(seen=seen):
+            if isinstance(effect, Fold):
+                wire.entries, wire.messages, wire.dimension = 1, 0, effect.dimension
+                wire.kinds = [effect.draft.kind]
             wire.floor, wire.kept, wire.hidden = effect.floor, effect.kept, effect.hidden
             wire.seen_life, wire.seen_head, wire.seen_cleared = effect.life, seen.head, seen.cleared
             wire.seen_floor, wire.seen_kept = seen.floor, seen.kept
         case TakeSnapshot():
             wire.snapshot_id, wire.label = effect.snapshot_id, effect.label
-        case DeleteSnapshot() | Rollback():
+        case DeleteSnapshot():
             wire.snapshot_id = effect.snapshot_id
+        case Rollback():
+            wire.snapshot_id, wire.to_version, wire.label = effect.snapshot_id, effect.version, effect.label
         case Undo():
             wire.drop_turns = effect.drop_turns
         case SetTTL():

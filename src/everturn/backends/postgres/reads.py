@@ -89,8 +89,11 @@ def glance(rows: Rows, session_id: str) -> Reading:
 
 
 def changes(rows: Rows) -> list[Change]:
-    """Read the rows of changes_v1."""
+    """Read the rows of changes_v2."""
     return [
-        Change(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
-        for version, kind, first, count, created_at, snapshot_id, label in rows
+        Change(
+            *(version, kind, tuple(range(first, first + count)), created_at, snapshot_id, label),
+            key=None if key is None else bytes(key).hex(),
+        )
+        for version, kind, first, count, created_at, snapshot_id, label, key in rows
     ]

@@ -12,6 +12,7 @@ from everturn.backend import (
     Clear,
     DeleteSnapshot,
     Effect,
+    Fold,
     Rollback,
     SetFloor,
     SetTTL,
@@ -65,7 +66,13 @@ def _append(effect: Append) -> list[Any]:
     ]
 
 
-def _set_floor(effect: SetFloor) -> list[Any]:
+def _fold(effect: Fold) -> list[Any]:
+    draft = effect.draft
+    dimension = "" if draft.dimension is None else draft.dimension
+    return [*_set_floor(effect), dimension, len(draft.body), b"%d %b" % (draft.checksum, draft.body)]
+
+
+def _set_floor(effect: SetFloor | Fold) -> list[Any]:
     seen = effect.seen
     return [
         seen.head,
@@ -80,10 +87,11 @@ def _set_floor(effect: SetFloor) -> list[Any]:
 _ARGUMENTS: dict[type[Effect], Callable[[Any], list[Any]]] = {
     Append: _append,
     SetFloor: _set_floor,
+    Fold: _fold,
     Clear: lambda _: [],
     TakeSnapshot: lambda effect: [effect.snapshot_id, "" if effect.label is None else "1", effect.label or ""],
     DeleteSnapshot: lambda effect: [effect.snapshot_id],
-    Rollback: lambda effect: [effect.snapshot_id],
+    Rollback: lambda effect: [effect.snapshot_id or "", 0 if effect.version is None else effect.version],
     Undo: lambda effect: ["1" if effect.drop_turns else ""],
     SetTTL: lambda effect: ["" if effect.seconds is None else repr(effect.seconds)],
 }

@@ -7,6 +7,7 @@ _check.lua    checks that find damage
 _state.lua    the keys and the state of a session
 _path.lua     the entries that lead to a head
 _keys.lua     idempotency keys of callers
+_version.lua  the state after a version
 _change.lua   before and after every change: replays, conflicts, the receipt
 _rows.lua     rows of a copy, written as they are
 """
@@ -24,6 +25,7 @@ from everturn.backend import (
     Clear,
     DeleteSnapshot,
     Effect,
+    Fold,
     Rollback,
     SetFloor,
     SetTTL,
@@ -52,10 +54,11 @@ _CHANGE = ("_clock", *_READ, "_keys", "_change")
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
 APPEND = _load(*_CHANGE, "append")
 SET_FLOOR = _load(*_CHANGE, "set_floor")
+FOLD = _load(*_CHANGE, "fold")
 CLEAR = _load(*_CHANGE, "clear")
 SNAPSHOT = _load(*_CHANGE, "snapshot")
 DELETE_SNAPSHOT = _load(*_CHANGE, "delete_snapshot")
-ROLLBACK = _load(*_CHANGE, "rollback")
+ROLLBACK = _load(*_CHANGE, "_version", "rollback")
 UNDO = _load(*_CHANGE, "undo")
 TTL = _load(*_CHANGE, "ttl")
 FORK = _load(*_CHANGE, "fork")
@@ -74,6 +77,7 @@ RECLAIM = _load(*_READ, "_keys", "reclaim")
 OF_EFFECT: Mapping[type[Effect], Script] = {
     Append: APPEND,
     SetFloor: SET_FLOOR,
+    Fold: FOLD,
     Clear: CLEAR,
     TakeSnapshot: SNAPSHOT,
     DeleteSnapshot: DELETE_SNAPSHOT,

@@ -186,6 +186,7 @@ def change_of(row: Sequence[Any], life: str) -> StoredChange:
             int(at) / MICROSECONDS,
             None if snapshot is None else snapshot.decode(),
             None if label is None else label.decode(),
+            None if (key := named.get(b"key")) is None else key.hex(),
         )
         return StoredChange(change, state_of(state))
     except (ValueError, IndexError) as exc:

@@ -6,7 +6,7 @@ from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import earliest_start
 from everturn.backends.sqlite.path_walk import PathWalk
-from everturn.backends.sqlite.session_row import SessionRow, snapshot_state, undo_steps
+from everturn.backends.sqlite.session_row import SessionRow, snapshot_state, undo_steps, version_state
 from everturn.backends.sqlite.visible_ranges import refuse_misplaced_summaries
 from everturn.core.paths import State, clip
 from everturn.core.plan_change import UndoStep
@@ -42,6 +42,9 @@ class PlanReader:
 
     def snapshot(self, snapshot_id: str) -> State | None:
         return snapshot_state(self._db, self._session, snapshot_id)
+
+    def state_after(self, version: int) -> State | None:
+        return version_state(self._db, self._session, version)
 
     def last_undo_step(self) -> UndoStep | None:
         steps = undo_steps(self._db, self._session)

@@ -25,11 +25,10 @@ from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.backends.sqlite.row_checksums import all_unsealed
 from everturn.backends.sqlite.session_row import (
     SessionRow,
-    change_columns,
     load,
     snapshot_state,
     snapshots,
-    state_from,
+    version_state,
 )
 from everturn.backends.sqlite.visible_ranges import (
     LogView,
@@ -80,17 +79,7 @@ def state_at(db: Connection, found: SessionRow, query: Query) -> State | Status:
         return found.state
     if isinstance(query.at, str):
         return snapshot_state(db, found, query.at) or Status.NO_SNAPSHOT
-    if query.at == 0:
-        return State()
-    if query.at > found.version:
-        return Status.NO_VERSION
-    row = db.row(SQL["load_version"], (found.base + query.at,))
-    if row is None:
-        if query.at > found.version - REMEMBERED:
-            raise ValueError(f"its version {query.at} is not there")
-        return Status.NO_VERSION
-    columns = change_columns(row, found.base)[10:15]
-    return Status.NO_VERSION if columns[0] is None else state_from(columns)
+    return version_state(db, found, query.at) or Status.NO_VERSION
 
 
 def _snapshots(db: Connection, found: SessionRow) -> Iterator[Snapshot]:
@@ -111,8 +100,11 @@ def changes(db: Connection, session_id: str, limit: int, now: float) -> list[Cha
     if len(told) < min(limit, found.version, REMEMBERED):
         raise ValueError(f"its changes do not lead to version {found.version}")
     return [
-        Change(row_id - found.base, kind, tuple(range(first, first + count)), created_at, snapshot_id, label)
-        for row_id, kind, _, _, _, first, count, snapshot_id, label, created_at, *_ in told
+        Change(
+            *(row_id - found.base, kind, tuple(range(first, first + count)), created_at, snapshot_id, label),
+            key=None if key is None else key.hex(),
+        )
+        for row_id, kind, _, key, _, first, count, snapshot_id, label, created_at, *_ in told
     ]
 
 

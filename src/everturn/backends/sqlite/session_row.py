@@ -16,6 +16,7 @@ from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.row_checksums import all_unsealed, sealed, seconds, unsealed
 from everturn.core.paths import Jump, State
 from everturn.core.plan_change import UndoStep
+from everturn.core.requests import REMEMBERED
 from everturn.core.signal_exceptions import is_interruption
 from everturn.model import SessionInfo
 
@@ -241,6 +242,24 @@ def change_columns(row: Sequence[Any], base: int) -> Sequence[Any]:
     if not base <= row_id <= base + 0xFFFFFFFF:
         raise ValueError(f"the change {row_id} is where one of its own should be")
     return row_id - base, *columns
+
+
+def version_state(db: Connection, session: SessionRow, version: int) -> State | None:
+    """Load the state after a version of this life (0: before the first); None if it is not known (any more).
+
+    Raises ValueError if it must be known, since it is among the latest, and is not there.
+    """
+    if version == 0:
+        return State()
+    if version > session.version:
+        return None
+    row = db.row(SQL["load_version"], (session.base + version,))
+    if row is None:
+        if version > session.version - REMEMBERED:
+            raise ValueError(f"its version {version} is not there")
+        return None
+    columns = change_columns(row, session.base)[10:15]
+    return None if columns[0] is None else state_from(columns)
 
 
 def roots(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[tuple[State, str]]:

@@ -45,3 +45,8 @@ SELECT id, after, prior, checksum FROM jumps WHERE id BETWEEN ? AND ? ORDER BY i
 -- list_changes: list every remembered change, oldest first
 SELECT id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at, head, cleared, floor, kept, messages, checksum
   FROM changes WHERE id BETWEEN ? AND ? ORDER BY id
+
+-- load_version: load the change that made a version
+SELECT id, kind, call, key, content, first_seq, count, snapshot_id, label, created_at,
+       head, cleared, floor, kept, messages, checksum
+  FROM changes WHERE id = ?

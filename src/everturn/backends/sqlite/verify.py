@@ -22,7 +22,7 @@ UNREADABLE = (
     apsw.SQLError,
     UnicodeDecodeError,
 )  # raised by a page, the schema or a text that is not as it was written
-KINDS = {"append", "replace", "trim", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork"}
+KINDS = {"append", "replace", "trim", "fold", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork"}
 
 
 def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, list[Problem]]:

@@ -64,6 +64,6 @@ SELECT 'version ' || version || ' is said to have written entries ' || first_seq
 -- wrong_returns: where all changes are remembered, a snapshot that one of them returned to or deleted must have been taken by an earlier one
 SELECT 'version ' || c.version || ' names the snapshot ' || c.snapshot_id || ', which no change took'
   FROM changes c
- WHERE c.id BETWEEN :low AND :high AND c.kind IN ('rollback', 'delete_snapshot')
+ WHERE c.id BETWEEN :low AND :high AND c.kind IN ('rollback', 'delete_snapshot') AND c.snapshot_id IS NOT NULL
    AND c.snapshot_id NOT IN (SELECT snapshot_id FROM changes WHERE id BETWEEN :low AND :high AND kind = 'snapshot')
    AND (SELECT count(*) = max(version) FROM changes WHERE id BETWEEN :low AND :high)

@@ -6,7 +6,7 @@ local older, step = string.match(steps, '^(.-);?([^;]+)$')
 if not step then return refused('nothing_to_undo') end
 local kind, moved_to, hidden, before = string.match(step, '^%d+ (%a+) (%d+) (-?%d+) (.*)$')
 local head, _, _, messages = unpacked(state)
-if kind == 'trim' or kind == 'clear' then
+if kind == 'trim' or kind == 'clear' or (kind == 'fold' and head ~= tonumber(moved_to)) then
   -- What was hidden is shown again; what came later is not touched.
   local _, cleared, floor, _, kept = unpacked(before)
   before = packed(head, cleared, floor, messages + tonumber(hidden), kept)

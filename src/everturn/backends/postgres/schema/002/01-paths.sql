@@ -2,7 +2,8 @@
 -- found without a look at the rest (02-reads.sql). Version 1's functions of the same names stay, for workers that are still open.
 --
 --   01-paths     ranges of a path, many jumps at a time        03-changes   every change
---   02-reads     entries of one state, newest first            04-settings  the settings that every function runs under
+--   02-reads     entries of one state, newest first            04-folds     folds, rollbacks to a version, keys of changes
+--   05-settings  the settings that every function runs under
 
 -- The ranges of the path that ends at p_head, cut to the seqs from p_low (at least 1) to p_high, and to the p_want newest of these
 -- (NULL: all). `at` is where the path goes on below them. A jump is looked at where the path takes it. Every jump names the one

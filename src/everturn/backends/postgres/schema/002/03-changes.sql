@@ -187,7 +187,7 @@ BEGIN
         ELSE
             r := (p_session_ids[i], 'append', p_calls[i], p_ttl, NULL, NULL, NULL, NULL, NULL, p_issued, p_not_after[i],
                   p_counts[i], NULL, NULL, p_counts[i], NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                  NULL, NULL);
+                  NULL, NULL, NULL);
             IF p_rest IS NOT NULL THEN
                 r := json_populate_record(r, p_rest -> (i - 1));
             END IF;

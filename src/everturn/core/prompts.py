@@ -1,0 +1,79 @@
+"""Composes prompts: estimates of tokens, summaries as messages, and which summaries stand for hidden messages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from everturn.core.codec import hides
+from everturn.core.paths import State
+from everturn.model import JSON, ChatMessage, Summary
+
+SUMMARY_PREFIX = "Summary of the earlier conversation:\n"
+CHARACTERS_PER_TOKEN = 4  # of English text; other languages have fewer
+TOKENS_PER_MESSAGE = 4  # of a message's role and its ends
+TOKENS_PER_MEDIUM = 1000  # of an image, a sound, a file
+
+_encode = msgspec.json.Encoder().encode
+
+
+def estimate_tokens(message: ChatMessage) -> int:
+    """Estimate the tokens of a message, without a tokenizer: four characters each, 1,000 for an image or a file.
+
+    It is meant to be right within a factor of two. Leave room, or pass a counter of your own.
+    """
+    characters = len(message.name or "") + (len(_encode(message.tool_calls)) if message.tool_calls else 0)
+    media = 0
+    if isinstance(message.content, str):
+        characters += len(message.content)
+    else:
+        for part in message.content or ():
+            if _is_text(part):
+                characters += len(_encode(part))
+            else:
+                media += 1
+    return TOKENS_PER_MESSAGE + -(-characters // CHARACTERS_PER_TOKEN) + media * TOKENS_PER_MEDIUM
+
+
+def _is_text(part: JSON) -> bool:
+    """Whether a part is words, or a tool's call or result: text, whatever it says."""
+    if not isinstance(part, dict):
+        return True
+    return isinstance(part.get("text"), str) or part.get("type") in ("tool_use", "tool_result", "thinking")
+
+
+def size_of(message: ChatMessage) -> int:
+    """Count the bytes of a message as JSON, as it is sent to a model."""
+    return len(_encode(message.to_dict()))
+
+
+def summary_message(summary: Summary) -> ChatMessage:
+    """Render a summary as a message. Its metadata has the seq of the summary, and the seqs that it stands for."""
+    marks: dict[str, JSON] = {"summary": summary.seq, "covers": list(summary.covers)}
+    return ChatMessage("system", SUMMARY_PREFIX + summary.text, metadata=marks)
+
+
+def is_in_view(summary: Summary, state: State) -> bool:
+    """Whether a state that has the summary on its path shows it: a fold's only while it hides what the fold hid."""
+    return hides(summary.extra, summary.covers) <= state.floor
+
+
+def standing_for_hidden(summaries: Iterable[Summary], state: State) -> tuple[Summary, ...]:
+    """Choose the summaries that stand for messages that a trim or fold hides, in order of what they cover.
+
+    Of two, one of which covers all that the other covers, the newer one is taken; an older one that covers more stays.
+    """
+    chosen: list[Summary] = []
+    for summary in sorted(summaries, key=lambda one: -(one.seq or 0)):
+        first, last = summary.covers
+        if state.cleared < last <= state.floor and not any(
+            one.covers[0] <= first and last <= one.covers[1] for one in chosen
+        ):
+            chosen.append(summary)
+    return tuple(sorted(chosen, key=lambda one: (one.covers, one.seq or 0)))
+
+
+def is_fold(summary: Summary) -> bool:
+    """Whether a fold wrote it."""
+    return hides(summary.extra, summary.covers) > 0

@@ -1,0 +1,201 @@
+"""Fold: hides the oldest turns behind a summary that a model writes, outside of every lock and time-out.
+
+It plans on what it read, asks the model, and sends one request that names the state it read. The backend applies it if
+the turns it hides are still in view; turns that were appended meanwhile stay. A claim keeps workers that fold at once
+from paying the model twice (decision 040); it is not needed for correctness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from inspect import isawaitable
+from os import urandom
+from typing import Any, TypeAlias, TypeVar, cast
+
+import msgspec
+
+from everturn.backend import ChangeOutcome, ChangeRequest, Fold, Query, State, Status, TakeSnapshot
+from everturn.core import codec
+from everturn.core.trimming import TrimCut, TrimPlanner
+from everturn.errors import InvalidInput, MemoryStoreBackendError
+from everturn.model import ChatMessage, Receipt, Summary
+from everturn.store import pages
+from everturn.store.arguments import checked_expectation, checked_id, checked_limit
+from everturn.store.changes import Expected, new_call
+from everturn.store.context import ContextOperations, StateParts, checked_counter, is_of
+from everturn.store.key_lookup import KeyLookup
+from everturn.store.outcomes import receipt_of, refuse
+from everturn.store.trim import TrimBounds, TrimOperations, tell
+
+T = TypeVar("T")
+Summarize: TypeAlias = Callable[[list[ChatMessage], Summary | None], Any]
+"""A function from the oldest messages, and the summary before them, to a text or a Summary. It may be a coroutine."""
+Embed: TypeAlias = Callable[[str], Collection[float] | Awaitable[Collection[float]]]
+
+CLAIM_SECONDS = 300.0  # how long a worker that died keeps others from folding
+CLAIMS = "everturn:fold:"  # sessions of this name, with a digest behind it, are claims
+
+
+class FoldPlan(msgspec.Struct, frozen=True):
+    """A fold that is planned: the state that was read, where to cut, and the messages that go."""
+
+    life: str
+    version: int
+    seen: State
+    cut: TrimCut
+    messages: list[ChatMessage]
+    earlier: Summary | None
+
+    @property
+    def covers(self) -> tuple[int, int]:
+        """The seqs that the summary stands for: from those of the summary before to the last message that goes."""
+        first, last = self.messages[0].seq or 1, self.messages[-1].seq or 1
+        return min(first, self.earlier.covers[0]) if self.earlier else first, last
+
+
+class FoldOperations(TrimOperations, ContextOperations, KeyLookup):
+    """The method `fold`."""
+
+    async def fold(
+        self,
+        session_id: str,
+        summarize: Summarize,
+        *,
+        max_tokens: int | None = None,
+        count_tokens: Callable[[ChatMessage], int] | None = None,
+        max_messages: int | None = None,
+        embed: Embed | None = None,
+        key: str | None = None,
+        expected_version: Expected = None,
+    ) -> Receipt | None:
+        """Hide the oldest turns behind a summary, so that at most the bounds stay. Undoable, in one step.
+
+        Returns None if there is nothing to fold, or if another fold, a rollback, a clear or a trim came first.
+        """
+        for name, function in (("summarize", summarize), ("embed", embed)):
+            if not callable(function) and not (function is None and name == "embed"):
+                raise InvalidInput(f"is a function, not {type(function).__name__}", path=name)
+        counter = checked_counter(count_tokens)
+        bounds = TrimBounds(
+            checked_limit(max_messages, "max_messages"),
+            checked_limit(max_tokens, "max_tokens"),
+            counter if max_tokens is not None else None,
+            keep_system=True,
+        )
+        if max_messages is None and max_tokens is None:
+            raise InvalidInput("give max_messages or max_tokens", path="max_messages")
+        session_id = checked_id(session_id)
+        content = msgspec.json.encode([bounds.max_messages, bounds.max_tokens])
+        if key is not None and (first := await self._first_use(session_id, key)) is not None:
+            return first
+        plan = await self._fold_plan(session_id, bounds, expected_version)
+        if plan is None:
+            return None
+        async with self._claim(session_id) as is_ours:
+            if not is_ours:
+                return None
+            if not await self._is_as_seen(session_id, plan):  # another's fold came between the plan and the claim
+                plan = await self._fold_plan(session_id, bounds, expected_version)
+                if plan is None:
+                    return None
+            draft = await self._summarized(plan, summarize, embed)
+            effect = Fold(plan.life, plan.seen, plan.cut.floor, plan.cut.kept, plan.cut.hidden, draft)
+            outcome = await self._outcome(
+                session_id, effect, key, expected_version, (content,), call=new_call(), also=Status.MOVED
+            )
+            return None if outcome.status is Status.MOVED else receipt_of(session_id, outcome)
+
+    # --- the plan ----------------------------------------------------------------------------------------------------
+
+    async def _fold_plan(self, session_id: str, bounds: TrimBounds, expected: Expected) -> FoldPlan | None:
+        """Read the history, and plan the fold; None if all of it fits. Raises VersionConflict: no model is paid yet."""
+        deadline = self.runtime.clock() + self.settings.timeout
+        while True:
+            page = await self._page(Query(session_id, limit=pages.FIRST_PAGE), deadline)
+            first, session = page.reading, page.reading.session
+            version, life = checked_expectation(expected)
+            actual = (session.version, session.life) if session else (0, "")
+            if version not in (None, actual[0]) or life not in (None, actual[1]):
+                outcome = ChangeOutcome(Status.CONFLICT, actual[1], actual[0])
+                refuse(outcome, session_id, expected=version)
+            if session is None:
+                return None
+            parts = StateParts(self, session_id, session.version, first, deadline)
+            standing = await parts.summaries(page)
+            planner = TrimPlanner(
+                floor=first.state.floor,
+                max_messages=bounds.max_messages,
+                max_tokens=bounds.max_tokens,
+                keep_system=True,
+            )
+            messages: list[ChatMessage] = []
+            while True:
+                await self.runtime.offload(partial(tell, page, planner, bounds))
+                messages[:0] = page.messages
+                if not page.has_more or standing is None or not is_of(page.reading, first):
+                    break
+                page = await self._page(page.next_query(session_id, None, session.version), deadline)
+            if standing is not None and is_of(page.reading, first):
+                break
+            if self.runtime.clock() >= deadline:
+                raise MemoryStoreBackendError(
+                    f"session {session_id!r}: its head was moved again and again while a fold was planned",
+                    outcome="not_written",
+                )
+        cut = await self.runtime.offload(planner.cut)
+        if cut is None:
+            return None
+        kept = set(cut.kept)
+        hidden = [message for message in messages if (message.seq or 0) <= cut.floor and message.seq not in kept]
+        earlier = standing[-1] if standing else None
+        return FoldPlan(session.life, session.version, first.state, cut, hidden, earlier)
+
+    async def _is_as_seen(self, session_id: str, plan: FoldPlan) -> bool:
+        """Whether the turns to be hidden are still in view, as far as the present state tells."""
+        page = await self._page(Query(session_id, limit=0), self.runtime.clock() + self.settings.timeout)
+        now, seen = page.reading.state, plan.seen
+        same = (now.cleared, now.floor, now.kept) == (seen.cleared, seen.floor, seen.kept) and now.head >= seen.head
+        return same and page.reading.session is not None and page.reading.session.life == plan.life
+
+    # --- the model ---------------------------------------------------------------------------------------------------
+
+    async def _summarized(self, plan: FoldPlan, summarize: Summarize, embed: Embed | None) -> codec.Draft:
+        """Ask the model for the summary, and encode it. Raises InvalidInput for anything but a text or a Summary."""
+        made = await self._asked(partial(summarize, list(plan.messages), plan.earlier))
+        if isinstance(made, str):
+            made = Summary(made, None, plan.covers)
+        if not isinstance(made, Summary):
+            raise InvalidInput(f"returned {type(made).__name__}, not a text or a Summary", path="summarize")
+        if not isinstance(made.text, str) or not made.text.strip():
+            raise InvalidInput("returned no text; nothing was folded", path="summarize")
+        embedding = made.embedding
+        if embedding is None and embed is not None:
+            embedding = tuple(cast("Collection[float]", await self._asked(partial(embed, made.text))))
+        extra = (made.extra or {}) | {codec.FOLD_MARK: True}
+        summary = Summary(made.text, embedding, plan.covers, extra=extra)
+        return codec.encode(summary, "summary", self.settings.max_message_bytes)
+
+    async def _asked(self, ask: Callable[[], Any]) -> Any:
+        """Call a function of the caller where it holds up no event loop; await its result if that is a coroutine."""
+        answer = await self.runtime.offload(ask)
+        return await self.runtime.answer(answer) if isawaitable(answer) else answer
+
+    # --- the claim ---------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _claim(self, session_id: str) -> AsyncIterator[bool]:
+        """Hold the right to fold a session: another session, which begins only if there is none, and expires."""
+        name = CLAIMS + codec.digest(session_id.encode()).hex()
+        effect = TakeSnapshot(urandom(12).hex(), None)
+        request = ChangeRequest(name, effect, new_call(), CLAIM_SECONDS, expected_version=0)
+        outcome = await self.call(partial(self._attempt, request))
+        if outcome.status is Status.CONFLICT:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            with suppress(MemoryStoreBackendError):  # else it expires
+                await self.call(lambda _, by: self.backend.erase(name, outcome.life, by))
