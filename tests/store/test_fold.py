@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -240,6 +241,23 @@ def test_the_claim_of_a_worker_that_died_expires(store: Any, clock: Clock, monke
     assert store.fold("a", refusing, max_messages=1) is None
     clock.advance(fold_module.CLAIM_SECONDS + 1)
     assert store.fold("a", summing, max_messages=1) is not None
+    assert texts(store, "a") == ["12"]
+
+
+def test_a_fold_that_another_did_before_the_claim_asks_no_model(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    say_each(store, "a", *"1234")
+    operations = store._operations
+    claim = operations._claim
+
+    @asynccontextmanager
+    async def late(session_id: str) -> AsyncIterator[bool]:
+        monkeypatch.setattr(operations, "_claim", claim)
+        await operations.fold(session_id, summing, max_messages=2)
+        async with claim(session_id) as is_ours:
+            yield is_ours
+
+    monkeypatch.setattr(operations, "_claim", late)
+    assert store.fold("a", refusing, max_messages=2) is None
     assert texts(store, "a") == ["12"]
 
 
