@@ -43,10 +43,10 @@ from everturn.core.requests import (
     Query,
     Reading,
     Rollback,
-    SetFloor,
     SetTTL,
     Status,
     TakeSnapshot,
+    Trim,
     Undo,
 )
 from everturn.model import Change, Compaction, Page, Problem
@@ -89,7 +89,6 @@ __all__ = [
     "Reading",
     "Rollback",
     "SessionFacts",
-    "SetFloor",
     "SetTTL",
     "SnapshotPart",
     "Staging",
@@ -97,6 +96,7 @@ __all__ = [
     "Status",
     "Take",
     "TakeSnapshot",
+    "Trim",
     "Undo",
     "UndoPart",
     "UndoStep",
@@ -131,7 +131,7 @@ class Backend(Protocol):
         In this order, before the first write: a known `call` or `key` is REPLAYED with its first receipt (a key only
         while its turn is on the path; with other content it is KEY_REUSED, with that receipt); an unmet expectation is
         a CONFLICT; then the rules of the effect (plan_change). An absent or expired session has version 0: Append and
-        TakeSnapshot begin a new life, Clear and SetFloor find nothing to do, Fold is MOVED, the rest is NO_SESSION.
+        TakeSnapshot begin a new life, Clear and Trim find nothing to do, Fold is MOVED, the rest is NO_SESSION.
         Every APPLIED change adds one to the version, refreshes the TTL and is remembered for at least the next 1,024
         changes; if it has a key, for as long as the entries of its turn are stored.
 

@@ -71,7 +71,7 @@ any_entries = st.one_of(
     st.builds(
         Record,
         st.text(st.characters(codec="utf-8"), min_size=1, max_size=64).filter(
-            lambda kind: kind not in ("message", "tool_call", "summary")
+            lambda kind: kind not in ("message", "tool_call", "summary") and "\0" not in kind
         ),
         json_values,
     ),

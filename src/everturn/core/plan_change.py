@@ -21,10 +21,10 @@ from everturn.core.requests import (
     Effect,
     Fold,
     Rollback,
-    SetFloor,
     SetTTL,
     Status,
     TakeSnapshot,
+    Trim,
     Undo,
 )
 
@@ -136,7 +136,7 @@ def _moved_back(state: State, after: int, reader: Reader) -> State:
     return State(after, min(after, state.cleared), min(after, state.floor), kept, messages)
 
 
-def _set_floor(session: SessionFacts | None, effect: SetFloor, reader: Reader) -> Plan | Status:
+def _trim(session: SessionFacts | None, effect: Trim, reader: Reader) -> Plan | Status:
     if session is None or effect.floor is None:
         return Status.UNCHANGED
     if _has_moved(session, effect, reader):
@@ -146,7 +146,7 @@ def _set_floor(session: SessionFacts | None, effect: SetFloor, reader: Reader) -
     return Plan(trimmed, undoable=True)
 
 
-def _has_moved(session: SessionFacts, effect: SetFloor | Fold, reader: Reader) -> bool:
+def _has_moved(session: SessionFacts, effect: Trim | Fold, reader: Reader) -> bool:
     """Whether the entries that the plan would hide are no longer in view as they were seen. Appends do no harm."""
     state, seen = session.state, effect.seen
     if session.life != effect.life:
@@ -227,7 +227,7 @@ def _set_ttl(session: SessionFacts | None, effect: SetTTL, _reader: Reader) -> P
 
 _PLANNERS: dict[type[Effect], Callable[..., Plan | Status]] = {
     Append: _append,
-    SetFloor: _set_floor,
+    Trim: _trim,
     Fold: _fold,
     Clear: _clear,
     TakeSnapshot: _take_snapshot,

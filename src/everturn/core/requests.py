@@ -33,7 +33,7 @@ class Append(msgspec.Struct, frozen=True, gc=False):
         return "append" if self.after is None else "replace"
 
 
-class SetFloor(msgspec.Struct, frozen=True, gc=False):
+class Trim(msgspec.Struct, frozen=True, gc=False):
     """Hide everything up to `floor` but summaries and `kept` (undoable): a trim, planned on `seen`.
 
     Applies if it is the same life, `seen.head` is still on the path, and cleared, floor and kept are as seen; else
@@ -52,7 +52,7 @@ class SetFloor(msgspec.Struct, frozen=True, gc=False):
 class Fold(msgspec.Struct, frozen=True, gc=False):
     """Hide everything up to `floor` but summaries and `kept`, and append the summary that stands for it: one step.
 
-    Undoable. Planned on `seen`, and applied or MOVED as a SetFloor is. `draft` is the summary.
+    Undoable. Planned on `seen`, and applied or MOVED as a Trim is. `draft` is the summary.
     """
 
     kind: ClassVar[str] = "fold"
@@ -134,7 +134,7 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
     kind: ClassVar[str] = "fork"
 
 
-Effect: TypeAlias = Append | SetFloor | Fold | Clear | TakeSnapshot | DeleteSnapshot | Rollback | Undo | SetTTL | Fork
+Effect: TypeAlias = Append | Trim | Fold | Clear | TakeSnapshot | DeleteSnapshot | Rollback | Undo | SetTTL | Fork
 
 
 class ChangeRequest(msgspec.Struct, frozen=True, gc=False):

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from everturn.backend import Query, SetFloor, Status
+from everturn.backend import Query, Status, Trim
 from everturn.core.tool_calls import SYSTEM_ROLES
 from everturn.core.trimming import TrimPlanner, counted, header
 from everturn.errors import InvalidInput, MemoryStoreBackendError
@@ -72,7 +72,7 @@ class TrimOperations(ChangeOperations, PagedReads):
                     outcome="not_written",
                 )
 
-    async def _planned_cut(self, session_id: str, bounds: TrimBounds, deadline: float) -> SetFloor | None:
+    async def _planned_cut(self, session_id: str, bounds: TrimBounds, deadline: float) -> Trim | None:
         """Read the history from the newest message backwards, as far as the plan needs it, and plan the cut.
 
         Returns None if the session was changed meanwhile so that the pages do not fit together.
@@ -82,7 +82,7 @@ class TrimOperations(ChangeOperations, PagedReads):
         page = await self._page(Query(session_id, limit=pages.FIRST_PAGE), deadline)
         seen, session = page.reading.state, page.reading.session
         if session is None:
-            return SetFloor("", seen, None)
+            return Trim("", seen, None)
         planner = TrimPlanner(
             floor=seen.floor,
             max_messages=bounds.max_messages,
@@ -108,8 +108,8 @@ class TrimOperations(ChangeOperations, PagedReads):
                 return None
         cut = await self.runtime.offload(partial(planner.cut, seen.messages if page.has_more else None))
         if cut is None:
-            return SetFloor(session.life, seen, None)
-        return SetFloor(session.life, seen, cut.floor, cut.kept, cut.hidden)
+            return Trim(session.life, seen, None)
+        return Trim(session.life, seen, cut.floor, cut.kept, cut.hidden)
 
     def _too_long(self, session_id: str, messages: int, planner: TrimPlanner) -> MemoryStoreBackendError:
         advice = "open the store with a larger timeout"

@@ -61,7 +61,7 @@ CHANGES: dict[str, tuple[bytes, Callable[[Any, Any], Any]]] = {
     "begin": (scripts.APPEND.sha, lambda store, _: store.add_messages("new", [user("LATE")])),
     "replace": (scripts.APPEND.sha, lambda store, _: store.replace("a", [user("LATE")], after=1)),
     "clear": (scripts.CLEAR.sha, lambda store, _: store.clear("a")),
-    "trim": (scripts.SET_FLOOR.sha, lambda store, _: store.trim("a", max_messages=1)),
+    "trim": (scripts.TRIM.sha, lambda store, _: store.trim("a", max_messages=1)),
     "undo": (scripts.UNDO.sha, lambda store, _: store.undo("a")),
     "rollback": (scripts.ROLLBACK.sha, lambda store, snapshot: store.rollback_to_snapshot("a", snapshot)),
     "snapshot": (scripts.SNAPSHOT.sha, lambda store, _: store.save_snapshot("a", "LATE")),

@@ -18,10 +18,10 @@ from everturn.backend import (
     Fold,
     ForkRequest,
     Rollback,
-    SetFloor,
     SetTTL,
     Status,
     TakeSnapshot,
+    Trim,
     Undo,
 )
 from everturn.backends.postgres.arrays import ByteStrings, Texts, numbers
@@ -167,7 +167,7 @@ def _rest(request: ChangeRequest, window: RequestWindow) -> _Wire | dict[str, st
             wire.after = effect.after
             if effect.messages != len(drafts):
                 wire.kinds = [draft.kind for draft in drafts]
-        case SetFloor(seen=seen) | Fold(seen=seen):
+        case Trim(seen=seen) | Fold(seen=seen):
             if isinstance(effect, Fold):
                 wire.entries, wire.messages, wire.dimension = 1, 0, effect.dimension
                 wire.kinds = [effect.draft.kind]

@@ -14,10 +14,10 @@ from everturn.backend import (
     Effect,
     Fold,
     Rollback,
-    SetFloor,
     SetTTL,
     Status,
     TakeSnapshot,
+    Trim,
     Undo,
 )
 from everturn.backends.redis import scripts
@@ -69,10 +69,10 @@ def _append(effect: Append) -> list[Any]:
 def _fold(effect: Fold) -> list[Any]:
     draft = effect.draft
     dimension = "" if draft.dimension is None else draft.dimension
-    return [*_set_floor(effect), dimension, len(draft.body), b"%d %b" % (draft.checksum, draft.body)]
+    return [*_trim(effect), dimension, len(draft.body), b"%d %b" % (draft.checksum, draft.body)]
 
 
-def _set_floor(effect: SetFloor | Fold) -> list[Any]:
+def _trim(effect: Trim | Fold) -> list[Any]:
     seen = effect.seen
     return [
         seen.head,
@@ -86,7 +86,7 @@ def _set_floor(effect: SetFloor | Fold) -> list[Any]:
 
 _ARGUMENTS: dict[type[Effect], Callable[[Any], list[Any]]] = {
     Append: _append,
-    SetFloor: _set_floor,
+    Trim: _trim,
     Fold: _fold,
     Clear: lambda _: [],
     TakeSnapshot: lambda effect: [effect.snapshot_id, "" if effect.label is None else "1", effect.label or ""],

@@ -27,9 +27,9 @@ from everturn.backend import (
     Effect,
     Fold,
     Rollback,
-    SetFloor,
     SetTTL,
     TakeSnapshot,
+    Trim,
     Undo,
 )
 
@@ -53,7 +53,7 @@ _CHANGE = ("_clock", *_READ, "_keys", "_change")
 
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
 APPEND = _load(*_CHANGE, "append")
-SET_FLOOR = _load(*_CHANGE, "set_floor")
+TRIM = _load(*_CHANGE, "trim")
 FOLD = _load(*_CHANGE, "fold")
 CLEAR = _load(*_CHANGE, "clear")
 SNAPSHOT = _load(*_CHANGE, "snapshot")
@@ -76,7 +76,7 @@ RECLAIM = _load(*_READ, "_keys", "reclaim")
 
 OF_EFFECT: Mapping[type[Effect], Script] = {
     Append: APPEND,
-    SetFloor: SET_FLOOR,
+    Trim: TRIM,
     Fold: FOLD,
     Clear: CLEAR,
     TakeSnapshot: SNAPSHOT,

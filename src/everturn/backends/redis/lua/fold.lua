@@ -1,6 +1,6 @@
 -- Hide everything up to `floor` but summaries and `kept`, and append the summary that stands for it: a fold, planned on the
 -- state that was seen.
--- ARGV from 10: as of set_floor.lua (the head seen, "cleared floor kept" seen, floor, kept, messages hidden, the life seen);
+-- ARGV from 10: as of trim.lua (the head seen, "cleared floor kept" seen, floor, kept, messages hidden, the life seen);
 -- then the summary: its dimension, the bytes of its body, "checksum body".
 if not life then return refused('moved') end
 local head, cleared, floor, messages, kept = unpacked(state)
