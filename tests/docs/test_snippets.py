@@ -30,6 +30,24 @@ def test_the_python_on_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path
     assert run.returncode == 0, run.stderr
 
 
+def run_in_sequence(pages: list[Path], folder: Path) -> None:
+    """Paste one page after another into one directory, as a reader does."""
+    for page in pages:
+        command = [sys.executable, "-W", "error", "-c", "\n".join(snippets(page, "python"))]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+        assert run.returncode == 0, f"{page.relative_to(ROOT)}: {run.stderr}"
+
+
+def test_the_pages_for_beginners_run_one_after_another_in_one_directory(tmp_path: Path) -> None:
+    start = [ROOT / "docs" / "start" / f"{name}.md" for name in ("install", "first-memory", "chat-endpoint")]
+    run_in_sequence([*start, ROOT / "docs" / "concepts" / "README.md"], tmp_path)
+
+
+@pytest.mark.deep
+def test_all_pages_run_one_after_another_in_one_directory(tmp_path: Path) -> None:
+    run_in_sequence([page for page in PAGES if snippets(page, "python")], tmp_path)
+
+
 def test_the_readme_shows_what_it_says_it_shows(tmp_path: Path) -> None:
     first = snippets(ROOT / "README.md", "python")[0]
     run = subprocess.run([sys.executable, "-c", first], cwd=tmp_path, capture_output=True, text=True, check=True)
