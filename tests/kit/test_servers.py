@@ -44,7 +44,10 @@ def is_left(server: ValkeyServer) -> list[str]:
     """The keys of everturn that will stay: those of tombstones go by themselves, a minute after an erasure."""
     keys = [key for key in server.command("KEYS", "*") if key != "mine"]
     return [
-        key for key in keys if server.command("HKEYS", key) != ["fence"] or not 0 < server.command("TTL", key) <= 60
+        key
+        for key in keys
+        if not {"fence"} <= set(server.command("HKEYS", key)) <= {"fence", "calls"}
+        or not 0 < server.command("TTL", key) <= 60
     ]
 
 
