@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import tomllib
 import zlib
 from collections.abc import Iterator
@@ -32,9 +33,11 @@ PAGES = ROOT / "build/docs/pages"
 SITE = ROOT / "build/docs/site"
 NO_ADDRESS = "http://127.0.0.1:8000/"  # as mkdocs.yml has it
 FENCE = re.compile(r"^(```.*?^```$)", re.MULTILINE | re.DOTALL)
+ANY_FENCE = re.compile(r"^( *)```([\w-]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 # A part, with the sentence before it that is for readers of the repository.
 PART = re.compile(r"(?:^\*In the repository[^\n]*\*\n\n)?^<!-- everturn: (\w+)(?: ([\w. ]+))? -->$", re.MULTILINE)
+HOME_TITLE = "Agent memory that cannot lose a turn"  # in the browser, before the site's name
 FROM_ELSEWHERE = re.compile(
     r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?(?:https?:)?//|<link(?![^>]*canonical)[^>]*\shref=["']?(?:https?:)?//"""
 )
@@ -77,6 +80,8 @@ def stage() -> None:
 def page_text(file: Path, places: dict[Path, Path]) -> str:
     """Return a page as the site has it: generated parts filled in, links as they lead in the site's folder."""
     text = PART.sub(lambda found: docs_parts.part(found[1], found[2]), file.read_text("utf-8"))
+    if file == DOCS / "README.md":
+        text = f"---\ntitle: {HOME_TITLE}\n---\n\n{text}"
     pieces = FENCE.split(text)  # code at the odd places
     pieces[::2] = [LINK.sub(lambda link: _link(link, file, places), piece) for piece in pieces[::2]]
     return "".join(pieces)
@@ -147,6 +152,35 @@ def check_hosts() -> None:
         raise DocsError(f"loads from another host: {pages[0].relative_to(SITE)}")
 
 
+def fence_languages(pages: list[str]) -> dict[str, str]:
+    """Return the language of every piece of code on some pages, by the code."""
+    fences = [fence for page in pages for fence in ANY_FENCE.findall(page)]
+    return {textwrap.dedent(code).strip(): language for _, language, code in fences}
+
+
+def with_languages(text: str, known: dict[str, str], otherwise: str = "") -> str:
+    """Return a page with the languages of its code: Zensical leaves them out of the Markdown that it writes."""
+
+    def mended(fence: re.Match[str]) -> str:
+        indent, language, code = fence.groups()
+        language = language or known.get(textwrap.dedent(code).strip(), otherwise)
+        return f"{indent}```{language}\n{code}{indent}```"
+
+    return ANY_FENCE.sub(mended, text)
+
+
+def finish_markdown() -> None:
+    """Give the code on the site's Markdown pages its languages. In the API reference, all code is Python."""
+    known = fence_languages([page.read_text("utf-8") for page in sorted(PAGES.rglob("*.md"))])
+    for page in sorted(SITE.rglob("*.md")):
+        otherwise = "python" if page.is_relative_to(SITE / "reference/api") else ""
+        text = with_languages(page.read_text("utf-8"), known, otherwise)
+        page.write_text(text, "utf-8")
+        known |= fence_languages([text])
+    whole = SITE / "llms-full.txt"
+    whole.write_text(with_languages(whole.read_text("utf-8"), known), "utf-8")
+
+
 def finish_llms(address: str | None) -> None:
     """Raise DocsError if llms.txt leaves a page out. Without an address of the site, its links become relative."""
     for file in (SITE / "llms.txt", SITE / "llms-full.txt"):
@@ -174,6 +208,7 @@ def main() -> None:
         raise DocsError("zensical found what stands above")
     check_names()
     check_hosts()
+    finish_markdown()
     finish_llms(address)
     print(f"built {SITE.relative_to(ROOT)}/index.html")
 

@@ -19,7 +19,7 @@ import everturn
 from everturn import KeyReused, Record
 from everturn.adapters.langgraph import EverturnSaver
 
-URL = os.environ.get("AGENT_STORE", "sqlite:///memory.db")
+URL = os.environ.get("AGENT_STORE", "sqlite:///agent.db")
 
 
 def model(state: MessagesState) -> dict[str, Any]:
@@ -44,7 +44,8 @@ def refund(order: str, key: str) -> str:
     """Refund an order, once for each key: a node that was running when its process died runs again.
 
     The claim is stored before the money moves. If the claim is there already, somebody began this refund before: they
-    may have paid, or died just before it. So it is not paid again; a person looks.
+    may have paid, or died just before it. So it is not paid again; a person looks. The claim is in a session of its
+    own, not in the thread: time travel or a rollback there would take it back, and free its key.
     """
     with everturn.open(URL) as store:
         try:

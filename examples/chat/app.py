@@ -20,11 +20,11 @@ from everturn import AsyncMemoryStore, ChatMessage, KeyReused, Turn, VersionConf
 from everturn.adapters.fastapi import STORE_ERRORS, get_store, store_lifespan
 
 app = FastAPI(
-    lifespan=store_lifespan(os.environ.get("CHAT_STORE", "sqlite:///memory.db")), exception_handlers=STORE_ERRORS
+    lifespan=store_lifespan(os.environ.get("CHAT_STORE", "sqlite:///chat.db")), exception_handlers=STORE_ERRORS
 )
 Store = Annotated[AsyncMemoryStore, Depends(get_store)]
 ATTEMPTS = 5  # to answer a conversation that others change meanwhile
-MAX_TOKENS = 8000  # of the prompt
+MAX_TOKENS = 8000  # of the history; leave room for the question and the answer
 
 
 async def ask_model(messages: list[ChatMessage]) -> str:

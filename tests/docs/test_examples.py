@@ -30,3 +30,8 @@ def test_links_from_examples_lead_somewhere() -> None:
 def test_the_page_about_the_chat_endpoint_shows_the_example() -> None:
     page = (ROOT / "docs" / "start" / "chat-endpoint.md").read_text("utf-8")
     assert (ROOT / "examples" / "chat" / "app.py").read_text("utf-8") in page
+
+
+def test_the_page_about_the_agent_shows_the_example() -> None:
+    folder = ROOT / "examples" / "agent"
+    assert (folder / "agent.py").read_text("utf-8") in (folder / "README.md").read_text("utf-8")

@@ -47,6 +47,20 @@ def test_links_lead_to_where_the_site_has_the_page(tmp_path: Path) -> None:
         build_docs._link(build_docs.LINK.fullmatch("[a](nowhere.md)"), broken, places)
 
 
+def test_code_on_the_pages_for_machines_has_its_language() -> None:
+    known = build_docs.fence_languages(["```sh\nls\n```\n\n1. a\n\n    ```python\n    f()\n    ```\n"])
+    built = "```\nls\n```\n\n- a\n\n  ```\n  f()\n  ```\n\n```\nunknown\n```\n"
+    mended = "```sh\nls\n```\n\n- a\n\n  ```python\n  f()\n  ```\n\n```\nunknown\n```\n"
+    assert build_docs.with_languages(built, known) == mended
+    assert build_docs.with_languages(built, {}, "python").count("```python\n") == 3
+
+
+def test_the_home_page_has_a_title_of_its_own() -> None:
+    places = build_docs.sources()
+    assert build_docs.page_text(ROOT / "docs/README.md", places).startswith("---\ntitle: Agent memory")
+    assert build_docs.page_text(ROOT / "docs/public.md", places).startswith("# ")
+
+
 def test_every_public_module_is_in_the_api_reference() -> None:
     shown = set(
         re.findall(

@@ -30,6 +30,18 @@ def test_the_python_on_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path
     assert run.returncode == 0, run.stderr
 
 
+START = [ROOT / "docs" / "start" / f"{name}.md" for name in ("install", "first-memory", "chat-endpoint")]
+
+
+@pytest.mark.parametrize("pages", [START, pytest.param(PAGES, marks=pytest.mark.deep)], ids=["start", "all"])
+def test_pages_run_one_after_another_in_one_directory(pages: list[Path], tmp_path: Path) -> None:
+    """A reader pastes one page after another, and what an earlier one has stored is still there."""
+    for page in (page for page in pages if snippets(page, "python")):
+        command = [sys.executable, "-W", "error", "-c", "\n".join(snippets(page, "python"))]
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert run.returncode == 0, f"{page.relative_to(ROOT)}: {run.stderr}"
+
+
 def test_the_readme_shows_what_it_says_it_shows(tmp_path: Path) -> None:
     first = snippets(ROOT / "README.md", "python")[0]
     run = subprocess.run([sys.executable, "-c", first], cwd=tmp_path, capture_output=True, text=True, check=True)

@@ -295,7 +295,8 @@ class MemoryStore:
 
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
-            max_tokens: Return at most this many tokens, with system messages and summaries.
+            max_tokens: Return at most this many tokens, with system messages and summaries, except that the last turn
+                is always returned: check `context.tokens`.
             count_tokens: Your function from a message to its number of tokens. None: an estimate, about four characters
                 a token, and 1,000 for an image or a file.
             max_messages: Return at most this many messages.

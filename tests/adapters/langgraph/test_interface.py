@@ -109,7 +109,8 @@ def test_async_methods_over_a_blocking_store_let_the_loop_go_on(store: MemorySto
 
 
 def test_what_is_no_store_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="store: "):
+    message = r"^store: must be a store from everturn\.open\(\.\.\.\) or open_async\(\.\.\.\), not a str"
+    with pytest.raises(InvalidInput, match=message):
         EverturnSaver("sqlite://")  # type: ignore[arg-type]
     with everturn.open("sqlite://") as store, pytest.raises(InvalidInput, match="on_conflict: "):
         EverturnSaver(store, on_conflict="ignore")  # type: ignore[arg-type]

@@ -128,7 +128,9 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 def checked_store(store: MemoryStore | AsyncMemoryStore) -> MemoryStore | AsyncMemoryStore:
     """Return the store. Raises InvalidInput if it is no store of everturn."""
     if not isinstance(store, MemoryStore | AsyncMemoryStore):
-        raise InvalidInput(f"is a store of everturn.open or open_async, not {type(store).__name__}", path="store")
+        raise InvalidInput(
+            f"must be a store from everturn.open(...) or open_async(...), not a {type(store).__name__}", path="store"
+        )
     return store
 
 
