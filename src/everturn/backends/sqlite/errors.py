@@ -24,8 +24,9 @@ _ADVICE: dict[type[apsw.Error], str] = {
     apsw.TooBigError: "the value is larger than SQLite can hold",
 }
 
+BAD_CHECKSUM = "of the file does not match its checksum"  # after "a page", or "page 7"
 _DAMAGED = (
-    "a page of the file does not match its checksum; everturn verify tells what is damaged. Keep the file, and restore "
+    f"a page {BAD_CHECKSUM}; everturn verify tells what is damaged. Keep the file, and restore "
     "a backup; or, if a program other than everturn wrote to it, everturn verify --accept-pages"
 )
 _OTHER_SCHEMA = (
