@@ -22,7 +22,7 @@ def test_a_file_that_is_well_is_said_to_be(run: Run, url: str) -> None:
     assert ran.code == 0, ran.out
     assert "journal" in ran.out
     assert "wal, synchronous=FULL" in ran.out
-    assert ran.lines[-1] == "no findings"
+    assert ran.lines[-2:] == ["no findings", f"Settings only; the data is checked by: everturn verify {url}"]
 
 
 def test_a_file_that_everyone_may_change_is_not(run: Run, url: str) -> None:
@@ -44,7 +44,9 @@ def test_a_file_that_everyone_may_change_is_not(run: Run, url: str) -> None:
         ({"wal_bytes": 10 * 2**20, "pinned_frames": 7}, "a reader pins it"),
         ({"pages": 5000, "free_pages": 4000}, "pages are free"),
         ({"room": 2**20}, "left on the disk"),
-        ({"mode": 0o100602}, "everyone"),
+        ({"mode": 0o100602}, "everyone on this machine may change"),
+        ({"mode": 0o100606}, "everyone on this machine may change"),
+        ({"mode": 0o100644}, "everyone on this machine may read"),
     ],
 )
 def test_what_is_wrong_with_a_file(change: dict[str, object], told: str) -> None:
@@ -81,7 +83,7 @@ def test_a_real_postgres(run: Run) -> None:
         ran = run("doctor", server.url)
     for told in ("PostgreSQL 1", "fsync=on, synchronous_commit=on", "connections", "pgvector"):
         assert told in ran.out, ran.out
-    assert ran.lines[-1] == "no findings"
+    assert ran.lines[-2] == "no findings"
 
 
 def test_what_is_wrong_with_a_postgres() -> None:

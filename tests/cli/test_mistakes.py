@@ -52,6 +52,14 @@ def test_a_snapshot_that_is_not_there_comes_with_those_that_are(run: Run, url: s
 
 def test_a_version_that_never_was(run: Run, url: str) -> None:
     refused(run("show", url, CUSTOMER, "--at", 99), "version 99")
+    refused(run("rollback", url, CUSTOMER, "--to", 99), "everturn: --to: session", "version 99")
+    refused(run("rollback", url, CUSTOMER, "--to", 99, "--yes"), "everturn: --to: session", "version 99")
+
+
+def test_a_version_in_the_place_of_a_snapshot_is_told_the_option(run: Run, url: str) -> None:
+    refused(run("rollback", url, CUSTOMER, "2"), "has no snapshot '2'", "for a version: --to 2")
+    refused(run("rollback", url, CUSTOMER, "2", "--to", "3"), "not both")
+    refused(run("rollback", url, CUSTOMER), "give a SNAPSHOT, or --to")
 
 
 def test_a_server_that_is_down(run: Run) -> None:

@@ -80,6 +80,25 @@ def test_the_ways_to_run_the_contract(tmp_path: Path) -> None:
     ends_with([0, 0, 0, 0], lines("docs/contract.md", "console"), project(tmp_path, "myapp"))
 
 
+def test_the_store_on_the_page_of_the_contract_keeps_it(tmp_path: Path) -> None:
+    page = ROOT / "docs/contract.md"
+    store, of_pytest = snippets(page, "python")
+    (known,) = snippets(page, "toml")
+    (tmp_path / "memory.py").write_text(store, "utf-8")
+    (tmp_path / "test_memory.py").write_text(of_pytest, "utf-8")
+    (tmp_path / "known.toml").write_text(known, "utf-8")
+    done = run("everturn check memory:factory --quick", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = re.search(r"(\d+) clauses hold", page.read_text("utf-8"))
+    assert told is not None
+    assert f"{told[1]} clauses offered, all hold" in done.stdout
+    ends_with([0], ["python -m pytest -q test_memory.py -k 'order or roles'"], tmp_path)
+    _, quick, ledger, some = lines("docs/contract.md", "console", 1)
+    ends_with([0, 0], [quick, f"{some} --memory-quick"], tmp_path)
+    done = run(f"{ledger} --memory-quick", tmp_path)  # an entry that passes is refused, as the page says
+    assert (done.returncode, "garbage" in done.stdout) == (1, True), done.stdout + done.stderr
+
+
 def test_the_job_for_github(tmp_path: Path) -> None:
     (job,) = snippets(ROOT / "docs/recipes/github-actions.md", "yaml")
     install, check = re.findall(r"- run: (.+)", job)
@@ -145,4 +164,4 @@ def test_no_other_kind_of_block_holds_commands() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     text = "\n".join(page.read_text("utf-8") for page in pages)
     found = set(re.findall(r"^```(\w+)$", text, re.MULTILINE))
-    assert found <= {"python", "sh", "sql", "pgsql", "console", "yaml", "text", "jsonl", "py"}
+    assert found <= {"python", "sh", "sql", "pgsql", "console", "yaml", "text", "jsonl", "py", "toml"}

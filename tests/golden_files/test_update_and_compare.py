@@ -57,7 +57,7 @@ def test_a_difference_is_a_failure_of_the_test_itself_and_changes_nothing(projec
             "snapshots, by id",
             "  - id='snap-1', label='first'",
             "all of it: everturn golden diff snapshots/test_it/test_says.sqlite /*.sqlite",
-            "if it is right as it is now: run pytest with --snapshot-update to write it",
+            "if it is right as it is now: run pytest with --snapshot-update to write it, look at it, and commit it",
         ]
     )
     result.stdout.no_fnmatch_line("*During handling*")
@@ -298,9 +298,7 @@ def test_in_ci_an_update_needs_a_flag_more(project: Project, monkeypatch: pytest
     project.tests(SAYS)
     result = project.update()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        ["*--snapshot-update writes nothing where CI is set, unless --snapshot-db-ci is given too*"]
-    )
+    result.stdout.fnmatch_lines(["*--snapshot-db-ci is given too. Run it on your machine, look at it, and commit it*"])
     assert project.artifacts() == []
     project.update("--snapshot-db-ci").assert_outcomes(passed=1)
     project.update().assert_outcomes(passed=1)  # nothing to write, so nothing is amiss

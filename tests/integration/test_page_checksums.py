@@ -166,6 +166,27 @@ def test_pages_that_another_program_wrote_can_be_accepted(path: Path, tmp_path: 
     assert words(copy) == WORDS
 
 
+def verified(path: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "everturn.cli", "verify", url(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_verify_offers_to_accept_pages_only_if_no_entry_is_damaged(path: Path) -> None:
+    content = path.read_bytes()
+    at = content.index(b"word 7 ")
+    path.write_bytes(content[:at] + b"W" + content[at + 1 :])
+    ran = verified(path)
+    assert (ran.returncode, "entry" in ran.stdout, "restore a backup" in ran.stdout) == (1, True, True), ran.stderr
+    assert "everturn verify" not in ran.stdout
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))  # in the checksum of the last page
+    ran = verified(path)
+    assert (ran.returncode, ran.stdout.count("--accept-pages")) == (1, 1), ran.stdout + ran.stderr
+    path.write_bytes(content[:60] + bytes([content[60] ^ 1]) + content[61:])  # in the page that is read first
+    ran = verified(path)
+    assert (ran.returncode, ran.stderr.count("everturn verify")) == (2, 1), ran.stderr
+    assert "everturn verify --accept-pages" in ran.stderr
+
+
 def test_what_is_damaged_otherwise_is_not_accepted(path: Path) -> None:
     content = path.read_bytes()
     at = content.index(b"word 7 ") // 4096 * 4096

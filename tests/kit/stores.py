@@ -99,6 +99,17 @@ def never_awaits(where: Path) -> NeverAwaits:
 never_awaits.processes = False  # type: ignore[attr-defined]
 
 
+class OfObjects(LockedLists):
+    """Takes messages with a `text`, and no dicts."""
+
+    def add_messages(self, session_id: str, messages: Sequence[Any]) -> None:
+        super().add_messages(session_id, [{"role": "user", "content": message.text} for message in messages])
+
+
+def of_objects(where: Path) -> OfObjects:
+    return OfObjects()
+
+
 def shapeless(where: Path) -> object:
     return object()
 

@@ -60,12 +60,14 @@ def test_a_broken_store_exits_with_1_and_tells_how_to_see_it_again(check: Check,
     assert "<svg" in (tmp_path / "r.html").read_text()
     again = check("--judge", ".everturn/append-append.jsonl")
     assert again.returncode == 1
+    assert (tmp_path / ".everturn/.gitignore").read_text() == "*\n"
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["tests.kit.stores:shapeless"], "none of the shapes"),
+        (["tests.kit.stores:shapeless"], "add_messages/get_history, save_context/load_memory"),
         (["tests.kit.stores:never_opens"], "no such luck"),
         (["nonsense"], "neither a store URL"),
         ([], "give a TARGET"),
@@ -86,6 +88,7 @@ def test_clauses_are_listed_and_explained(check: Check, tmp_path: Path) -> None:
     assert "killed-in-append" in listed
     assert "store-and-retrieve" not in listed
     assert "38 of 39 power cuts" in check("--explain", "power-loss").stdout
+    assert "os.register_at_fork" in check("--explain", "fork").stdout
 
 
 def test_init_writes_what_to_start_from_and_no_more_than_once(check: Check, tmp_path: Path) -> None:

@@ -37,6 +37,14 @@ def test_what_is_no_target_is_refused(text: str, says: str) -> None:
         parse(text)
 
 
+def test_a_store_that_takes_no_dicts_is_told_of_factory_message() -> None:
+    with Environment(parse("tests.kit.stores:of_objects"), seed=1, quick=True) as run:
+        assert run.smoke is not None
+        assert "raised AttributeError: text" in run.smoke
+        assert "The kit passed dicts with role and content" in run.smoke
+        assert "set factory.message" in run.smoke
+
+
 @pytest.mark.parametrize("text", ["sqlite:///x.db", "a.b:c"])
 def test_only_a_server_can_be_used_as_it_is(text: str) -> None:
     with pytest.raises(TargetError, match="use-server"):

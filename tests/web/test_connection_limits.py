@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -164,3 +167,12 @@ def test_a_page_that_listens_is_kept(serve: Callable[..., str]) -> None:
         eventually(lambda: all(map(is_closed, connections)), "the connections to go")
     assert b"changed" in answer.readline() + answer.readline()
     listener.close()
+
+
+def test_an_inspector_that_is_interrupted_says_that_it_stopped(url: str) -> None:
+    command = [sys.executable, "-m", "everturn.cli", "serve", url, "--no-open"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert "the inspector is at" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read().splitlines()[-1] == "stopped"

@@ -118,8 +118,11 @@ def _similar(store: MemoryStore, session_id: str) -> list[str]:
     return list(dict.fromkeys([*begin, *(folded[name] for name in close)]))[:5]
 
 
-def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
-    """The snapshot with this id, or with this label, or whose id begins so. Raises InvalidInput if several match."""
+def snapshot_in(store: MemoryStore, session_id: str, name: str, option: str = "") -> Snapshot:
+    """The snapshot with this id, or with this label, or whose id begins so. Raises InvalidInput if several match.
+
+    `option` is the command's option that takes a version: the error names it if the name looks like one.
+    """
     snapshots = store.list_snapshots(session_id)
     for found in (
         [snapshot for snapshot in snapshots if snapshot.id == name],
@@ -133,6 +136,8 @@ def snapshot_in(store: MemoryStore, session_id: str, name: str) -> Snapshot:
             return found[-1]
     labels = ", ".join(repr(snapshot.label or snapshot.id) for snapshot in snapshots[-5:])
     have = f"it has {labels}" if snapshots else "it has none"
+    if option and name.isdecimal():
+        have += f"; for a version: {option} {name}"
     raise SnapshotNotFound(
         f"session {session_id!r} has no snapshot {name!r}; {have}", session_id=session_id, snapshot=name
     )

@@ -7,6 +7,8 @@ and without `--yes` nothing is changed.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -77,21 +79,36 @@ def rollback(
       everturn rollback sqlite:///memory.db customer-42 5dccf008 --yes
       everturn rollback sqlite:///memory.db customer-42 --to 12
     """
-    if (snapshot is None) == (to is None):
-        raise InvalidInput("give a SNAPSHOT, or --to with a version", path="to")
+    if snapshot is None and to is None:
+        raise InvalidInput("give a SNAPSHOT, or --to with a version", path="--to")
+    if snapshot is not None and to is not None:
+        raise InvalidInput("give a SNAPSHOT or --to, not both", path="--to")
     with opened(url) as store:
         session_in(store, session)
-        target = point_in(store, session, to) if snapshot is None else snapshot_in(store, session, snapshot)
+        target = point_in(store, session, to) if snapshot is None else snapshot_in(store, session, snapshot, "--to")
         if target is None:
-            raise InvalidInput("is a version or a snapshot; the session is at 'now' already", path="to")
+            raise InvalidInput("is a version or a snapshot; the session is at 'now' already", path="--to")
         now = store.state(session)
         if not yes:
-            changed = store.diff(session, now.version, target)
+            with _naming_option("--to"):
+                changed = store.diff(session, now.version, target)
             _show_leaving(changed.removed, changed.added)
             named = f"version {target}" if isinstance(target, int) else repr(clean(target.label or target.id))
             _ask(f"roll {session!r} back to {named}?")
-        receipt = store.rollback(session, target, key=key, expected_version=None if yes else now)
+        with _naming_option("--to"):
+            receipt = store.rollback(session, target, key=key, expected_version=None if yes else now)
     _done_unless_same(receipt, now.version, "rolled back", json=json)
+
+
+@contextmanager
+def _naming_option(option: str) -> Iterator[None]:
+    """Raise an InvalidInput about a version or snapshot as one about the option that named it, for a block."""
+    try:
+        yield
+    except InvalidInput as error:
+        if error.path not in {"at", "to"}:
+            raise
+        raise InvalidInput(str(error).removeprefix(f"{error.path}: "), path=option) from error
 
 
 def undo(url: URL, session: SESSION, yes: YES = False, key: KEY = None, json: JSON = False) -> None:

@@ -148,6 +148,8 @@ def _tell(explain: str | None, layers: list[str]) -> None:
         screen.print(f"  incident  {clause.incident}", soft_wrap=True)
         needs = ", ".join(need.replace("|", " or ") for need in clause.needs)
         screen.print(f"  needs     {needs or 'nothing but storing and reading'}", soft_wrap=True)
+        if clause.hint:
+            screen.print(f"  hint      {clause.hint}", soft_wrap=True)
         return
     for one in chosen(CLAUSES, (), layers):
         screen.print(f"{one.clause.layer:<12} {one.clause.id:<28} {one.clause.promise}", soft_wrap=True)

@@ -44,6 +44,9 @@ def doctor(
         print_json([found])
     else:
         _print(found)
+        console().print(
+            f"Settings only; the data is checked by: everturn verify {clean(masked_url(url))}", soft_wrap=True
+        )
     raise typer.Exit(1 if found.findings else 0)
 
 

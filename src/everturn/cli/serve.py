@@ -56,4 +56,8 @@ def serve(
 
     allowed = file_of(url) is not None if changes is None else changes
     with warnings_on_stderr():
-        serving.serve(url, port=port, can_change=allowed, reports=report or (), ready=ready)
+        try:
+            serving.serve(url, port=port, can_change=allowed, reports=report or (), ready=ready)
+        except KeyboardInterrupt:
+            sys.stdout.write("stopped\n")
+            raise

@@ -6,10 +6,14 @@ from typing import Annotated
 
 import typer
 
+from everturn.backends.sqlite.errors import BAD_CHECKSUM
 from everturn.cli.arguments import URL, as_url, file_of, opened, refuse_absent_file, session_in
 from everturn.cli.output import clean, console, print_json
 from everturn.core.numbers import count
 from everturn.errors import MemoryStoreBackendError, Unsupported
+from everturn.model import VerifyReport
+
+_OR_ACCEPT = "; or, if a program other than everturn wrote to it: everturn verify --accept-pages"
 
 
 def verify(
@@ -36,10 +40,7 @@ def verify(
     """
     if accept:
         _accept_pages(url)
-    with opened(url, for_reading=True) as store:
-        if session is not None:
-            session_in(store, session)
-        report = store.verify(session)
+    report = _verified(url, session)
     if json:
         print_json([report])
     else:
@@ -50,7 +51,26 @@ def verify(
             where = "the store" if problem.session_id is None else repr(problem.session_id)
             entry = "" if problem.seq is None else f", entry {problem.seq:,}"
             screen.print(f"  {where}{entry}: {clean(problem.what)}", soft_wrap=True)
+        if not report.ok and file_of(as_url(url)) is not None:
+            only_pages = all(BAD_CHECKSUM in problem.what for problem in report.problems)
+            screen.print(f"Keep the file, and restore a backup{_OR_ACCEPT if only_pages else ''}.", soft_wrap=True)
     raise typer.Exit(0 if report.ok else 1)
+
+
+def _verified(url: str, session: str | None) -> VerifyReport:
+    try:
+        with opened(url, for_reading=True) as store:
+            if session is not None:
+                session_in(store, session)
+            return store.verify(session)
+    except MemoryStoreBackendError as exc:
+        if BAD_CHECKSUM not in str(exc):
+            raise
+        raise MemoryStoreBackendError(
+            f"{file_of(as_url(url))} cannot be opened, so no session was verified: a page {BAD_CHECKSUM}. "
+            f"Keep the file, and restore a backup{_OR_ACCEPT}",
+            outcome="not_written",
+        ) from exc
 
 
 def _accept_pages(url: str) -> None:

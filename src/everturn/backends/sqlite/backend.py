@@ -30,7 +30,7 @@ from everturn.backends.sqlite import (
 from everturn.backends.sqlite.clock import Clock
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.database import Database
-from everturn.backends.sqlite.errors import DamagedFile, translated
+from everturn.backends.sqlite.errors import BAD_CHECKSUM, DamagedFile, translated
 from everturn.backends.sqlite.group_commit import GroupCommit
 from everturn.core.codec import EntryRow
 from everturn.core.signal_exceptions import is_interruption
@@ -233,7 +233,8 @@ class SqliteOperations(ABC):
             return await self._read(work, deadline)
         except (DamagedFile, CorruptEntry) as exc:
             entries, problems = await self._verify_past_damage(session_id, deadline)
-            return entries, [Problem(session_id, None, str(exc)), *problems]
+            what = f"a page {BAD_CHECKSUM}" if BAD_CHECKSUM in str(exc) else str(exc)
+            return entries, [Problem(session_id, None, what), *problems]
 
     async def _verify_past_damage(self, session_id: str, deadline: float) -> tuple[int, list[Problem]]:
         """Verify a session although its pages are damaged: its entries have checksums of their own."""

@@ -128,6 +128,12 @@ def wrong_with(file: FileFacts) -> Iterator[tuple[str, str, str]]:
             "a conversation is private, and only everturn may write it",
             "chmod 600, its -wal and -shm too",
         )
+    elif file.mode & stat.S_IROTH:
+        yield (
+            "everyone on this machine may read the file",
+            "a conversation is private",
+            "chmod 600, its -wal and -shm too",
+        )
     if file.checksums and not file.can_check:
         yield (
             "its pages have checksums, and this installation of apsw has no cksumvfs",

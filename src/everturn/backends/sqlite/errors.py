@@ -24,6 +24,7 @@ _ADVICE: dict[type[apsw.Error], str] = {
     apsw.TooBigError: "the value is larger than SQLite can hold",
 }
 
+BAD_CHECKSUM = "of the file does not match its checksum"  # of "a page", as in _DAMAGED, or of "page 7"
 _DAMAGED = (
     "a page of the file does not match its checksum; everturn verify tells what is damaged. Keep the file, and restore "
     "a backup; or, if a program other than everturn wrote to it, everturn verify --accept-pages"

@@ -11,6 +11,7 @@ from everturn.backend import REMEMBERED
 from everturn.backends._shared.verification import ExaminedSession, examine
 from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.errors import BAD_CHECKSUM
 from everturn.backends.sqlite.packed_rows import MOST_LINES, has_its_checksums, unpacked
 from everturn.backends.sqlite.session_row import SessionRow, all_jumps, load, remembered_states, roots
 from everturn.core.codec import EntryRow
@@ -90,9 +91,9 @@ def verify_file(db: Connection, path: str) -> list[Problem]:
             problems.append(Problem(None, None, f"SQLite: {exc}"))
     if path:
         db.execute("ROLLBACK")
-        told = "page {} of the file does not match its checksum"
         problems += (
-            Problem(None, None, told.format(no)) for no in page_checksums.damaged(db, path, db.patience.deadline)
+            Problem(None, None, f"page {no} {BAD_CHECKSUM}")
+            for no in page_checksums.damaged(db, path, db.patience.deadline)
         )
     return problems
 

@@ -14,14 +14,18 @@ _HEAD = "| clause | promise | the incident behind it | needs |\n|---|---|---|---
 
 def page() -> str:
     """Return the whole page."""
-    shapes = "\n".join(f"- {shape.name} (one {shape.unit} a call)" for shape in SHAPES)
+    shapes = "\n".join(
+        f"| {shape.name} | `{shape.calls[0]}` | `{shape.calls[1]}` | one {shape.unit} |" for shape in SHAPES
+    )
     top = files(__package__).joinpath("page_top.md").read_text("utf-8")
     parts = [top.format(number=len(CLAUSES), version=CONTRACT_VERSION, shapes=shapes)]
     for layer, clauses in groupby(CLAUSES, key=lambda clause: clause.layer):
         parts.append(f"\n## {layer.capitalize()}\n\n{_HEAD}")
-        for clause in clauses:
+        for clause in (of_layer := tuple(clauses)):
             needs = ", ".join(need.replace("|", " or ") for need in clause.needs)
             parts.append(f"| `{clause.id}` | {clause.promise} | {_cell(clause.incident)} | {needs} |\n")
+        if hints := [f"- `{clause.id}`: {clause.hint}\n" for clause in of_layer if clause.hint]:
+            parts.append(f"\nHints:\n\n{''.join(hints)}")
     return "".join(parts)
 
 

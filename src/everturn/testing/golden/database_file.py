@@ -85,9 +85,7 @@ class DatabaseFile:
     def _compare(self, artifact: Path, what: str) -> None:
         run = self._run
         if not artifact.exists():
-            raise SnapshotMismatch(
-                f"{what} has no artifact {run.shown(artifact)} yet: {run.how_to_update}, look at it, and commit it"
-            )
+            raise SnapshotMismatch(f"{what} has no artifact {run.shown(artifact)} yet: {run.how_to_update}")
         wrong = run.inspector.judge(artifact, self.path(), self._all_masks, foreign_keys=self._plan.foreign_keys)
         if wrong:
             raise SnapshotMismatch(

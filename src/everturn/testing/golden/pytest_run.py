@@ -44,8 +44,9 @@ class GoldenRun:
     @property
     def how_to_update(self) -> str:
         if options.is_update_withheld(self._config):
-            return f"{options.FLAG} writes nothing where CI is set, unless {options.CI_FLAG} is given too"
-        return f"run pytest with {options.FLAG} to write it"
+            withheld = f"{options.FLAG} writes nothing where CI is set, unless {options.CI_FLAG} is given too"
+            return f"{withheld}. Run it on your machine, look at it, and commit it"
+        return f"run pytest with {options.FLAG} to write it, look at it, and commit it"
 
     # --- starts ------------------------------------------------------------------------------------------------------
 

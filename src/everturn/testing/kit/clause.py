@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 class Clause(msgspec.Struct, frozen=True):
     """One promise. `needs` are operations or options that the target must offer (`a|b`: one of them); `weight` is the
-    clause's part of a run's time."""
+    clause's part of a run's time; `hint` says how stores usually keep it."""
 
     id: str
     layer: Layer
@@ -29,6 +29,7 @@ class Clause(msgspec.Struct, frozen=True):
     test: Callable[[Kit], None]
     needs: tuple[str, ...] = ()
     weight: float = 1.0
+    hint: str = ""
 
     def missing(self, offered: frozenset[str]) -> tuple[str, ...]:
         """List what the clause needs and the target does not offer."""
@@ -43,12 +44,19 @@ class ClauseRegistry:
         self.clauses: list[Clause] = []
 
     def clause(
-        self, name: str, promise: str, *, incident: str, needs: Iterable[str] = (), weight: float = 1.0
+        self,
+        name: str,
+        promise: str,
+        *,
+        incident: str,
+        needs: Iterable[str] = (),
+        weight: float = 1.0,
+        hint: str = "",
     ) -> Callable[[Callable[[Kit], None]], Callable[[Kit], None]]:
         """Register a test as a clause (a decorator)."""
 
         def register(test: Callable[[Kit], None]) -> Callable[[Kit], None]:
-            self.clauses.append(Clause(name, self.layer, promise, incident, test, tuple(needs), weight))
+            self.clauses.append(Clause(name, self.layer, promise, incident, test, tuple(needs), weight, hint))
             return test
 
         return register

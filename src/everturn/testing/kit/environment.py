@@ -23,6 +23,7 @@ from everturn.testing.kit.shared_store import SharedPlace
 from everturn.testing.kit.target import Target, TargetError
 from everturn.testing.servers import postgres_server, valkey_cluster, valkey_sentinel, valkey_server
 from everturn.testing.shapes import SentMessage
+from everturn.testing.shapes.plain import PairShape, SingleShape
 from everturn.testing.workers.controller import ForkServer, JobFailed, StillBusy, WorkerDied, WorkerProcess
 from everturn.testing.workers.messages import (
     CallerSteps,
@@ -41,6 +42,8 @@ LONGEST_CALL = 30.0  # seconds after which a call counts as one that never retur
 NEXT_LONGEST = 5.0  # the same, once a call of this run did not return
 OPEN_PATIENCE = 60.0
 SMOKE_PATIENCE = 15.0
+STRINGS = (PairShape.name, SingleShape.name)  # shapes that are called with strings: no message is made
+DICTS = "The kit passed dicts with role and content; if your store takes other objects, set factory.message."
 _ROOM = 2**30
 
 
@@ -187,7 +190,8 @@ class Environment:
                 and (fault := done.outcomes[0][0].fault) is not None
                 and not is_not_offered(fault)
             ):
-                return f"{describe_step(step)} raised {fault}"
+                passed_dicts = step.op == "append" and not self.offer.message and opened.shape not in STRINGS
+                return f"{describe_step(step)} raised {fault}" + (f". {DICTS}" if passed_dicts else "")
         return None
 
     def _preload(self, worker: WorkerProcess) -> None:

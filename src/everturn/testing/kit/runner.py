@@ -142,8 +142,12 @@ class Runner:
             kit.end(kept=kept)
         except Exception as exc:  # noqa: BLE001 - as above
             kit.notes.append(_own_fault(exc))
+        if status == "fail" and chosen.clause.hint:
+            kit.notes.append(f"hint: {chosen.clause.hint}")
         if status == "fail" and self.histories is not None and (events := kit.events()):
-            self.histories.mkdir(parents=True, exist_ok=True)
+            if not self.histories.exists():
+                self.histories.mkdir(parents=True, exist_ok=True)
+                (self.histories / ".gitignore").write_text("*\n", "utf-8")
             save(events, saved := self.histories / f"{chosen.clause.id}.jsonl")
             kit.notes.append(f"history: {saved}")
         point = next((kit.replays[one.session] for one in violations if one.session in kit.replays), chosen.clause.id)

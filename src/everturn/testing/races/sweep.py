@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from everturn.core.numbers import count
 from everturn.testing.kit.clause import Untested
 from everturn.testing.kit.kit import Kit
 from everturn.testing.kit.remote_instance import Instance
@@ -204,7 +205,7 @@ class Sweep:
         often = sorted(self.points, key=lambda name: -self.points[name])[:3]
         total = sum(self.points.values())
         rest = ", then out of time" if self._left_out else ""
-        where = f"{self.mode}: stopped at {total} points ({', '.join(often)}){rest}"
+        where = f"{self.mode}: stopped at {count(total, 'point')} ({', '.join(often)}){rest}"
         return f"{where}; the other call blocked at {self.blocked}"
 
 

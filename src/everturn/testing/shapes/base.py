@@ -74,6 +74,7 @@ class Shape:
     """One opened store. A shape overrides `append` and `read`, and lists its other operations."""
 
     name: ClassVar[str]
+    calls: ClassVar[tuple[str, str]]  # how it appends, and how it is read: for the docs and for messages
     unit: ClassVar[Unit] = "turn"
     per_session: ClassVar[bool] = False
     has_roles: ClassVar[bool] = True  # any role; False: only user and assistant
@@ -104,6 +105,11 @@ class Shape:
     def fits(cls, example: Any) -> bool:
         """Whether an object has this shape."""
         raise NotImplementedError
+
+    @classmethod
+    def methods(cls) -> str:
+        """Name the two methods by which a store is recognised: `add_messages/get_history`."""
+        return "/".join(call.partition("(")[0] for call in cls.calls)
 
     def operations(self) -> frozenset[str]:
         """List the operations offered: methods that are callable, and options named in the signature of append."""

@@ -19,6 +19,10 @@ class LangChainShape(Shape):
     """LangChain's `BaseChatMessageHistory`: one object per session; `add_messages`, `messages`, `clear`."""
 
     name = "LangChain BaseChatMessageHistory"
+    calls = (
+        "add_messages([message, ...])",
+        "messages",
+    )
     per_session = True
     has_fields = True
     appends_to = ("add_messages",)
@@ -58,6 +62,10 @@ class AgentsShape(Shape):
     """OpenAI Agents' `Session`: one object per session; `add_items`, `get_items`, `pop_item`, `clear_session`."""
 
     name = "OpenAI Agents Session"
+    calls = (
+        'add_items([{"role": ..., "content": ...}, ...])',
+        "get_items()",
+    )
     per_session = True
     has_fields = True
     appends_to = ("add_items",)
@@ -92,6 +100,10 @@ class LlamaIndexShape(Shape):
     """LlamaIndex's `BaseChatStore`: `add_message(key, message)`, `get_messages`, `set_messages`, `delete_messages`."""
 
     name = "LlamaIndex BaseChatStore"
+    calls = (
+        "add_message(key, message)",
+        "get_messages(key)",
+    )
     unit = "message"
     appends_to = ("add_message", "async_add_message")
     clears_with = ("delete_messages",)
@@ -136,6 +148,10 @@ class AdkShape(Shape):
     """
 
     name = "Google ADK BaseSessionService"
+    calls = (
+        "append_event(session, event)",
+        "get_session(app_name=, user_id=, session_id=)",
+    )
     unit = "message"
     has_roles = False
     appends_to = ("append_event",)

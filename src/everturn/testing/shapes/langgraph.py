@@ -22,6 +22,10 @@ class LangGraphShape(Shape):
     """`get_tuple`, `put`, `delete_thread`, or their awaited twins."""
 
     name = "LangGraph BaseCheckpointSaver"
+    calls = (
+        "put(config, checkpoint, metadata, new_versions)",
+        "get_tuple(config)",
+    )
     has_fields = True
     appends_to = ("put",)
     clears_with = ("delete_thread",)

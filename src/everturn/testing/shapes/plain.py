@@ -12,6 +12,10 @@ class ListShape(Shape):
     """`add_messages(session_id, messages)` and `get_history(session_id)`: everturn's own, and its relatives."""
 
     name = "add_messages/get_history"
+    calls = (
+        'add_messages(session_id, [{"role": ..., "content": ...}, ...])',
+        "get_history(session_id)",
+    )
     has_fields = True
     appends_to = ("add_messages",)
 
@@ -69,6 +73,10 @@ class PairShape(Shape):
     """`save_context(session_id, human, ai)` and `load_memory(session_id)`, a list of {"human", "ai"}."""
 
     name = "save_context/load_memory"
+    calls = (
+        "save_context(session_id, human, ai)",
+        "load_memory(session_id)",
+    )
     unit = "pair"
     has_roles = False
     appends_to = ("save_context",)
@@ -97,6 +105,10 @@ class SingleShape(Shape):
     """`add_message(session_id, role, content)` and `get_conversation(session_id)`, dicts or (role, content)."""
 
     name = "add_message/get_conversation"
+    calls = (
+        "add_message(session_id, role, content)",
+        "get_conversation(session_id)",
+    )
     unit = "message"
     appends_to = ("add_message",)
 

@@ -19,7 +19,7 @@ from everturn.backend import drive
 from everturn.testing.history import Recorder, Recording, says_not_written
 from everturn.testing.kit.target import Offer, TargetError
 from everturn.testing.results import Function
-from everturn.testing.shapes import SentMessage, Shape, is_awaited, shape_of
+from everturn.testing.shapes import SHAPES, SentMessage, Shape, is_awaited, shape_of
 from everturn.testing.shapes.base import await_if_needed
 from everturn.testing.workers.messages import Fault, Opened, Outcome, Step
 
@@ -60,7 +60,8 @@ class LocalInstance:
         if shape is None:
             raise TargetError(
                 f"the factory made a {type(example).__module__}.{type(example).__qualname__}, which has none of the "
-                "shapes that the kit knows; everturn docs contract says where they are listed"
+                f"shapes that the kit knows: {', '.join(one.methods() for one in SHAPES)}. "
+                "everturn docs contract says where they are described"
             )
         self._awaited = looping or is_awaited(example, shape)
         self._per_session = shape.per_session or "session_id" in offer.options
