@@ -28,7 +28,7 @@ def number_in(text: str, path: str) -> int:
 
 def point_in(text: str) -> int | str | None:
     """A parameter as a state of a session: a version (a number), or a snapshot's id; None if it is empty."""
-    return int(text) if text.isdecimal() and len(text) <= DIGITS else text or None
+    return number_in(text, "at") if text.isdecimal() else text or None
 
 
 def link(path: str, label: Node, *, class_: str | None = None, **parameters: str | int | None) -> Html:
