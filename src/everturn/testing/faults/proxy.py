@@ -11,6 +11,7 @@ import math
 import socket
 import ssl
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -92,6 +93,7 @@ class FaultProxy:
         self._target_address = parts.hostname or LOOPBACK, parts.port
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: weakref.WeakSet[asyncio.StreamWriter] = weakref.WeakSet()
         self._to_swallow: deque[_Swallow] = deque()
         self._to_keep: deque[_HoldRequest] = deque()
         self._kept: list[_HoldRequest] = []
@@ -221,13 +223,19 @@ class FaultProxy:
 
     async def _shut_down(self) -> None:
         self._refuse()
-        self._cut()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # All tasks, not ours alone: asyncio may have accepted a connection that it has not handed to us yet.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            self._cut()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+        for writer in tuple(self._writers):  # a socket is closed one step of the loop after it was told to be
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
 
     def _accept(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.add(to_client)
         task = self._loop.create_task(self._serve(from_client, to_client))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -239,6 +247,7 @@ class FaultProxy:
             from_server, to_server = await asyncio.open_connection(*self._target_address)
         except OSError:
             return
+        self._writers.add(to_server)
         link = _Link(to_client, to_server)
         self._links.add(link)
         try:
