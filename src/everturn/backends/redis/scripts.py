@@ -8,6 +8,8 @@ _state.lua    the keys and the state of a session
 _path.lua     the entries that lead to a head
 _keys.lua     idempotency keys of callers
 _version.lua  the state after a version
+_lease.lua    leases, and whether one is in force
+_effect.lua   effects
 _change.lua   before and after every change: replays, conflicts, the receipt
 _rows.lua     rows of a copy, written as they are
 """
@@ -22,9 +24,11 @@ import msgspec
 
 from everturn.backend import (
     Append,
+    BeginEffect,
     Clear,
     DeleteSnapshot,
     Effect,
+    EndEffect,
     Fold,
     Rollback,
     SetTTL,
@@ -49,7 +53,7 @@ def _load(*names: str) -> Script:
 
 
 _READ = ("_check", "_state", "_path")
-_CHANGE = ("_clock", *_READ, "_keys", "_change")
+_CHANGE = ("_clock", *_READ, "_keys", "_lease", "_change")
 
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
 APPEND = _load(*_CHANGE, "append")
@@ -61,12 +65,16 @@ DELETE_SNAPSHOT = _load(*_CHANGE, "delete_snapshot")
 ROLLBACK = _load(*_CHANGE, "_version", "rollback")
 UNDO = _load(*_CHANGE, "undo")
 TTL = _load(*_CHANGE, "ttl")
+BEGIN_EFFECT = _load(*_CHANGE, "_effect", "begin_effect")
+END_EFFECT = _load(*_CHANGE, "_effect", "end_effect")
 FORK = _load(*_CHANGE, "fork")
 ERASE = _load("_clock", "_check", "_state", "erase")
+LEASE = _load("_clock", "_check", "_state", "_lease", "lease")
 DROP_UNDO = _load("_clock", "_check", "_state", "drop_undo")
 # --- reads -----------------------------------------------------------------------------------------------------------
 SESSION_STATE = _load(*_READ, "session_state")
 WALK = _load(*_READ, "walk")
+EFFECTS = _load("_check", "_state", "_lease", "effects")
 PAGE = _load(*_READ, "page")
 PORTION = _load("portion")
 # --- steps of longer operations, each of bounded length --------------------------------------------------------------
@@ -84,5 +92,7 @@ OF_EFFECT: Mapping[type[Effect], Script] = {
     Rollback: ROLLBACK,
     Undo: UNDO,
     SetTTL: TTL,
+    BeginEffect: BEGIN_EFFECT,
+    EndEffect: END_EFFECT,
 }
 """The script that carries out a change."""

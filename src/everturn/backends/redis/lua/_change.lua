@@ -1,9 +1,10 @@
 -- Shared by every change: reads the session and decides whether the request is late, a replay or a conflict.
 -- The rules are those of core/plan_change.py.
 -- ARGV: call, life, ttl, key, content, expected version, expected life, r for a retry, w if replicas are waited for.
--- The arguments of the effect follow from 10 on. Its script comes behind this text, and ends in `commit` or `refused`.
+-- The arguments of the effect follow from 10 on; behind them stands the lease that is named, "token holder". Its script comes behind this text, and ends in `commit` or `refused`.
 -- Nothing is written here but the fence of a retry that is refused: its first attempt must not be applied later.
 -- The answer is one line, "time status life version first count ...": a table takes the server far longer to send.
+local claim = table.remove(ARGV)
 local facts = call('HMGET', META, unpack(FACTS))
 local life, ended, fence = facts[1], false, tonumber(facts[14])
 local DAMAGED = at .. ' damaged - 0 0 0'
@@ -29,7 +30,7 @@ local function refused(status, first_use)
     if not life then
       if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
       call('HSET', META, 'fence', at)
-      call('PEXPIRE', META, REQUEST_LIFE)
+      if call('PTTL', META) < REQUEST_LIFE then call('PEXPIRE', META, REQUEST_LIFE) end  -- a lease may last longer
     else
       call('HSET', META, 'fence', at)
     end
@@ -119,6 +120,7 @@ end
 if (ARGV[6] ~= '' and tonumber(ARGV[6]) ~= version) or (ARGV[7] ~= '-' and ARGV[7] ~= (life or '')) then
   return refused('conflict')
 end
+if claim ~= '' and (ended or not is_claimed(claim, now)) then return refused('lease_lost') end
 
 -- Forget all but the latest changes. A request that one of them may have made is late from now on.
 local function forget_old_changes()
@@ -159,7 +161,7 @@ local function commit(kind, after, plan)
   local fresh = not life
   if fresh then
     if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
-    if fence then call('PERSIST', META) end  -- a tombstone becomes a session
+    call('PERSIST', META)  -- a tombstone, or a lease without a session, becomes one
     life = ARGV[2]
     LIFE = life
   end
