@@ -132,7 +132,7 @@ def test_a_schema_from_before_version_1_was_fixed_is_refused_and_left_untouched(
     drive(versions.migrate(executor, schema, float("inf"), 1))
     beside.execute(f"DROP TABLE {schema}.tombstones CASCADE")  # type: ignore[call-overload]
     before = catalog(beside, schema)
-    with pytest.raises(InvalidInput, match="before 0.1.0.* left untouched.* `everturn export`"):
+    with pytest.raises(InvalidInput, match=r"before 0\.1\.0.* left untouched.* `everturn export`"):
         everturn.open(url, timeout=60)
     assert catalog(beside, schema) == before
 
