@@ -1,8 +1,8 @@
 """Makes the golden rows of a schema version of PostgreSQL: `python -m tests.migrations.postgres_rows`.
 
 Like the golden files of SQLite (make.py): those of a version that was on main are kept for ever. There are two of
-version 1, which was changed in place while nothing was released: `1-early` has its SQL beside its rows, as the package no
-longer has it.
+version 1, which was changed in place while nothing was released: `1-early` has its SQL beside its rows, as the
+package no longer has it.
 """
 
 from __future__ import annotations
