@@ -23,7 +23,7 @@ from everturn.store.change_sender import Expected, Leased, new_call
 from everturn.store.changes import ChangeOperations
 from everturn.store.outcomes import receipt_of, refuse
 
-T = TypeVar("T")
+Result = TypeVar("Result")
 _WRITTEN = (Status.APPLIED, Status.REPLAYED)
 _decode = msgspec.json.decode
 
@@ -142,13 +142,13 @@ class EffectOperations(ChangeOperations):
         self,
         session_id: str,
         key: str,
-        do: Callable[[], T | Awaitable[T]],
+        do: Callable[[], Result | Awaitable[Result]],
         *,
         request: JSON = None,
         repeat_in_doubt: bool = False,
         failures: type[Exception] | tuple[type[Exception], ...] = (),
         lease: Leased = None,
-    ) -> T:
+    ) -> Result:
         """Begin the effect, call `do`, and finish it with the result; or return the result of an earlier call.
 
         Raises EffectInDoubt, and does nothing, if it was begun and never ended. An error of `do` leaves it in doubt,
@@ -168,7 +168,7 @@ class EffectOperations(ChangeOperations):
             if effect.status == "started":  # another caller has begun it again
                 raise in_doubt(session_id, effect, in_progress=held)
         if effect.status == "finished":
-            return cast("T", effect.result)
+            return cast("Result", effect.result)
         result = await self._done(session_id, effect, do, failures)
         # Without the lease: what was done is a fact, also for a worker that has lost its lease meanwhile. The attempt
         # says that nobody has begun it again.
@@ -185,9 +185,9 @@ class EffectOperations(ChangeOperations):
         self,
         session_id: str,
         effect: Effect,
-        do: Callable[[], T | Awaitable[T]],
+        do: Callable[[], Result | Awaitable[Result]],
         failures: type[Exception] | tuple[type[Exception], ...],
-    ) -> T:
+    ) -> Result:
         """Call `do`. If it raises one of `failures`, end the effect as failed; else it stays in doubt."""
         try:
             answer = await self.runtime.offload(do)

@@ -36,6 +36,7 @@ from everturn.model import (
     Turn,
     VerifyReport,
 )
+from everturn.store.effects import Result
 from everturn.store.fold import Embed, Summarize
 from everturn.store.lease_holder import LeaseHolder
 from everturn.store.leases import Lease
@@ -903,13 +904,13 @@ class MemoryStore:
         self,
         session_id: str,
         key: str,
-        do: Callable[[], T | Awaitable[T]],
+        do: Callable[[], Result | Awaitable[Result]],
         *,
         request: JSON = None,
         repeat_in_doubt: bool = False,
         failures: type[Exception] | tuple[type[Exception], ...] = (),
         lease: LeaseHolder | int | None = None,
-    ) -> T:
+    ) -> Result:
         """Do something in the world once: begin the effect, call `do`, finish with its result; or return that result.
 
         ```python

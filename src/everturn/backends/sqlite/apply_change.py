@@ -1,7 +1,8 @@
 """Applies one change to a session, as SQL: here a turn becomes rows.
 
 The steps, in order: load the session, look for an earlier attempt, compare the expected version, look at the lease that
-is named, plan (core/plan_change.py), write. They run in a batch's transaction (transaction.py): if one raises, nothing is written.
+is named, plan (core/plan_change.py), write. They run in a batch's transaction (transaction.py): if one raises, nothing
+is written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Effects in the table `effects`: rows read and written in the transaction of a change. core/effects.py has the values."""
+"""Effects in the table `effects`, read and written in the transaction of a change. core/effects.py has the values."""
 
 from __future__ import annotations
 
