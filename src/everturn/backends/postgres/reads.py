@@ -34,7 +34,7 @@ class _About(msgspec.Struct, frozen=True, array_like=True):
     cut: bool = False
 
 
-class Miscounted(Exception):  # noqa: N818 - caught by the backend, which asks which entry is missing
+class Miscounted(Exception):
     """A read came back with another number of entries than its state shows."""
 
 

@@ -53,19 +53,12 @@ class Clock:
             mark, wall = self._passed(), self._wall()
             gone, self._mark = mark - self._mark, mark
             bound = self._believed + gone * RATE
-            # Compared, and not by `max` and `min`: every call of a store comes by here.
             # Without the slack: else a wrong wall clock would gain some at each call.
-            believed = wall if wall < bound else bound
-            if believed > self._believed:
-                self._believed = believed
-            latest = wall if wall < bound + SLACK else bound + SLACK
-            if latest > self._latest:
-                self._latest = latest
-            self._steady += gone * (2 - RATE)  # a little slower than time: a moment that was ahead comes back
-            if self._believed > self._steady:
-                self._steady = self._believed
-            ahead = self._latest if self._latest > self._steady else self._steady
-            return self._latest, wall if wall > ahead else ahead
+            self._believed = max(self._believed, min(wall, bound))
+            self._latest = max(self._latest, min(wall, bound + SLACK))
+            # A little slower than time: a moment that was ahead comes back.
+            self._steady = max(self._steady + gone * (2 - RATE), self._believed)
+            return self._latest, max(self._latest, self._steady, wall)
 
     def forget_threads(self) -> None:
         """Make a new lock in the child of an os.fork: the thread that held it is in the parent."""
