@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from everturn.copy_report import CopyOutcome, CopyProgress, CopyReport
-from everturn.effect import Effect
+from everturn.effect import Effect, EffectStatus
 from everturn.errors import InvalidInput
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "CopyReport",
     "Diff",
     "Effect",
+    "EffectStatus",
     "Entry",
     "ErasureReceipt",
     "Hit",
@@ -242,8 +243,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 class SessionState(msgspec.Struct, frozen=True, eq=False):
     """Everything about a session that two stores can be compared by: no clocks, no random ids.
 
-    (`life` is there for `expected_version`, and takes no part in the comparison.)
-    """
+    (`life` is there for `expected_version`, and takes no part in the comparison.)"""
 
     session_id: str
     version: int

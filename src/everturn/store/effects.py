@@ -5,19 +5,18 @@ Begin, finish and fail are changes: one request each, with a call id that its re
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
+from os import getpid
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
 from everturn.backend import BeginEffect, ChangeOutcome, ChangeRequest, EffectsReading, EndEffect, Status, StoredEffect
 from everturn.core import codec
-from everturn.effect import Effect, EffectStatus
 from everturn.errors import CorruptEntry, EffectInDoubt, InvalidInput, KeyReused, Unsupported
-from everturn.model import JSON, Receipt
+from everturn.model import JSON, Effect, EffectStatus, Receipt
 from everturn.store.arguments import checked_count, checked_id, checked_label
 from everturn.store.change_sender import Expected, Leased, new_call
 from everturn.store.changes import ChangeOperations
@@ -205,7 +204,7 @@ class EffectOperations(ChangeOperations):
     @property
     def _name(self) -> str:
         """Name of this store for those who look into effects: its process, and a random part."""
-        pid = os.getpid()
+        pid = getpid()
         if self._named[0] != pid:  # a fork is another worker
             self._named = pid, f"pid-{pid}-{new_call()[:4].hex()}"
         return self._named[1]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
+from os import getpid, urandom
 
 from everturn.backend import LeaseClaim, LeaseOutcome
 from everturn.errors import InvalidInput, LeaseLost
@@ -26,7 +26,7 @@ class LeaseHolder:
     def __init__(self, session_id: str, seconds: float) -> None:
         self.session_id = session_id
         self.seconds = seconds
-        self._holder = os.urandom(8).hex()
+        self._holder = urandom(8).hex()
         self._token = 0  # it is not taken yet
         self._until = 0.0
         self._ends = 0.0  # the same moment by time.monotonic, at the earliest
@@ -51,18 +51,18 @@ class LeaseHolder:
     @property
     def is_lost(self) -> bool:
         """Whether it is known to be over, without asking the backend: a worker can look at it between two steps."""
-        return self._is_lost or self._is_released or time.monotonic() >= self._ends or self._pid != os.getpid()
+        return self._is_lost or self._is_released or time.monotonic() >= self._ends or self._pid != getpid()
 
     @property
     def claim(self) -> LeaseClaim:
         """Claim that a change carries. Raises LeaseLost in a forked child, InvalidInput if it was never taken."""
         if not self._token:
             raise InvalidInput("this lease was not taken yet: await it, or enter it with `async with`", path="lease")
-        if self._pid != os.getpid():
+        if self._pid != getpid():
             raise lease_lost(self.session_id, self._token, "it belongs to the process that this one was forked from")
         return LeaseClaim(self._token, self._holder)
 
     def _take_over(self, outcome: LeaseOutcome, asked: float) -> None:
         """Note the backend's answer to a request that was made at the moment `asked` (time.monotonic)."""
-        self._token, self._until, self._pid = outcome.token, outcome.until, os.getpid()
+        self._token, self._until, self._pid = outcome.token, outcome.until, getpid()
         self._ends = asked + self.seconds

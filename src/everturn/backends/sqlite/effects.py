@@ -72,7 +72,10 @@ def store(db: Connection, no: int, rows: Iterable[StoredEffect]) -> None:
     for row in rows:
         texts = (None if body is None else bytes(body).decode() for body in (row.request, row.result, row.error))
         columns = (no, row.key, row.status, row.attempt, row.began, row.ended, row.token, row.by)
-        db.execute(SQL["store_effect"], sealed(*columns, seconds(row.at), seconds(row.ended_at), *texts, row.note))
+        db.execute(
+            SQL["store_effect"],
+            sealed(*columns, seconds(row.at), row.ended_at and seconds(row.ended_at), *texts, row.note),
+        )
 
 
 def forget(db: Connection, no: int) -> None:
