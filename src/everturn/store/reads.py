@@ -102,10 +102,16 @@ class ReadOperations(RetryingSender):
         if on_corrupt == "raise":
             _refuse_gaps(reading, query, len(messages))
         else:
+            self._tell_skipped(session_id, reader.first_skipped or reading.first_missing)
             messages = tool_calls.in_order(messages)
         if limit is not None and reading.cut:
             messages = tool_calls.without_orphans(messages)
         return healing.heal(messages) if heal else messages
+
+    def _tell_skipped(self, session_id: str, seq: int | None) -> None:
+        if seq:
+            told = {"session_id": session_id, "seq": seq, "reason": "skipped, as the caller asked for"}
+            events.tell(events.CORRUPT_ENTRY, self.source, operation="get_history", **told)
 
     async def load_memory(self, session_id: str) -> list[dict[str, str]]:
         """Return the history as pairs of strings: the human's words and the AI's answer ("" if there is none yet)."""
