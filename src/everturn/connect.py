@@ -285,9 +285,11 @@ def _told(backend: Backend, settings: Settings, own: Mapping[str, Any]) -> Setti
     """Tell that a store was opened, with its options. Returns the settings."""
     telemetry.look()  # most applications have set up their SDK by now
     common = {name: getattr(settings, name) for name in COMMON}
-    shown = {name: MASK if is_secret(name) else value for name, value in own.items()}
+    source = source_of(backend, settings)
+    is_ours = source.system in events.SYSTEMS  # which of a third party's options are secret is not known
+    shown = {name: value if is_ours and not is_secret(name) else MASK for name, value in own.items()}
     options = " ".join(f"{name}={value}" for name, value in (common | shown).items())
-    events.tell(events.OPENED, source_of(backend, settings), options=options)
+    events.tell(events.OPENED, source, options=options)
     return settings
 
 

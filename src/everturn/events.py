@@ -14,6 +14,7 @@ import msgspec
 
 from everturn import telemetry
 from everturn.core.masking import masked
+from everturn.core.signal_exceptions import is_interruption
 
 LONG_WAIT = 1.0
 """Seconds: a wait for a lock or for a connection that takes longer is told."""
@@ -205,17 +206,20 @@ EVENTS: tuple[Event, ...] = (
 def tell(event: Event, source: Source, *, log: bool = True, **fields: Any) -> None:
     """Log an event and count it. Its fields are in the message, and as attributes of the log record.
 
-    With log=False it is only counted. Never raises: an event must not end a call.
+    With log=False it is only counted. Raises nothing of its own: a change that is kept must not seem to have failed.
     """
-    if event.metric is not None:
-        telemetry.count(event.metric, source.system, {name: fields[name] for name in event.labels})
-    logger = source.logger
-    if not log or not logger.isEnabledFor(event.level):
-        return
-    fields = {"place": source.place, **fields}
-    told = " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
-    extra = {"event": event.name, "backend": source.system, **fields}
-    logger.log(event.level, "%s: %s [%s]", event.name, event.text, told, extra=extra)
+    try:
+        if event.metric is not None:
+            telemetry.count(event.metric, source.system, {name: fields[name] for name in event.labels})
+        logger = source.logger
+        if log and logger.isEnabledFor(event.level):
+            fields = {"place": source.place, **fields}
+            told = " ".join(f"{name}={_shown(value)}" for name, value in fields.items())
+            extra = {"event": event.name, "backend": source.system, **fields}
+            logger.log(event.level, "%s: %s [%s]", event.name, event.text, told, extra=extra)
+    except Exception as exc:
+        if is_interruption(exc):
+            raise
 
 
 def reason(exc: object) -> str:

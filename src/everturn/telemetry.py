@@ -6,14 +6,14 @@ metric has a session id; no span has the content of a message. docs/reference/te
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
+from sys import modules
 from typing import Any
 
 import msgspec
 
 SCOPE = "everturn"
-LOOK_EVERY = 32  # calls: asking for a provider takes a microsecond, while there is none
+LOOK_EVERY = 100  # calls: asking for providers takes some microseconds, while there are none
 SYSTEM_NAMES = {"postgres": "postgresql"}  # `db.system.name` by the semantic conventions, where ours differs
 
 
@@ -25,14 +25,17 @@ class Metric(msgspec.Struct, frozen=True):
     unit: str
     text: str
     labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()  # of a histogram
 
 
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 DURATION = Metric(
     "db.client.operation.duration",
     "histogram",
     "s",
     "Time that a call on a store took, retries included.",
     ("db.operation.name", "everturn.outcome", "error.type"),
+    _SECONDS,
 )
 POOL_WAIT_TIME = Metric(
     "db.client.connection.wait_time",
@@ -40,9 +43,14 @@ POOL_WAIT_TIME = Metric(
     "s",
     "Time that a call waited for a connection, where all were in use.",
     ("db.client.connection.pool.name",),
+    _SECONDS,
 )
 COMMIT_SIZE = Metric(
-    "everturn.commit.changes", "histogram", "{change}", "Changes that one commit, or one request, kept together."
+    "everturn.commit.changes",
+    "histogram",
+    "{change}",
+    "Changes that one commit, or one request, kept together.",
+    buckets=(1, 2, 4, 8, 16, 32, 64, 128, 256),
 )
 METRICS: tuple[Metric, ...] = (
     DURATION,
@@ -71,7 +79,7 @@ METRICS: tuple[Metric, ...] = (
 _LABELS = {"operation": "db.operation.name", "outcome": "everturn.outcome", "step": "everturn.step"}
 
 
-class _Sdk:
+class Sdk:
     """The application's providers: a tracer, and our instruments, made when they are first used."""
 
     def __init__(self, trace: Any, metrics: Any) -> None:
@@ -86,20 +94,21 @@ class _Sdk:
         if use is None:
             metric = next(metric for metric in METRICS if metric.name == name)
             create = getattr(self._meter, f"create_{metric.kind}")
-            instrument = create(metric.name, unit=metric.unit, description=metric.text)
+            advice = {"explicit_bucket_boundaries_advisory": metric.buckets} if metric.buckets else {}
+            instrument = create(metric.name, unit=metric.unit, description=metric.text, **advice)
             use = instrument.add if metric.kind == "counter" else instrument.record
             self._instruments[name] = use
         return use
 
 
-_sdk: _Sdk | None = None
+_sdk: Sdk | None = None
 _until_look = 0
 
 
-def sdk() -> _Sdk | None:
+def sdk() -> Sdk | None:
     """Return the application's providers; None while it has set none. Costs some ten nanoseconds then."""
     global _until_look  # noqa: PLW0603 - one for the process, as the providers are
-    if _sdk is not None or "opentelemetry.trace" not in sys.modules:
+    if _sdk is not None or "opentelemetry.trace" not in modules:
         return _sdk
     _until_look -= 1
     if _until_look > 0:
@@ -108,31 +117,29 @@ def sdk() -> _Sdk | None:
     return look()
 
 
-def look() -> _Sdk | None:
+def look() -> Sdk | None:
     """Look whether the application has set a provider by now."""
     global _sdk  # noqa: PLW0603 - as above
-    trace = sys.modules.get("opentelemetry.trace")
+    trace = modules.get("opentelemetry.trace")
     if _sdk is None and trace is not None:
         from opentelemetry import metrics
 
         providers = trace.get_tracer_provider(), metrics.get_meter_provider()
         if not all(type(provider).__name__.lstrip("_").startswith(("Proxy", "NoOp")) for provider in providers):
-            _sdk = _Sdk(trace, metrics)
+            _sdk = Sdk(trace, metrics)
     return _sdk
 
 
 def count(name: str, system: str, labels: Mapping[str, Any]) -> None:
     """Add one to a counter. `labels` are fields of an event."""
-    found = sdk()
-    if found is not None:
-        found.use(name)(1, attributes(system, {_LABELS[label]: value for label, value in labels.items()}))
+    if _sdk is not None:
+        _sdk.use(name)(1, attributes(system, {_LABELS[label]: value for label, value in labels.items()}))
 
 
 def record(metric: Metric, system: str, value: float, labels: Mapping[str, Any] | None = None) -> None:
     """Add a value to a histogram."""
-    found = sdk()
-    if found is not None:
-        found.use(metric.name)(value, attributes(system, labels or {}))
+    if _sdk is not None:
+        _sdk.use(metric.name)(value, attributes(system, labels or {}))
 
 
 def attributes(system: str, labels: Mapping[str, Any]) -> dict[str, Any]:

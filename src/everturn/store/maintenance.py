@@ -73,8 +73,8 @@ class MaintenanceOperations(TrimOperations):
             return erasure.receipt
 
         receipt = await self.call(send)
-        told = {"session_id": session_id, "entries": receipt.entries, "complete": receipt.complete}
-        events.tell(events.ERASED, self.source, **told)
+        entries, complete = receipt.entries, receipt.complete
+        events.tell(events.ERASED, self.source, session_id=session_id, entries=entries, complete=complete)
         return receipt
 
     async def _life(self, query: Query, by: float) -> str | None:

@@ -18,6 +18,7 @@ from everturn.errors import (
     VersionConflict,
 )
 from everturn.events import Source
+from everturn.store.call_spans import CallSpan
 from everturn.store.operations import Operations
 from everturn.store.retries import operation
 
@@ -49,12 +50,17 @@ class _Observed:
 
 
 def _observing(name: str, call: Callable[..., Awaitable[Any]], source: Source) -> Callable[..., Awaitable[Any]]:
-    names_session = "session_id" in call.__code__.co_varnames[1:2]  # type: ignore[attr-defined]  # a bound method
+    names_session = "session_id" in call.__code__.co_varnames[1:2]
 
     async def observed(*args: Any, **kwargs: Any) -> Any:
         operation.set(name)
         try:
-            return await call(*args, **kwargs)
+            if (sdk := telemetry.sdk()) is None:
+                return await call(*args, **kwargs)
+            with CallSpan(sdk, name, source, args[0] if names_session and args else None) as span:
+                result = await call(*args, **kwargs)
+                span.note(result)
+                return result
         except MemoryStoreError as exc:
             tell_failure(exc, name, source, args[0] if names_session and args else None)
             raise

@@ -106,8 +106,9 @@ class RetryingSender:
 
     def tell_replay(self, outcome: ChangeOutcome, session_id: str) -> None:
         """Tell of a change that had been made before."""
-        fields = {"operation": operation.get(), "session_id": session_id, "version": outcome.version}
-        events.tell(events.REPLAYED, self.source, **fields)
+        events.tell(
+            events.REPLAYED, self.source, operation=operation.get(), session_id=session_id, version=outcome.version
+        )
 
     def _tell_retry(self, attempt: int, error: MemoryStoreBackendError, told: str, *, doubtful: bool) -> None:
         """Tell of a retry, and log it unless the one before had the same reason."""
