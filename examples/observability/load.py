@@ -1,6 +1,6 @@
 """A load with faults on a store, and everything that OpenTelemetry collected of it, printed at the end.
 
-Four threads append to ten sessions in one SQLite file, with keys. Every tenth request is sent twice, another process
+Four threads append to ten sessions in one SQLite file, with keys. Every tenth request is sent twice, another program
 holds the write lock for a while, one writer has read too long ago, and a prompt has a tool call without a result.
 Nothing leaves the process: the exporters are those in memory. In an application, replace them by OTLP exporters.
 """
@@ -14,6 +14,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import apsw
 from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -23,7 +24,6 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import everturn
 from everturn import ChatMessage
-from everturn.testing.faults.files import Locks
 
 SPANS, METRICS = InMemorySpanExporter(), InMemoryMetricReader()
 
@@ -45,10 +45,14 @@ def run(path: Path) -> None:
             for _ in range(2 if number % 10 == 0 else 1):  # the client had no answer, and asks again
                 store.add_messages(f"customer-{number % 10}", turn, key=f"request-{number}")
 
-        locks = Locks([path])
-        threading.Timer(1.5, locks.release).start()
+        other = apsw.Connection(str(path))  # as a backup tool that holds the write lock for too long
+        other.execute("BEGIN IMMEDIATE")
+        timer = threading.Timer(1.5, other.execute, ["ROLLBACK"])
+        timer.start()
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(ask, range(200)))
+        timer.join()
+        other.close()
 
         seen = store.state("customer-1")
         store.save_context("customer-1", "Wait!", "Yes?")

@@ -25,7 +25,7 @@ SYSTEMS = ("sqlite", "redis", "postgres")  # each has a logger of its own, below
 logging.getLogger(ROOT).addHandler(logging.NullHandler())
 
 
-class Event(msgspec.Struct, frozen=True):
+class StoreEvent(msgspec.Struct, frozen=True):
     """One kind of event. `metric` is the counter of telemetry.py that counts it, and `labels` the fields it has."""
 
     name: str
@@ -49,28 +49,28 @@ class Source(msgspec.Struct, frozen=True):
         return logging.getLogger(f"{ROOT}.{self.system}" if self.system in SYSTEMS else ROOT)
 
 
-OPENED = Event(
+OPENED = StoreEvent(
     "opened",
     INFO,
     "a store was opened",
     ("place", "options"),
     "Nothing. It says which settings were in force, with passwords masked.",
 )
-MIGRATED = Event(
+MIGRATED = StoreEvent(
     "migrated",
     INFO,
     "the stored form was brought up to date",
     ("place", "found", "now"),
     "Nothing, if you deployed a new everturn. Older workers must be gone by then.",
 )
-HOSTILE_SETTING = Event(
+HOSTILE_SETTING = StoreEvent(
     "hostile_setting",
     WARNING,
     "a setting of the server can lose turns",
     ("place", "reason"),
     "Change the setting: the reason says how. `everturn doctor` lists all of them.",
 )
-CONNECTION_LOST = Event(
+CONNECTION_LOST = StoreEvent(
     "connection_lost",
     WARNING,
     "a connection failed, or none could be made",
@@ -78,14 +78,14 @@ CONNECTION_LOST = Event(
     "Look at the server and the network. The store connects again by itself.",
     "everturn.connections.lost",
 )
-RECONNECTED = Event(
+RECONNECTED = StoreEvent(
     "reconnected",
     INFO,
     "the server answers again",
     ("place", "seconds"),
     "Nothing. `seconds` is the time since the connection was lost.",
 )
-FAILED_OVER = Event(
+FAILED_OVER = StoreEvent(
     "failed_over",
     WARNING,
     "another server is the master now",
@@ -93,7 +93,7 @@ FAILED_OVER = Event(
     "Find out why the old one ended. With asynchronous replication, look for turns that it alone had.",
     "everturn.failovers",
 )
-RETRIED = Event(
+RETRIED = StoreEvent(
     "retried",
     WARNING,
     "a request is sent again",
@@ -102,14 +102,14 @@ RETRIED = Event(
     "everturn.retries",
     ("operation",),
 )
-RECOVERED = Event(
+RECOVERED = StoreEvent(
     "recovered",
     INFO,
     "a call was answered after retries",
     ("place", "operation", "attempts", "seconds"),
     "Nothing. The change is kept, once.",
 )
-FAILED = Event(
+FAILED = StoreEvent(
     "failed",
     ERROR,
     "a call failed",
@@ -119,7 +119,7 @@ FAILED = Event(
     "everturn.failures",
     ("operation", "outcome"),
 )
-REPLAYED = Event(
+REPLAYED = StoreEvent(
     "replayed",
     INFO,
     "a change had been made before, and its first receipt was returned",
@@ -128,7 +128,7 @@ REPLAYED = Event(
     "everturn.replays",
     ("operation",),
 )
-CONFLICT = Event(
+CONFLICT = StoreEvent(
     "conflict",
     INFO,
     "the session was not at the expected version, and nothing was changed",
@@ -137,7 +137,7 @@ CONFLICT = Event(
     "everturn.conflicts",
     ("operation",),
 )
-KEY_REUSED = Event(
+KEY_REUSED = StoreEvent(
     "key_reused",
     WARNING,
     "a key was used again with other content, and nothing was changed",
@@ -146,7 +146,7 @@ KEY_REUSED = Event(
     "everturn.conflicts",
     ("operation",),
 )
-LOCK_WAIT = Event(
+LOCK_WAIT = StoreEvent(
     "lock_wait",
     WARNING,
     f"a change has waited for the write lock for more than {LONG_WAIT:g} s",
@@ -154,14 +154,14 @@ LOCK_WAIT = Event(
     "Find the process that holds the lock: a long transaction, a backup, VACUUM. Calls fail if it outlasts `timeout`.",
     "everturn.lock_waits",
 )
-POOL_WAIT = Event(
+POOL_WAIT = StoreEvent(
     "pool_wait",
     WARNING,
     f"a call has waited for a connection for more than {LONG_WAIT:g} s",
     ("place", "seconds"),
     "Raise `pool_size` or `max_connections`, or find the calls that hold connections for long.",
 )
-UPKEEP_FAILED = Event(
+UPKEEP_FAILED = StoreEvent(
     "upkeep_failed",
     WARNING,
     "a step of upkeep failed; no change is affected",
@@ -170,7 +170,7 @@ UPKEEP_FAILED = Event(
     "everturn.upkeep.failures",
     ("step",),
 )
-CORRUPT_ENTRY = Event(
+CORRUPT_ENTRY = StoreEvent(
     "corrupt_entry",
     ERROR,
     "stored bytes are not as they were written",
@@ -178,7 +178,7 @@ CORRUPT_ENTRY = Event(
     "Keep the data as it is. Run `everturn verify`; restore the session from a backup. Look at the disk.",
     "everturn.corrupt_entries",
 )
-PROBLEMS_FOUND = Event(
+PROBLEMS_FOUND = StoreEvent(
     "problems_found",
     ERROR,
     "verify found damage",
@@ -186,16 +186,16 @@ PROBLEMS_FOUND = Event(
     "Run `everturn verify` to see all of it. Keep the data as it is, and restore a backup.",
     "everturn.corrupt_entries",
 )
-ERASED = Event(
+ERASED = StoreEvent(
     "erased",
     INFO,
     "a session was erased",
     ("place", "session_id", "entries", "complete"),
     "Nothing, if somebody meant it. `complete=False`: erase again, a reader held old bytes.",
 )
-CLOSED = Event("closed", DEBUG, "a store was closed", ("place",), "Nothing.")
+CLOSED = StoreEvent("closed", DEBUG, "a store was closed", ("place",), "Nothing.")
 
-EVENTS: tuple[Event, ...] = (
+EVENTS: tuple[StoreEvent, ...] = (
     *(OPENED, CLOSED, MIGRATED, HOSTILE_SETTING),
     *(CONNECTION_LOST, RECONNECTED, FAILED_OVER),
     *(RETRIED, RECOVERED, FAILED, REPLAYED, CONFLICT, KEY_REUSED),
@@ -203,7 +203,7 @@ EVENTS: tuple[Event, ...] = (
 )
 
 
-def tell(event: Event, source: Source, *, log: bool = True, **fields: Any) -> None:
+def tell(event: StoreEvent, source: Source, *, log: bool = True, **fields: Any) -> None:
     """Log an event and count it. Its fields are in the message, and as attributes of the log record.
 
     With log=False it is only counted. Raises nothing of its own: a change that is kept must not seem to have failed.

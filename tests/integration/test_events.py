@@ -29,7 +29,7 @@ MADE: set[str] = set()
 F = TypeVar("F", bound=Callable[..., None])
 
 
-def makes(*events: known.Event) -> Callable[[F], F]:
+def makes(*events: known.StoreEvent) -> Callable[[F], F]:
     """Note that a test makes these events happen."""
 
     def note(test: F) -> F:
@@ -49,7 +49,7 @@ class Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
 
-    def of(self, event: known.Event) -> list[Any]:
+    def of(self, event: known.StoreEvent) -> list[Any]:
         return [record for record in self.records if record.event == event.name]
 
     def names(self) -> list[str]:
@@ -103,7 +103,7 @@ def test_the_tables_in_the_docs_are_those_of_the_code(name: str) -> None:
 
 
 def test_no_constant_of_the_module_is_missing_in_the_table() -> None:
-    assert {value for value in vars(known).values() if isinstance(value, known.Event)} == set(known.EVENTS)
+    assert {value for value in vars(known).values() if isinstance(value, known.StoreEvent)} == set(known.EVENTS)
 
 
 def test_without_logging_set_up_nothing_is_printed(url: str, capfd: pytest.CaptureFixture[str]) -> None:

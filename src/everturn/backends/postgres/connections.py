@@ -69,7 +69,7 @@ class TimedPool:
             connection.close()
 
     def _new(self, deadline: float) -> TimedConnection:
-        with telling_loss(self._watch), connecting_by(deadline):
+        with watched_by(self._watch), connecting_by(deadline):
             connection = TimedConnection.connect(self._conninfo, autocommit=True)
         connection.deadline = deadline
         arrays.register(connection)
@@ -111,8 +111,8 @@ class TimedPool:
 
 
 @contextmanager
-def telling_loss(watch: ConnectionWatch) -> Iterator[None]:
-    """Tell of an error with which no connection could be made."""
+def watched_by(watch: ConnectionWatch) -> Iterator[None]:
+    """Tell the watch of an error with which no connection could be made."""
     try:
         yield
     except BaseException as exc:
@@ -191,7 +191,7 @@ class AsyncTimedPool:
             if is_alive(connection):
                 return connection
             await connection.close()
-        with telling_loss(self._watch), connecting_by(deadline):
+        with watched_by(self._watch), connecting_by(deadline):
             connection = await TimedAsyncConnection.connect(self._conninfo, autocommit=True)
         connection.deadline = deadline
         arrays.register(connection)
