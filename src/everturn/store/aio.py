@@ -38,6 +38,7 @@ from everturn.store.effects import Result
 from everturn.store.fold import Embed, Summarize
 from everturn.store.lease_holder import LeaseHolder
 from everturn.store.leases import AsyncLease
+from everturn.store.observed import observe
 from everturn.store.operations import Operations, Settings
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class AsyncMemoryStore:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         from asyncio import get_running_loop
 
-        self._operations = Operations(backend, settings, AsyncRuntime())
+        self._operations = observe(Operations(backend, settings, AsyncRuntime()))
         self._running_loop: Callable[[], AbstractEventLoop] = get_running_loop
         self._loop = get_running_loop()
 

@@ -73,9 +73,16 @@ class ChangeSender(RetryingSender):
         """Send one change as `_change` does. Returns the backend's answer, also for the refusal `also`."""
         request = self._request(session_id, effect, key, expected, content, call, lease=lease)
         outcome = await self.call(partial(self._attempt, request), deadline)
-        if outcome.status not in DONE and outcome.status is not also:
-            refuse(outcome, request, named=named)
+        if outcome.status is not Status.APPLIED and outcome.status is not also:
+            self._look_closer(outcome, request, named)
         return outcome
+
+    def _look_closer(self, outcome: ChangeOutcome, request: ChangeRequest, named: Any) -> None:
+        """Tell of a change that had been made before. Raises the error for a refusal."""
+        if outcome.status is Status.REPLAYED:
+            self.tell_replay(outcome, request.session_id)
+        elif outcome.status not in DONE:
+            refuse(outcome, request, named=named)
 
     def _request(
         self,

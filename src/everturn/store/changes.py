@@ -183,8 +183,8 @@ class ChangeOperations(ChangeSender):
         content = () if key is None else _content_of(effect)
         request = self._request(session_id, effect, key, expected, content, lease=lease)
         outcome = await self.call(partial(self._attempt, request))
-        if outcome.status not in DONE:
-            refuse(outcome, request, named=after)
+        if outcome.status is not Status.APPLIED:
+            self._look_closer(outcome, request, after)
         return receipt_of(request.session_id, outcome)
 
     # --- the head ----------------------------------------------------------------------------------------------------
@@ -334,6 +334,8 @@ class ChangeOperations(ChangeSender):
         )
         if outcome.status in (Status.EXISTS, Status.KEY_REUSED):
             refuse(outcome, msgspec.structs.replace(request, source=new_session_id))
+        if outcome.status is Status.REPLAYED:
+            self.tell_replay(outcome, new_session_id)
         if outcome.status not in DONE:
             refuse(outcome, request, named=checked_at(at))
         return receipt_of(new_session_id, outcome)

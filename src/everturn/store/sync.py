@@ -40,6 +40,7 @@ from everturn.store.effects import Result
 from everturn.store.fold import Embed, Summarize
 from everturn.store.lease_holder import LeaseHolder
 from everturn.store.leases import Lease
+from everturn.store.observed import observe
 from everturn.store.operations import Operations, Settings
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ class MemoryStore:
     """
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
-        self._operations = Operations(backend, settings, BlockingRuntime())
+        self._operations = observe(Operations(backend, settings, BlockingRuntime()))
 
     # --- turns -------------------------------------------------------------------------------------------------------
 
