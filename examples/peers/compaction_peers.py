@@ -1,4 +1,4 @@
-"""OpenAI Agents' compaction session over its SQLiteSession, as targets: `everturn check ...:manual --layers compaction`.
+"""OpenAI Agents' compaction session, as targets: everturn check examples.peers.compaction_peers:manual.
 
 `manual` calls `run_compaction`, `automatic` is a run of an agent, which compacts at its end. Each in both modes: the
 model is given the items, or the id of a response whose items the server has. The kit's model stands in for the server.
@@ -28,7 +28,7 @@ class Server(Model, ModelProvider):
         self._summarize = summarize
         self._asked: dict[str, Any] = {}
 
-    def get_model(self, model_name: str | None) -> Model:
+    def get_model(self, model_name: str | None) -> Model:  # noqa: ARG002 - the SDK calls it so
         return self
 
     def remember(self, items: list[Any]) -> str:
@@ -41,12 +41,12 @@ class Server(Model, ModelProvider):
         text = await asyncio.to_thread(self._summarize, items)
         return SimpleNamespace(output=[{"role": "assistant", "content": text}], usage=None)
 
-    async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:  # noqa: A002
+    async def get_response(self, *args: Any, **_: Any) -> ModelResponse:
         content = [ResponseOutputText(annotations=[], text="yes", type="output_text")]
         answer = ResponseOutputMessage(
             id="msg_1", content=content, role="assistant", status="completed", type="message"
         )
-        return ModelResponse([answer], Usage(), self.remember(input))
+        return ModelResponse([answer], Usage(), self.remember(args[1]))  # after the instructions
 
     def stream_response(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError

@@ -73,8 +73,8 @@ def compaction_after_others(kit: Kit) -> None:
 @registry.clause(
     "compaction-append",
     "Turns that are acknowledged during a compaction stay, whenever it asks, reads or writes.",
-    incident="openai-agents-python#4679: items written while the model summarised were deleted. odysseus#1940: a memory "
-    "tidy of 120 seconds erased what was added meanwhile.",
+    incident="openai-agents-python#4679: items written while the model summarised were deleted. odysseus#1940: a "
+    "memory tidy of 120 seconds erased what was added meanwhile.",
     needs=["compact", "processes"],
     weight=3,
     hint="Write the summary on condition that what it stands for is still there, and touch nothing else.",

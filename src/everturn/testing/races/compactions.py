@@ -1,7 +1,7 @@
-"""Compactions under way in worker processes, and what became of every message afterwards: for the clauses of compaction.
+"""Compactions under way in worker processes, and a check of what became of every message.
 
-The kit's model (workers/fake_model.py) names in its summary every message that it was given. So a message is in view, or
-in a summary, or lost; and in one place only.
+The kit's model (workers/fake_model.py) names in its summary every message that it was given. So a message is in view,
+or in a summary, or lost; and in one place only. The clauses are in contract/compaction.py.
 """
 
 from __future__ import annotations
