@@ -41,12 +41,12 @@ class Server(Model, ModelProvider):
         text = await asyncio.to_thread(self._summarize, items)
         return SimpleNamespace(output=[{"role": "assistant", "content": text}], usage=None)
 
-    async def get_response(self, *args: Any, **_: Any) -> ModelResponse:
+    async def get_response(self, *_: Any, input: Any, **__: Any) -> ModelResponse:  # noqa: A002
         content = [ResponseOutputText(annotations=[], text="yes", type="output_text")]
         answer = ResponseOutputMessage(
             id="msg_1", content=content, role="assistant", status="completed", type="message"
         )
-        return ModelResponse([answer], Usage(), self.remember(args[1]))  # after the instructions
+        return ModelResponse([answer], Usage(), self.remember(input))
 
     def stream_response(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
