@@ -121,7 +121,7 @@ local function add_to_parts(place, more)
 end
 
 local function packed(head, cleared, floor, messages, kept)
-  local text = head .. ' ' .. cleared .. ' ' .. floor .. ' ' .. messages
+  local text = string.format('%d %d %d %d', head, cleared, floor, messages)
   if kept and kept ~= '' then return text .. ' ' .. kept end
   return text
 end

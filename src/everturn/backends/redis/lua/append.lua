@@ -33,11 +33,11 @@ if count > 0 then
       path_functions().put_jump(seq, follows)
       add_to_parts(3, 1)
     end
-    local message, mark, base = 'message ' .. life, seq .. ' ' .. at .. ' ', place_base(seq, now)
+    local message, mark, base = 'message ' .. life, string.format('%d %s ', seq, at), place_base(seq, now)
     for i = 13 + step, #ARGV, step do
       local other = step == 2 and ARGV[i - 1] ~= 'message' and ARGV[i - 1]
-      local value = mark .. place_of(seq, base) .. ' ' .. ARGV[i]
-      call('XADD', LOG, seq .. '-0', other and other .. ' ' .. life or message, value)
+      local value = mark .. string.format('%d ', place_of(seq, base)) .. ARGV[i]
+      call('XADD', LOG, string.format('%d-0', seq), other and other .. ' ' .. life or message, value)
       if other then
         other_functions().put_other(seq, other)
         add_to_parts(1, 1)
