@@ -12,7 +12,7 @@ from everturn.backends.postgres import statements
 from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
 
-CURRENT = 2
+CURRENT = 3
 _LOCK = 0x65767274  # "evrt"
 
 
@@ -23,6 +23,7 @@ async def migrate(executor: Executor, schema: str, deadline: float, current: int
     """
     found = await _found(executor, schema, deadline)
     while found.version < current:
+        await _check_known(executor, schema, found, deadline)
         try:
             await executor.run_script(_scripts(schema, found, current), deadline)
         except MemoryStoreBackendError:
@@ -67,6 +68,19 @@ async def _found(executor: Executor, schema: str, deadline: float) -> _Found:
             path="schema",
         )
     return _Found(exists, version)
+
+
+async def _check_known(executor: Executor, schema: str, found: _Found, deadline: float) -> None:
+    """Refuse a schema of the days in which version 1 was not fixed: no migration knows its tables."""
+    if not found.version:
+        return
+    ((is_known,),) = await executor.run(SqlCall(statements.load("schema.sql", schema)["is_known"], (schema,)), deadline)
+    if not is_known:
+        raise InvalidInput(
+            f"{schema!r} was made by an everturn from before 0.1.0, whose tables this one cannot migrate; it was left "
+            "untouched. Run `everturn export` of that everturn, and `everturn import` of this one into another schema",
+            path="schema",
+        )
 
 
 def _scripts(schema: str, found: _Found, current: int) -> list[SqlCall]:

@@ -8,6 +8,9 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_tables WHERE schemaname OPERATOR(pg_cat
 -- version: the version of the schema; NULL if none is recorded
 SELECT pg_catalog.max(version) FROM everturn.schema_versions
 
+-- is_known: whether a schema has the tables that its version has had since it was fixed
+SELECT pg_catalog.to_regclass(pg_catalog.concat(pg_catalog.quote_ident(%s), '.tombstones')) IS NOT NULL
+
 -- search_path: until the transaction ends, names that are not qualified are PostgreSQL's own
 SET LOCAL search_path = pg_catalog, pg_temp
 

@@ -27,15 +27,16 @@ def checked_schema(value: object) -> str:
 
 def load(filename: str, schema: str) -> dict[str, str]:
     """The statements of one file by name: `-- name: purpose` lines, each followed by one statement."""
-    _, *parts = _HEADING.split(_read(files(__package__).joinpath(filename), schema))
+    _, *parts = _HEADING.split(read(files(__package__).joinpath(filename), schema))
     return {name: " ".join(sql.split()) for name, sql in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def migration(number: int, schema: str) -> list[str]:
     """The scripts that make schema version `number` out of the one before, in order."""
     folder = files(__package__).joinpath(f"schema/{number:03}")
-    return [_read(script, schema) for script in sorted(folder.iterdir(), key=lambda script: script.name)]
+    return [read(script, schema) for script in sorted(folder.iterdir(), key=lambda script: script.name)]
 
 
-def _read(file: Traversable, schema: str) -> str:
+def read(file: Traversable, schema: str) -> str:
+    """A file of SQL with the schema's name in place of `everturn`."""
     return _NAMED.sub(f'"{schema}"', file.read_text("utf-8"))
