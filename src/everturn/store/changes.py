@@ -163,7 +163,7 @@ class ChangeOperations(RetryingSender):
         if type(entries) is not list and (isinstance(entries, _NO_TURN) or not isinstance(entries, Iterable)):
             raise InvalidInput(f"must be a list of entries, not {type(entries).__name__}", path=path)
         limit = self.settings.max_message_bytes
-        return tuple(encode(entry, f"{path}[{index}]", limit) for index, entry in enumerate(entries))
+        return tuple([encode(entry, f"{path}[{index}]", limit) for index, entry in enumerate(entries)])
 
     async def _append(
         self,

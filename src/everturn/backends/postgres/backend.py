@@ -219,7 +219,11 @@ class PostgresBackend:
             return reads.glance(await self._ask("glance", parameters, deadline), query.session_id)
         name = "read" if query.kind is None else "read_one_kind"
         rows = await self._ask(name, (self._namespace, *reads.parameters(query), self._now()), deadline)
-        return reads.reading(rows, take, query)
+        try:
+            return reads.reading(rows, take, query)
+        except reads.Miscounted:
+            counting = (self._namespace, *reads.parameters(query, counts=True), self._now())
+        return reads.reading(await self._ask(name, counting, deadline), take, query)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         return reads.changes(await self._ask("changes", (self._namespace, session_id, limit, self._now()), deadline))

@@ -12,7 +12,7 @@ from everturn.backend import Query, Reading, Status, Take
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.postgres.executor import Rows
 from everturn.core.paths import State
-from everturn.model import Change, SessionInfo, Snapshot
+from everturn.model import MESSAGE, Change, SessionInfo, Snapshot
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
 
@@ -22,37 +22,50 @@ _Facts = tuple[str, str, int, int, int, int, int, int, float, float, float | Non
 _Snapshot = tuple[str, str | None, int, int, float]
 
 
-class _About(msgspec.Struct, frozen=True):
-    """The last row of read_v2."""
+class _About(msgspec.Struct, frozen=True, array_like=True):
+    """The last row of read_v3. `size`: entries that there must be; None if the database has counted them."""
 
     status: str
     facts: _Facts | None = None
     state: tuple[int, int, int, tuple[int, ...], int] | None = None
     snapshots: list[_Snapshot] | None = None
     first_missing: int = 0
+    size: int | None = None
     cut: bool = False
+
+
+class Miscounted(Exception):
+    """A read came back with another number of entries than its state shows."""
 
 
 _decode = msgspec.json.Decoder(_About).decode
 _decode_glance = msgspec.json.Decoder(tuple[_Facts, tuple[int, int, int, tuple[int, ...] | None, int]]).decode
 
 
-def parameters(query: Query) -> tuple[Any, ...]:
-    """Give the parameters of read_v2, behind the namespace and before the time."""
+def parameters(query: Query, *, counts: bool = False) -> tuple[Any, ...]:
+    """Give the parameters of read_v3, behind the namespace and before the time.
+
+    `counts`: the database counts the entries, and names the first that is missing.
+    """
     at = query.at
     snapshot, version = (at, None) if isinstance(at, str) else (None, at)
     return (
         *(query.session_id, query.kind, snapshot, version, query.after, query.before, query.limit),
-        query.snapshots,
+        *(query.snapshots, counts),
     )
 
 
 def reading(rows: Rows, take: Take, query: Query) -> Reading:
-    """Hand the entries to `take`, a batch at a time, and return their session and state. Raises CorruptEntry."""
+    """Hand the entries to `take`, a batch at a time, and return their session and state. Raises CorruptEntry.
+
+    Raises Miscounted, before anything is handed over, if there are not as many entries as there must be.
+    """
     try:
         about = _decode(rows.pop()[3])
     except msgspec.MsgspecError as exc:
         raise unreadable_session(query.session_id, exc) from exc
+    if about.size is not None and about.size != _count(rows, query, about):
+        raise Miscounted
     if query.kind is None:  # behind all others come the summaries that a trim hid
         rows.sort(key=itemgetter(0))
     else:
@@ -74,6 +87,14 @@ def reading(rows: Rows, take: Take, query: Query) -> Reading:
         about.first_missing,
         about.cut,
     )
+
+
+def _count(rows: Rows, query: Query, about: _About) -> int:
+    """Count the entries that a state shows, but for summaries that a trim hid."""
+    if query.kind is not None or about.state is None:
+        return len(rows)
+    floor = about.state[2]
+    return sum(row[0] > floor or row[4] == MESSAGE for row in rows)
 
 
 def glance(rows: Rows, session_id: str) -> Reading:

@@ -18,7 +18,7 @@ from everturn.backends.sqlite.connections import Connection
 from everturn.errors import InvalidInput, SchemaTooNew
 
 APPLICATION_ID = 0x65767274  # "evrt": tells `file` and other everturns whose database this is
-CURRENT = 3
+CURRENT = 4
 
 
 def refuse_foreign(db: apsw.Connection, path: str) -> None:
