@@ -71,6 +71,7 @@ local function path_functions()
   local function messages_behind(head, low)
     local top = jump_at(head)
     if top.depth == 0 or top.seq <= low then return messages_in(math.max(top.seq, low + 1), head) end
+    if low == 0 then return messages_in(top.seq, head) + top.messages end  -- no need to walk down to the start
     local past, found = last_past(top, low)
     return messages_in(top.seq, head) + top.messages - past.messages
       + messages_in(math.max(found.seq, low + 1), past.after)

@@ -4,9 +4,13 @@ local MOST_RANGES = 500  -- in one answer: a millisecond or two
 -- Take the latest `wanted` messages of the range from `first` to `high`, which holds as many: append their ranges, without
 -- the other entries between them, to `ranges`. Returns the seq of the oldest of them.
 local function messages_down(first, high, wanted, ranges)
-  local step, oldest, others = 16, 0, ANY_OTHERS and other_functions()
+  if not ANY_OTHERS and wanted > 0 then
+    ranges[#ranges + 1], ranges[#ranges + 2] = high - wanted + 1, high
+    return high - wanted + 1
+  end
+  local step, oldest, others = 16, 0, other_functions()
   while wanted > 0 do
-    local listed = others and call('ZREVRANGEBYSCORE', OTHERS, high, first, 'WITHSCORES', 'LIMIT', 0, step) or {}
+    local listed = call('ZREVRANGEBYSCORE', OTHERS, high, first, 'WITHSCORES', 'LIMIT', 0, step)
     local is_last = #listed < 2 * step
     for i = 1, #listed + (is_last and 1 or 0), 2 do
       local other = listed[i] and others.other_in(listed[i], listed[i + 1]) or first - 1

@@ -4,7 +4,8 @@
 -- then the summary: its dimension, the bytes of its body, "checksum body".
 if not life then return refused('moved') end
 local head, cleared, floor, messages, kept = unpacked(state)
-if life ~= ARGV[15] or cleared .. ' ' .. floor .. ' ' .. kept ~= ARGV[11] or not path_functions().on_path(head, tonumber(ARGV[10])) then
+if life ~= ARGV[15] or cleared .. ' ' .. floor .. ' ' .. kept ~= ARGV[11]
+   or not path_functions().on_path(head, tonumber(ARGV[10])) then
   return refused('moved')
 end
 if dimension ~= '' and ARGV[16] ~= '' and dimension ~= ARGV[16] then return refused('dimension') end

@@ -64,7 +64,10 @@ if not state then return {status .. '\n0\n' .. undo .. '\n' .. forgotten .. '\n\
 local head, cleared, floor, messages, kept = unpacked(state)
 if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
 -- A jump that was moved to another seq may be missed where the path begins, and too much would show: so count messages.
-if ANY_JUMPS and path_functions().messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', '')) ~= messages then damaged('jumps') end
+if ANY_JUMPS then
+  local counted = path_functions().messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', ''))
+  if counted ~= messages then damaged('jumps') end
+end
 
 local listed = ARGV[4] ~= '' and parts[2] > 0 and parts[2] <= MOST_SNAPSHOTS and call('HGETALL', SNAPSHOTS) or {}
 
@@ -86,7 +89,7 @@ if ARGV[8] ~= '-' then
     local ranges, message, at = found.ranges, 'message ' .. LIFE, #answer
     for i = #ranges, 1, -2 do
       local first, last = ranges[i - 1], ranges[i]
-      local rows = call('XRANGE', LOG, first .. '-0', last .. '-0')
+      local rows = call('XRANGE', LOG, string.format('%d-0', first), string.format('%d-0', last))
       local sound_rows = #rows == last - first + 1
       for j = 1, #rows do
         local fields = rows[j][2]
