@@ -12,14 +12,16 @@ from functools import partial
 import msgspec
 
 from everturn.backend import At, Query, Reading, Status
-from everturn.core import healing, prompts
+from everturn.core import prompts
 from everturn.core.tool_calls import SYSTEM_ROLES
 from everturn.core.trimming import Header, TrimPlanner, counted, header
 from everturn.errors import InvalidInput, MemoryStoreBackendError
+from everturn.events import Source
 from everturn.model import MESSAGE, SUMMARY, ChatMessage, Context, Snapshot, Summary
 from everturn.store import pages
 from everturn.store.arguments import checked_at, checked_id, checked_limit
 from everturn.store.entry_reader import EntryReader
+from everturn.store.healed_prompts import healed
 from everturn.store.pages import MessagePage, PagedReads, refuse_absent_state
 
 FEWEST = 16  # messages of a first page
@@ -85,7 +87,7 @@ class ContextOperations(PagedReads):
             if found is not None:
                 messages, left_out, summaries, reading = found
                 return await self.runtime.offload(
-                    partial(_context_of, messages, left_out, summaries, reading, bounds, heal=heal)
+                    partial(_context_of, messages, left_out, summaries, reading, bounds, self.source if heal else None)
                 )
             if self.runtime.clock() >= deadline:
                 raise MemoryStoreBackendError(
@@ -146,11 +148,10 @@ def _context_of(
     summaries: tuple[Summary, ...],
     reading: Reading,
     bounds: ContextBounds,
-    *,
-    heal: bool,
+    healing_for: Source | None,
 ) -> Context:
-    if heal:
-        messages = healing.heal(messages)
+    if healing_for is not None:
+        messages = healed(messages, healing_for)
     tokens = sum(counted(bounds.count_tokens, message) for message in messages)
     life, version = (reading.session.life, reading.session.version) if reading.session else ("", 0)
     return Context(messages, tokens, left_out, summaries, life, version)

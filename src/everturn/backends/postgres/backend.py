@@ -82,7 +82,7 @@ class PostgresBackend:
             await self._ask_time(deadline)
         is_first, self._ready = not self._ready, True
         if self._warnings and is_first:  # else another task of the same loop was faster
-            say(found)
+            say(found, "postgres")
 
     async def findings(self, deadline: float) -> list[Finding]:
         """Find settings of the server that break promises, for `prepare` and for `doctor`."""

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
+from everturn import telemetry
+from everturn.backends._shared.connection_watch import ConnectionWatch
 from everturn.backends.redis import errors
 from everturn.backends.redis.transport.async_connection import AsyncConnection, RedisPyConnection, own_connection
 from everturn.backends.redis.transport.blocking_pool import get_connection, where
@@ -20,6 +23,7 @@ from everturn.backends.redis.transport.login import Login
 from everturn.backends.redis.transport.resp import Command, packed
 from everturn.backends.redis.url import Node
 from everturn.errors import MemoryStoreBackendError
+from everturn.events import Source
 
 BATCHES_AT_ONCE = 2  # to one node: while one is answered, the next is packed
 LARGEST_BATCH = 256  # requests
@@ -49,14 +53,18 @@ class AsyncPool:
         self._idle: list[AsyncConnection] = []
         self._size = size
         self._closed = False
+        self._watch = ConnectionWatch(Source("redis", where(node)))
 
     async def take(self, deadline: float) -> AsyncConnection:
         if self._free.locked():
+            since = time.monotonic()
             try:
                 async with asyncio.timeout_at(deadline):
                     await self._free.acquire()
             except TimeoutError as exc:
                 raise errors.exhausted(where(self._node), self._size) from exc
+            finally:
+                self._watch.waited(since)
         else:
             await self._free.acquire()
         try:
@@ -68,16 +76,20 @@ class AsyncPool:
             async with asyncio.timeout_at(deadline):
                 return await own_connection(self._node, self._login)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
+            self._watch.lost(exc)
             await self._end()
             errors.raise_as(exc, errors.unsent, where(self._node))
 
     async def give_back(self, connection: AsyncConnection) -> None:
+        if self._watch.lost_at is not None:
+            self._watch.answered()
         self._idle.append(connection)
         self._free.release()
         if self._closed:
             await self.close()
 
     async def drop(self, connection: AsyncConnection) -> None:
+        self._watch.lost(sys.exception())
         await self._end(connection)
 
     async def _end(self, *connections: AsyncConnection) -> None:
@@ -241,6 +253,7 @@ class _BatchQueue:
         try:
             latest = max(request.deadline for request in batch)
             await exchange_batch(self._node, self._connections, batch, latest, awaits_replies=True)
+            telemetry.record(telemetry.COMMIT_SIZE, "redis", len(batch))
         except Exception as exc:  # noqa: BLE001 - every caller of the batch must hear of it
             error = exc
         except asyncio.CancelledError:
