@@ -12,8 +12,9 @@ if not now then
   now = time[1] * 1000000 + time[2]
 end
 if ends and ends <= now then return {'', '0', '0'} end
-local token, _, until_ = lease_in(call('HGET', META, 'lease'))
-local answer = {facts[1], facts[2], in_force(until_, now) and token .. '' or '0'}
+local leases = lease_functions()
+local token, _, until_ = leases.lease_in(call('HGET', META, 'lease'))
+local answer = {facts[1], facts[2], leases.in_force(until_, now) and token .. '' or '0'}
 local cursor = '0'
 repeat
   local page = call('HSCAN', META, cursor, 'MATCH', 'effect:*', 'COUNT', 1000)

@@ -4,9 +4,9 @@ if not row then return refused('no_effect') end
 if ARGV[14] ~= '0' and ARGV[14] ~= row.attempt then return with_effect(refused('effect_repeated'), row) end
 if row.status ~= 'started' then return with_effect(refused('effect_ended'), row) end
 local finished = ARGV[11] == 'finished'
-row.status = ARGV[11]
-local bodies = finished and ARGV[12] .. '\n' or '\n' .. ARGV[12]
-local answer = commit(finished and 'finish_effect' or 'fail_effect', state, {label = ARGV[10], write = function()
-  put_effect(row, version, at, bodies .. '\n' .. ARGV[13])
-end})
-return with_effect(answer, row)
+local kind, after, plan = finished and 'finish_effect' or 'fail_effect', state, {label = ARGV[10]}
+plan.write = function()
+  row.status = ARGV[11]
+  put_effect(row, version, at, (finished and ARGV[12] .. '\n' or '\n' .. ARGV[12]) .. '\n' .. ARGV[13])
+end
+plan.answer = function(receipt) return with_effect(receipt, row) end

@@ -8,8 +8,9 @@ if life and whole(ends_at) and tonumber(ends_at) <= now then
   call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS)
   life, kept = nil, nil
 end
-local token, by, ends = lease_in(kept)
-local held = in_force(ends, now)
+local leases = lease_functions()
+local token, by, ends = leases.lease_in(kept)
+local held = leases.in_force(ends, now)
 if action == 'take' then
   if held and by ~= holder then
     return at .. string.format(' lease_held %.0f %.0f %.0f', token, ends, ends - now)
@@ -21,7 +22,7 @@ elseif by ~= holder or (wanted ~= 0 and wanted ~= token) or (action == 'renew' a
 else
   ends = action == 'renew' and now + lasts or 0
 end
-call('HSET', META, 'lease', lease_text(token, holder, ends))
+call('HSET', META, 'lease', leases.lease_text(token, holder, ends))
 if not life then
   -- Nothing else is here, but perhaps a tombstone: it must not go before the lease does.
   local left = math.max(math.floor((ends - now) / 1000), 0) + REQUEST_LIFE
