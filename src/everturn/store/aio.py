@@ -799,8 +799,9 @@ class AsyncMemoryStore:
             request: JSON value that says what is to be done, for those who look into it later.
             repeats: Begin it again although it is started and in doubt, if this is the number of its attempt: doing it
                 twice does no harm.
-            expected_version: Begin it only if the session is at this version.
-            lease: Begin it only while this lease of the session is in force (`lease`, or its token).
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             The effect. Its `status` is "new" for the one caller that began it.
@@ -836,8 +837,9 @@ class AsyncMemoryStore:
             result: JSON value.
             attempt: End it only if this attempt is the one that is started. 0: whichever it is.
             note: Reason of a person who ends it because it was in doubt.
-            expected_version: End it only if the session is at this version.
-            lease: End it only while this lease of the session is in force (`lease`, or its token).
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt; the first one, with `replayed=True`, if it had finished before with the same result.
@@ -874,8 +876,9 @@ class AsyncMemoryStore:
             error: JSON value that says why it was not done: a text, or more.
             attempt: End it only if this attempt is the one that is started. 0: whichever it is.
             note: Reason of a person who ends it because it was in doubt.
-            expected_version: End it only if the session is at this version.
-            lease: End it only while this lease of the session is in force (`lease`, or its token).
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt; the first one, with `replayed=True`, if it had failed before with the same error.
@@ -939,7 +942,7 @@ class AsyncMemoryStore:
             repeat_in_doubt: Do it again if it is in doubt, because doing it twice does no harm. One that is in progress
                 under a lease that is held is not begun again.
             failures: Errors of `do` that say that nothing was done: the effect has failed then, and may begin again.
-            lease: Begin it only while this lease of the session is in force (`lease`, or its token).
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             The result of `do`, of this call or of the one that did it.
