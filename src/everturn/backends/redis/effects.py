@@ -36,6 +36,7 @@ async def read(sender: Sender, keys: Keys, now: str, deadline: float) -> Effects
     rows = [
         effect_of(life.decode(), name.decode(), text, held)
         for name, text in dict(zip(parts[::2], parts[1::2], strict=True)).items()
+        if name.startswith(PREFIX.encode())
     ]
     return EffectsReading(life.decode(), int(version), tuple(sorted(rows, key=lambda row: (row.began, row.key))))
 
