@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -143,6 +144,40 @@ class TrimPlanner:
                 self._starts.pop()
         for result in header.results:
             self._unmatched.setdefault(result, self._number)
+
+    def add_plain(
+        self,
+        seqs: Sequence[int],
+        turns: Sequence[int],
+        tokens: Sequence[int] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> None:
+        """Take the next older messages, newest first: as `add` does, but all at once, which is ten times as fast.
+
+        None of them is a system message, makes a call, or has a result. Without tokens or sizes, these are all 0.
+        """
+        if not seqs:
+            return
+        if turns[0] != self._turn:
+            self._end_turn()
+        if seqs[-1] <= self._floor:
+            self._low += [seq for seq in seqs if seq <= self._floor]
+        tokens_to = None if tokens is None else [*accumulate(tokens, initial=self._tokens)]
+        sizes_to = None if sizes is None else [*accumulate(sizes, initial=self._size)]
+        ends = [at for at, (turn, older) in enumerate(pairwise(turns), 1) if turn != older]
+        count, total, size = self._count, self._tokens, self._size
+        for number, at in enumerate(ends, self._number):
+            total = total if tokens_to is None else tokens_to[at]
+            size = size if sizes_to is None else sizes_to[at]
+            if self._starts and self._exceeds(count + at, total, size):
+                break  # and so do those that follow
+            self._starts.append(_Start(number, turns[at - 1], count + at, total, size))
+        self._number += len(ends)
+        self._turn = turns[-1]
+        self.seen += len(seqs)
+        self._count += len(seqs)
+        self._tokens = self._tokens if tokens_to is None else tokens_to[-1]
+        self._size = self._size if sizes_to is None else sizes_to[-1]
 
     def pass_over(self, count: int) -> None:
         """Count so many older messages, none of them a system message, whose headers are not needed."""
