@@ -25,7 +25,8 @@ class CountedOnce:
 
     def __init__(self, count_tokens: Callable[[ChatMessage], int]) -> None:
         self._count_tokens = count_tokens
-        self._known: dict[int, tuple[ChatMessage, int]] = {}  # by id(): of a message that is held, so that no other has it
+        # By id(). The message is held, so that no other can have its id.
+        self._known: dict[int, tuple[ChatMessage, int]] = {}
 
     def __call__(self, message: ChatMessage) -> int:
         """Count the tokens of a message. Raises as `counted` does."""

@@ -210,10 +210,10 @@ class Query(msgspec.Struct, frozen=True, gc=False):
 
     `snapshots`: list the session's snapshots too, as of the same moment. `skip`: leave out damaged entries.
 
-    `front`: hand over what a prompt begins with, too, as of the same moment. Such a query is of the kind MESSAGE and has
-    a `limit`, and no `after`, `before`, `snapshots` or `skip`. If the limit leaves out earlier messages, those that a trim kept, and those among the
-    first FRONT_ENTRIES entries behind the floor, are handed over before the latest ones. A backend may hand over fewer
-    of the latter. `Reading.turns` and `Reading.summaries` have the rest.
+    `front`: hand over what a prompt begins with, too, as of the same moment. Such a query is of the kind MESSAGE, with
+    a `limit`, and without `after`, `before`, `snapshots` and `skip`. If the limit leaves out earlier messages, some of
+    these come before the latest ones: all that a trim kept, and those among the first FRONT_ENTRIES entries behind the
+    floor. A backend may hand over fewer of the latter. `Reading.turns` and `Reading.summaries` have the rest.
     """
 
     session_id: str

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from everturn.backend import Query, Reading, Status, Take
+from everturn.backend import FRONT_ENTRIES, FRONT_SUMMARIES, EntryRow, Query, Reading, Status, Take
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.postgres.executor import Rows
 from everturn.core.paths import State
-from everturn.model import Change, SessionInfo, Snapshot
+from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
 
@@ -38,9 +39,11 @@ _decode_glance = msgspec.json.Decoder(tuple[_Facts, tuple[int, int, int, tuple[i
 
 
 def parameters(query: Query) -> tuple[Any, ...]:
-    """Give the parameters of read_v2, behind the namespace and before the time."""
+    """Give the parameters of read_v2 (or front_v3), behind the namespace and before the time."""
     at = query.at
     snapshot, version = (at, None) if isinstance(at, str) else (None, at)
+    if query.front:
+        return query.session_id, snapshot, version, query.limit, FRONT_ENTRIES, FRONT_SUMMARIES
     return (
         *(query.session_id, query.kind, snapshot, version, query.after, query.before, query.limit),
         query.snapshots,
@@ -53,15 +56,21 @@ def reading(rows: Rows, take: Take, query: Query) -> Reading:
         about = _decode(rows.pop()[3])
     except msgspec.MsgspecError as exc:
         raise unreadable_session(query.session_id, exc) from exc
-    if query.kind is None:  # behind all others come the summaries that a trim hid
+    if about.facts is None:
+        return Reading(Status(about.status))
+    turns: Sequence[int] = ()
+    summaries: tuple[EntryRow, ...] = ()
+    if query.front:
+        summaries = tuple(sorted(row for row in rows if row[4] == SUMMARY))
+        found = sorted({row[0]: row for row in rows if row[4] == MESSAGE}.values())
+        rows, turns = [row[:4] for row in found], [row[5] for row in found]
+    elif query.kind is None:  # behind all others come the summaries that a trim hid
         rows.sort(key=itemgetter(0))
     else:
         rows.reverse()
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         take(batch)
-    if about.facts is None:
-        return Reading(Status(about.status))
     session = SessionInfo(*about.facts)
     return Reading(
         Status(about.status),
@@ -73,6 +82,8 @@ def reading(rows: Rows, take: Take, query: Query) -> Reading:
         ),
         about.first_missing,
         about.cut,
+        turns,
+        summaries,
     )
 
 

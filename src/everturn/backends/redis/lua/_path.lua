@@ -204,17 +204,23 @@ local function window_text(window)
     .. table.concat(window.ranges, ',')
 end
 
--- The seqs of one class of others on the path to `head`, from `last` down to `low`, behind those in `found`.
-local function others_down(head, last, low, class, found)
-  local listed = call('ZREVRANGEBYSCORE', OTHERS, last, low, 'WITHSCORES')
-  local jump, high
-  for i = 1, #listed, 2 do
-    local seq, letter = other_in(listed[i], listed[i + 1])
-    if letter == class then
-      if not jump then jump, high = jump_at(head), head end
-      jump, high = range_at(jump, high, seq)
-      if jump.seq <= seq and seq <= high then found[#found + 1] = seq end
+-- The seqs of one class of others on the path to `head`, from `last` down to `low`, behind those in `found`: at most `most`
+-- (nil: all). With a bound they are looked through a few at a time.
+local function others_down(head, last, low, class, found, most)
+  local jump, high = jump_at(head), head
+  local listed
+  repeat
+    listed = most and call('ZREVRANGEBYSCORE', OTHERS, last, low, 'WITHSCORES', 'LIMIT', 0, 64)
+      or call('ZREVRANGEBYSCORE', OTHERS, last, low, 'WITHSCORES')
+    for i = 1, #listed, 2 do
+      local seq, letter = other_in(listed[i], listed[i + 1])
+      if letter == class then
+        jump, high = range_at(jump, high, seq)
+        if jump.seq <= seq and seq <= high then found[#found + 1] = seq end
+        if #found == most then return found end
+      end
+      last = seq - 1
     end
-  end
+  until not most or #listed < 128
   return found
 end

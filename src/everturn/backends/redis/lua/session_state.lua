@@ -3,11 +3,12 @@
 --   5 which others ('': none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all visible ones of that class);
 --   6, 7 others and ranges from this seq ('': the head) down to that one (0: also hidden ranges);
 --   8 ranges until they hold so many messages ('': all; '-': no ranges); 9 whether entries that are no messages are left out;
---   10 whether the entries come along.
+--   10 whether the entries come along ('f': those of the front alone);
+--   11, 12 for the front of a prompt: so many entries behind the floor, and so many of the latest summaries (nil: no front).
 -- The answer begins with a text of lines: the status; how many snapshots follow; undo; forgotten; the state asked for; the
 -- others; the window, as window_text writes it; the facts. Behind it come ids and texts of the snapshots, unless they are too
 -- many for one answer (page.lua lists those), and the values of the window's entries in order, each behind "kind life" if all
--- kinds are asked for. No entries come if one of them is not as it must be: then the client reads them, and finds out.
+-- kinds are asked for. The others of a front are its summaries; each comes last, as "kind life" and value. No entries come if one of them is not as it must be: then the client reads them, and finds out.
 -- A part that is not as the facts say ends the script.
 local MOST_SNAPSHOTS = 500  -- in one answer: half a millisecond
 local facts = call('HMGET', META, unpack(FACTS))
@@ -88,6 +89,29 @@ local function put_entries(answer, ranges, bare)
   end
 end
 
+-- Put what a prompt begins with before a window that a limit cuts: the kept messages, and the messages among the first `most`
+-- entries behind the floor. Where the path leaves its lowest range, that and the next entry are enough. Returns their ranges.
+local function put_front(window, most)
+  local first, last, next_range, seqs = floor + 1, head, nil, {}
+  local top = jump_at(head)
+  if top.depth > 0 and top.seq > first then
+    local past, lowest = last_past(top, floor)
+    first, last, next_range = math.max(lowest.seq, first), past.after, past.seq
+  end
+  for seq in string.gmatch(kept, '%d+') do seqs[#seqs + 1] = tonumber(seq) end
+  for seq = first, math.min(last, first + most - 1) do seqs[#seqs + 1] = seq end
+  if next_range and last - first + 1 < most then seqs[#seqs + 1] = next_range end
+  local ranges = {}
+  for i = #seqs, 1, -1 do
+    local seq = seqs[i]
+    if seq < window.start and seq > cleared and messages_in(seq, seq) == 1 then
+      ranges[#ranges + 1], ranges[#ranges + 2] = seq, seq
+      window.ranges[#window.ranges + 1], window.ranges[#window.ranges + 2] = seq, seq
+    end
+  end
+  return ranges
+end
+
 local others, window = {}, ''
 local low, high = tonumber(ARGV[7]), math.min(tonumber(ARGV[6]) or head, head)
 if ANY_OTHERS and ARGV[5] ~= '' and ARGV[5] ~= 'b' then
@@ -101,8 +125,17 @@ if ARGV[8] ~= '-' then
   local bare = ARGV[9] ~= ''
   local found = window_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]), bare)
   complete(found, low > 0 and kept or '', high, low)
-  if ARGV[10] ~= '' and found.rest == 0 then put_entries(answer, found.ranges, bare) end
+  local front = ARGV[11] and found.cut and put_front(found, tonumber(ARGV[11])) or {}
+  if ARGV[10] ~= '' and found.rest == 0 then put_entries(answer, ARGV[10] == 'f' and front or found.ranges, bare) end
   window = window_text(found)
+end
+if ARGV[12] and ANY_OTHERS and cleared < floor then
+  others_down(head, head, cleared + 1, 's', others, tonumber(ARGV[12]))
+  for i = #others, 1, -1 do
+    local row = call('XRANGE', LOG, others[i] .. '-0', others[i] .. '-0')[1]
+    if not row then damaged('others') end
+    answer[#answer + 1], answer[#answer + 2] = row[2][1], row[2][2]
+  end
 end
 answer[1] = status .. '\n' .. #listed .. '\n' .. undo .. '\n' .. forgotten .. '\n' .. state .. '\n' .. table.concat(others, ',')
   .. '\n' .. window .. '\n' .. lines
