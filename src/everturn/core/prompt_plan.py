@@ -16,6 +16,7 @@ from everturn.core.tool_calls import SYSTEM_ROLES
 from everturn.core.trimming import Header, TrimPlanner, counted, header
 from everturn.model import ChatMessage
 
+_SPECIAL_ROLES = SYSTEM_ROLES | {"tool"}
 FEWEST, MOST = 16, 1000  # messages of a first page
 USUAL_TOKENS, USUAL_BYTES = 50, 250  # of a short message, to guess how many will fit: a second page costs more
 
@@ -82,6 +83,7 @@ class PromptPlan:
         self._leading = leading
         self._summaries = list(summaries)
         self._messages: list[ChatMessage] = []
+        self.concerns_tools = False  # whether a message may make a call, or have a result
         self._planner = TrimPlanner(
             floor=state.floor,
             max_messages=bounds.max_messages,
@@ -107,9 +109,10 @@ class PromptPlan:
             if message.tool_calls is not None
             or message.tool_call_id is not None
             or type(message.content) is not str
-            or message.role in SYSTEM_ROLES
+            or message.role in _SPECIAL_ROLES
         ]
         for at in reversed(special):
+            self.concerns_tools = self.concerns_tools or messages[at].role not in SYSTEM_ROLES
             self._add_plain(messages[at + 1 : end], turns[at + 1 : end])
             counts = self._planner.counts_tokens or messages[at].role in SYSTEM_ROLES
             self._planner.add(self._bounds.header(messages[at], turns[at], counts=counts))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from everturn.core.codec import hides
 from everturn.core.paths import State
+from everturn.core.tool_calls import SYSTEM_ROLES
 from everturn.model import JSON, ChatMessage, Summary
 
 SUMMARY_PREFIX = "Summary of the earlier conversation:\n"
@@ -63,6 +64,21 @@ def summary_message(summary: Summary) -> ChatMessage:
     """Render a summary as a message. Its metadata has the seq of the summary, and the seqs that it stands for."""
     marks: dict[str, JSON] = {"summary": summary.seq, "covers": list(summary.covers)}
     return ChatMessage("system", SUMMARY_PREFIX + summary.text, metadata=marks)
+
+
+def leading(messages: Sequence[ChatMessage], floor: int) -> tuple[list[ChatMessage], bool]:
+    """Choose the system messages that a prompt begins with, from the first messages of a history, in order.
+
+    They are those that a trim kept, up to the floor, and behind it those before the first message of another role.
+    Returns them, and whether such a message is there: else there may be more of them behind these.
+    """
+    found: list[ChatMessage] = []
+    for message in messages:
+        if message.role in SYSTEM_ROLES:
+            found.append(message)
+        elif (message.seq or 0) > floor:
+            return found, True
+    return found, False
 
 
 def is_in_view(summary: Summary, state: State) -> bool:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import TypeVar
 
 from everturn.backend import FRONT_SUMMARIES, At, Query, Reading, Status
 from everturn.core import codec, healing, prompts
 from everturn.core.codec import EntryRow
 from everturn.core.prompt_plan import CountedOnce, PromptBounds, PromptPlan
-from everturn.core.tool_calls import SYSTEM_ROLES
 from everturn.errors import InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, SUMMARY, ChatMessage, Context, Entry, Snapshot, Summary
 from everturn.store import pages
@@ -78,8 +76,12 @@ class ContextOperations(PagedReads):
             return Context([], 0, 0, (), "", 0)
         pinned = session.version if at is None else at
         parts = StateParts(self, session_id, pinned, reading, deadline)
-        leading = await parts.leading(front, page.messages[0].seq or 1) if reading.cut else []
-        summaries = await parts.summaries(reading.summaries)
+        leading: list[ChatMessage] | None = []
+        if reading.cut:
+            leading, is_all = prompts.leading(front, reading.state.floor)
+            if not is_all:
+                leading = await parts.leading(page.messages[0].seq or 1)
+        summaries = await parts.summaries(reading.summaries) if reading.summaries else ()
         if summaries is None or leading is None:
             return None
         plan = PromptPlan(bounds, reading.state, leading, map(prompts.summary_message, summaries))
@@ -105,7 +107,7 @@ def _composed(
 ) -> tuple[list[ChatMessage], int, int]:
     """Compose the messages of a context, and count their tokens and the messages left out."""
     messages, left_out = plan.compose(has_more=has_more)
-    if heal:
+    if heal and plan.concerns_tools:
         messages = healing.heal(messages)
     return messages, sum(bounds.tokens_of(messages)), left_out
 
@@ -139,26 +141,21 @@ class StateParts:
         self._state = first.state
         self._deadline = deadline
 
-    async def leading(self, front: list[ChatMessage], before: int) -> list[ChatMessage] | None:
-        """Choose the system messages that a trim kept, and those at the beginning of the rest, up to a seq.
+    async def leading(self, before: int) -> list[ChatMessage] | None:
+        """Read the system messages that a trim kept, and those at the beginning of the rest, up to a seq.
 
-        `front` are messages that came along. If they do not show where the run of system messages ends, more seqs
-        above the floor are read, until some message does. None: the session has moved.
+        More and more seqs above the floor are read, until a message ends the run. None: the session has moved.
         """
         high, window = self._state.floor + 1, FIRST_WINDOW
         while True:
-            kept = [message for message in front if (message.seq or 0) <= self._state.floor]
-            above = front[len(kept) :]
-            opening = [*takewhile(lambda message: message.role in SYSTEM_ROLES, above)]
-            if len(opening) < len(above) or high >= before:
-                return [message for message in kept if message.role in SYSTEM_ROLES] + opening
             high, window = min(high + window, before), 8 * window
-            some = await self._reads._page(  # noqa: SLF001 - a part of it
-                Query(self._session_id, MESSAGE, self._at, before=high), self._deadline
-            )
+            query = Query(self._session_id, MESSAGE, self._at, before=high)
+            some = await self._reads._page(query, self._deadline)  # noqa: SLF001 - a part of it
             if not is_of(some.reading, self._first):
                 return None
-            front = some.messages
+            leading, is_all = prompts.leading(some.messages, self._state.floor)
+            if is_all or high >= before:
+                return leading
 
     async def summaries(self, rows: Sequence[EntryRow]) -> tuple[Summary, ...] | None:
         """Choose the newest summaries that stand for hidden messages, back to the newest that a fold wrote.

@@ -13,7 +13,7 @@ from everturn.backend import FRONT_ENTRIES, FRONT_SUMMARIES, EntryRow, Query, Re
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.postgres.executor import Rows
 from everturn.core.paths import State
-from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
+from everturn.model import SUMMARY, Change, SessionInfo, Snapshot
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
 
@@ -24,7 +24,7 @@ _Snapshot = tuple[str, str | None, int, int, float]
 
 
 class _About(msgspec.Struct, frozen=True):
-    """The last row of read_v2."""
+    """The last row of read_v3."""
 
     status: str
     facts: _Facts | None = None
@@ -39,14 +39,18 @@ _decode_glance = msgspec.json.Decoder(tuple[_Facts, tuple[int, int, int, tuple[i
 
 
 def parameters(query: Query) -> tuple[Any, ...]:
-    """Give the parameters of read_v2 (or front_v3), behind the namespace and before the time."""
+    """Give the parameters of read_v3, behind the namespace and before the time. (For one kind: without the front.)"""
     at = query.at
     snapshot, version = (at, None) if isinstance(at, str) else (None, at)
+    front: tuple[int | None, ...] = ()
     if query.front:
-        return query.session_id, snapshot, version, query.limit, FRONT_ENTRIES, FRONT_SUMMARIES
+        front = FRONT_ENTRIES, FRONT_SUMMARIES
+    elif query.kind is None:
+        front = None, None
     return (
         *(query.session_id, query.kind, snapshot, version, query.after, query.before, query.limit),
         query.snapshots,
+        *front,
     )
 
 
@@ -61,9 +65,13 @@ def reading(rows: Rows, take: Take, query: Query) -> Reading:
     turns: Sequence[int] = ()
     summaries: tuple[EntryRow, ...] = ()
     if query.front:
-        summaries = tuple(sorted(row for row in rows if row[4] == SUMMARY))
-        found = sorted({row[0]: row for row in rows if row[4] == MESSAGE}.values())
-        rows, turns = [row[:4] for row in found], [row[5] for row in found]
+        rows.reverse()
+        standing = 0
+        while standing < len(rows) and rows[-1 - standing][4] == SUMMARY:
+            standing += 1
+        summaries = tuple(rows[len(rows) - standing :])
+        turns = [row[5] for row in rows[: len(rows) - standing]]
+        rows = [row[:4] for row in rows[: len(rows) - standing]]
     elif query.kind is None:  # behind all others come the summaries that a trim hid
         rows.sort(key=itemgetter(0))
     else:

@@ -104,11 +104,15 @@ local function put_front(window, most)
   local ranges = {}
   for i = #seqs, 1, -1 do
     local seq = seqs[i]
-    if seq < window.start and seq > cleared and messages_in(seq, seq) == 1 then
-      ranges[#ranges + 1], ranges[#ranges + 2] = seq, seq
-      window.ranges[#window.ranges + 1], window.ranges[#window.ranges + 2] = seq, seq
+    if seq < window.start and seq > cleared and (not ANY_OTHERS or messages_in(seq, seq) == 1) then
+      if ranges[#ranges - 1] == seq + 1 then
+        ranges[#ranges - 1] = seq
+      else
+        ranges[#ranges + 1], ranges[#ranges + 2] = seq, seq
+      end
     end
   end
+  for i = 1, #ranges do window.ranges[#window.ranges + 1] = ranges[i] end
   return ranges
 end
 
