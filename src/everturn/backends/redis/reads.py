@@ -26,6 +26,7 @@ BATCH = 128  # rows decoded at a time: they fit into the processor's cache
 PAGE = 1000  # entries in one reply
 PAGES = 8  # replies in one round trip
 NEAR = 4  # entries between two ranges that are read along: a second command takes the server longer
+SPARE = 16  # entries fetched beside those of a limit: some of the newest are no messages
 FEW = 128  # messages that come with the state; more of them are fetched by XRANGE, which is cheaper for each
 _CLASSES = {SUMMARY: "s", TOOL_CALL: "t"}
 
@@ -146,7 +147,7 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
     limit, listed = query.limit, query.kind in (None, MESSAGE)
     few = listed and limit is not None and 0 < limit <= FEW
     beside = listed and limit != 0 and not few and query.at is None and query.before != 0
-    count = PAGE if limit is None else min(limit, PAGE)
+    count = PAGE if limit is None else min(limit + SPARE, PAGE)
     last = None if query.before is None else max(query.before - 1, 0)
     came: Came = "1" if few else "f" if query.front and beside else ""
     window = PathWindow(last, query.after + 1, limit, bare=limit is not None and query.kind == MESSAGE)
