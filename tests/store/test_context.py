@@ -227,7 +227,7 @@ def test_a_context_is_one_request(store: Any, reads: list[Any], past: Any) -> No
         )
     whole = said(store.get_context("a"))
     shown = said(store.get_context("a", max_messages=10))
-    front = next((at for at, text in enumerate(shown) if text not in ("s",) and SUMMARY_PREFIX not in text), 0)
+    front = next((at for at, text in enumerate(shown) if text != "s" and SUMMARY_PREFIX not in text), 0)
     assert shown == whole[:front] + whole[front - 10 :]
     assert ("s" in shown) == (past is not without_system_messages)
     assert any(SUMMARY_PREFIX in text for text in shown) == (past in (folded, folded_twice))
