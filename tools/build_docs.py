@@ -4,9 +4,10 @@
     python tools/build_docs.py --stage    # only puts the pages together, in build/docs/pages
 
 Zensical reads mkdocs.yml and pages of one folder. So the pages of docs/, those of the repository's root that the site
-has, and the READMEs of examples are put into one folder, with links that fit there. Parts that the code knows best are
-filled in: see tools/docs_parts.py. What Zensical does not check is checked here: that navigation and pages agree,
-that every public name has its place in the API reference, and that a page loads nothing from another host.
+has, and the examples (tools/docs_examples.py) are put into one folder, with links that fit there. Parts that the code
+knows best are filled in: see tools/docs_parts.py. This script also checks some things that Zensical does not:
+navigation and pages agree, every public name has its place in the API reference, the search finds every page
+(tools/docs_search.py), and no page loads anything from another host.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))  # it is run as a script
 
-from tools import docs_parts  # noqa: E402
+from tools import docs_examples, docs_parts, docs_search  # noqa: E402
 
 DOCS = ROOT / "docs"
 PAGES = ROOT / "build/docs/pages"
@@ -55,7 +56,8 @@ def sources() -> dict[Path, Path]:
     found = {file: file.relative_to(DOCS) for file in DOCS.rglob("*") if file.is_file()}
     of_root = [name for name in nav_of() if "/" not in name and not (DOCS / name).exists() and (ROOT / name).exists()]
     found |= {ROOT / name: Path(name) for name in of_root}
-    return found | {file: Path("examples", f"{file.parent.name}.md") for file in ROOT.glob("examples/*/README.md")}
+    found |= {file: Path("examples", f"{file.parent.name}.md") for file in ROOT.glob("examples/*/README.md")}
+    return found | docs_examples.file_pages()
 
 
 def project_urls() -> dict[str, str]:
@@ -73,8 +75,12 @@ def stage() -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if file.suffix == ".md":
             target.write_text(page_text(file, places), "utf-8")
+        elif place.suffix == ".md":
+            target.write_text(docs_examples.file_page(file), "utf-8")
         else:
             shutil.copyfile(file, target)
+    for readme in ROOT.glob("examples/*/README.md"):
+        docs_examples.write_archive(readme.parent, PAGES / "examples" / f"{readme.parent.name}.zip")
 
 
 def page_text(file: Path, places: dict[Path, Path]) -> str:
@@ -82,6 +88,8 @@ def page_text(file: Path, places: dict[Path, Path]) -> str:
     text = PART.sub(lambda found: docs_parts.part(found[1], found[2]), file.read_text("utf-8"))
     if file == DOCS / "README.md":
         text = f"---\ntitle: {HOME_TITLE}\n---\n\n{text}"
+    if places[file].parent == Path("examples"):
+        text += docs_examples.list_of_files(file.parent)
     pieces = FENCE.split(text)  # code at the odd places
     pieces[::2] = [LINK.sub(lambda link: _link(link, file, places), piece) for piece in pieces[::2]]
     return "".join(pieces)
@@ -124,10 +132,14 @@ def nav_of(config: Path = ROOT / "mkdocs.yml") -> list[str]:
 
 
 def check_nav(named: list[str], pages: set[str]) -> None:
-    """Raise DocsError if the navigation names a page that is not there, or leaves one out."""
+    """Raise DocsError if the navigation names a page that is not there, or leaves one out.
+
+    Pages of single files are left out on purpose: the page of their example lists them.
+    """
     folders = tuple(name.removesuffix("*") for name in named if name.endswith("/*"))
     absent = sorted(name for name in named if not name.endswith("/*") and name not in pages)
-    unnamed = sorted(page for page in pages - set(named) if not page.startswith(folders))
+    files = {page.as_posix() for page in docs_examples.file_pages().values()}
+    unnamed = sorted(page for page in pages - set(named) - files if not page.startswith(folders))
     if absent:
         raise DocsError(f"nav of mkdocs.yml names pages that are not there: {', '.join(absent)}")
     if unnamed:
@@ -208,6 +220,8 @@ def main() -> None:
         raise DocsError("zensical found what stands above")
     check_names()
     check_hosts()
+    docs_search.check_search(SITE)
+    docs_search.write_index_for_files(SITE)
     finish_markdown()
     finish_llms(address)
     print(f"built {SITE.relative_to(ROOT)}/index.html")
@@ -216,5 +230,5 @@ def main() -> None:
 if __name__ == "__main__":
     try:
         main()
-    except DocsError as error:
+    except (DocsError, docs_search.SearchError) as error:
         sys.exit(f"make docs: {error}")

@@ -7,14 +7,16 @@ import inspect
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import everturn
 from everturn import errors
-from tools import build_docs, docs_parts
+from tools import build_docs, docs_examples, docs_parts, docs_search
 
 ROOT = Path(__file__).parents[2]
 API = ROOT / "docs/reference/api"
@@ -45,6 +47,67 @@ def test_links_lead_to_where_the_site_has_the_page(tmp_path: Path) -> None:
     broken = ROOT / "docs" / "no-such-page.md"
     with pytest.raises(build_docs.DocsError, match=r"there is no nowhere\.md"):
         build_docs._link(build_docs.LINK.fullmatch("[a](nowhere.md)"), broken, places)
+
+
+def test_every_file_that_a_page_links_to_is_on_the_site() -> None:
+    """But for one: a decision names a file of the source, and leads to the repository."""
+    places = build_docs.sources()
+    pages = [file for file in places if file.suffix == ".md"]
+    elsewhere = [
+        page.name
+        for page in pages
+        if "/blob/main/" in build_docs.page_text(page, places) and "decisions" not in page.parts
+    ]
+    assert elsewhere == []
+    chat = build_docs.page_text(ROOT / "docs/start/chat-endpoint.md", places)
+    assert "(../examples/chat/app.py.md)" in chat
+    shown = docs_examples.file_page(ROOT / "examples/chat/test_chat.py")
+    assert (ROOT / "examples/chat/test_chat.py").read_text("utf-8") in shown
+
+
+def test_the_page_of_an_example_lists_its_files_and_has_them_in_an_archive(tmp_path: Path) -> None:
+    page = build_docs.page_text(ROOT / "examples/snapshot_db/README.md", build_docs.sources())
+    assert "- [tests/test_storage.py](snapshot_db/tests/test_storage.py.md)" in page
+    docs_examples.write_archive(ROOT / "examples/snapshot_db", tmp_path / "a.zip")
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        names = archive.namelist()
+    assert {f"snapshot_db/{name}" for name in ("README.md", "pytest.ini", "tests/snapshots/memory_test.sqlite")} <= set(
+        names
+    )
+
+
+def searchable() -> dict[str, Any]:
+    """An index in which every query of FINDS finds its page."""
+    items = [{"location": f"{page}#a", "title": query, "text": ""} for query, page in docs_search.FINDS.items()]
+    return {"config": {"separator": r"[\s\-_,:!=\[\]()\\\"`/]+|\.(?!\d)"}, "items": items}
+
+
+def test_a_search_finds_words_by_their_beginning_in_any_case() -> None:
+    index = searchable()
+    index["items"] = [{"location": "a.html#b", "title": "Key", "text": "<p>raises <code>KeyReused</code></p>"}]
+    assert docs_search.find(index, "keyre") == docs_search.find(index, "raises KEYREUSED") == {"a.html"}
+    assert docs_search.find(index, "reused") == docs_search.find(index, "code") == docs_search.find(index, " ") == set()
+
+
+def test_an_index_that_leaves_out_a_page_is_found() -> None:
+    pages = set(docs_search.FINDS.values())
+    docs_search.check_index(searchable(), pages)
+    with pytest.raises(docs_search.SearchError, match=r"leaves out pages: a\.html"):
+        docs_search.check_index(searchable(), pages | {"a.html"})
+
+
+def test_a_query_that_does_not_find_its_page_is_found() -> None:
+    index = searchable()
+    index["items"] = [item | {"title": item["title"].replace("KeyReused", "Key")} for item in index["items"]]
+    with pytest.raises(
+        docs_search.SearchError, match=r"a search for 'KeyReused' does not find reference/api/errors\.html"
+    ):
+        docs_search.check_index(index, set())
+
+
+def test_a_site_without_an_index_is_found(tmp_path: Path) -> None:
+    with pytest.raises(docs_search.SearchError, match=r"no search\.json"):
+        docs_search.check_search(tmp_path)
 
 
 def test_code_on_the_pages_for_machines_has_its_language() -> None:

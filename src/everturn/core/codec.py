@@ -97,28 +97,37 @@ def _message_from(fields: Mapping[str, JSON], path: str) -> ChatMessage:
 
 
 def _encode_message(message: ChatMessage, path: str) -> bytes:
-    check_text(message.role, f"{path}.role", longest=MAX_ROLE)
-    if message.content is not None or not message.tool_calls:
-        if not isinstance(message.content, (str, list)):
-            raise InvalidInput(
-                f"content is a string or a list of parts (None only beside tool_calls), not {name_of(message.content)}",
-                path=f"{path}.content",
-            )
-        check(message.content, f"{path}.content")
+    role, content, metadata = message.role, message.content, message.metadata
+    if type(role) is not str or not role.isascii() or not 0 < len(role) <= MAX_ROLE:
+        check_text(role, f"{path}.role", longest=MAX_ROLE)
+    if type(content) is not str or not content.isascii():
+        _check_content(message, path)
     for name, value in (("name", message.name), ("tool_call_id", message.tool_call_id), ("id", message.id)):
         if value is not None:
             check_text(value, f"{path}.{name}")
     if message.tool_calls is not None:
         check_list(message.tool_calls, f"{path}.tool_calls")
-    check_dict(message.metadata, f"{path}.metadata")
+    if metadata or type(metadata) is not dict:
+        check_dict(metadata, f"{path}.metadata")
     return _with_extra(message, message.extra, path)
+
+
+def _check_content(message: ChatMessage, path: str) -> None:
+    if message.content is None and message.tool_calls:
+        return
+    if not isinstance(message.content, (str, list)):
+        raise InvalidInput(
+            f"content is a string or a list of parts (None only beside tool_calls), not {name_of(message.content)}",
+            path=f"{path}.content",
+        )
+    check(message.content, f"{path}.content")
 
 
 def _with_extra(entry: ChatMessage | ToolCall, extra: dict[str, JSON] | None, path: str) -> bytes:
     """Encode an entry without the marks of a store (seq, created_at). Unknown fields stand beside the known ones."""
-    if entry.seq is not None or entry.created_at is not None or extra is not None:
-        entry = msgspec.structs.replace(entry, seq=None, created_at=None, extra=None)
-    return _encode_beside(entry, extra, path)
+    if entry.seq is None and entry.created_at is None and extra is None:
+        return _encode(entry)
+    return _encode_beside(msgspec.structs.replace(entry, seq=None, created_at=None, extra=None), extra, path)
 
 
 def _encode_beside(stored: msgspec.Struct, extra: dict[str, JSON] | None, path: str) -> bytes:

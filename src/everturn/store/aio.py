@@ -34,6 +34,7 @@ from everturn.model import (
     VerifyReport,
 )
 from everturn.store.fold import Embed, Summarize
+from everturn.store.observed import observe
 from everturn.store.operations import Operations, Settings
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class AsyncMemoryStore:
     def __init__(self, backend: Backend, settings: Settings) -> None:
         from asyncio import get_running_loop
 
-        self._operations = Operations(backend, settings, AsyncRuntime())
+        self._operations = observe(Operations(backend, settings, AsyncRuntime()))
         self._running_loop: Callable[[], AbstractEventLoop] = get_running_loop
         self._loop = get_running_loop()
 

@@ -11,14 +11,16 @@ from functools import partial
 from typing import TypeVar
 
 from everturn.backend import FRONT_SUMMARIES, At, Query, Reading, Status
-from everturn.core import codec, healing, prompts
+from everturn.core import codec, prompts
 from everturn.core.codec import EntryRow
 from everturn.core.prompt_plan import CountedOnce, PromptBounds, PromptPlan
 from everturn.errors import InvalidInput, MemoryStoreBackendError
+from everturn.events import Source
 from everturn.model import MESSAGE, SUMMARY, ChatMessage, Context, Entry, Snapshot, Summary
 from everturn.store import pages
 from everturn.store.arguments import checked_at, checked_id, checked_limit
 from everturn.store.entry_reader import EntryReader
+from everturn.store.healed_prompts import healed
 from everturn.store.pages import PagedReads, refuse_absent_state
 
 T = TypeVar("T")
@@ -94,7 +96,9 @@ class ContextOperations(PagedReads):
             page = await self._page(page.next_query(session_id, None, pinned, size), deadline)
             if not is_of(page.reading, reading):
                 return None
-        composed = await think(partial(_composed, plan, bounds, has_more=page.has_more, heal=heal))
+        composed = await think(
+            partial(_composed, plan, bounds, has_more=page.has_more, healing_for=self.source if heal else None)
+        )
         return Context(*composed, summaries, session.life, session.version)
 
 
@@ -103,12 +107,12 @@ async def _at_once(work: Callable[[], T]) -> T:
 
 
 def _composed(
-    plan: PromptPlan, bounds: PromptBounds, *, has_more: bool, heal: bool
+    plan: PromptPlan, bounds: PromptBounds, *, has_more: bool, healing_for: Source | None
 ) -> tuple[list[ChatMessage], int, int]:
     """Compose the messages of a context, and count their tokens and the messages left out."""
     messages, left_out = plan.compose(has_more=has_more)
-    if heal and plan.concerns_tools:
-        messages = healing.heal(messages)
+    if healing_for is not None and plan.concerns_tools:
+        messages = healed(messages, healing_for)
     return messages, sum(bounds.tokens_of(messages)), left_out
 
 

@@ -36,6 +36,7 @@ from everturn.model import (
     VerifyReport,
 )
 from everturn.store.fold import Embed, Summarize
+from everturn.store.observed import observe
 from everturn.store.operations import Operations, Settings
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class MemoryStore:
     """
 
     def __init__(self, backend: Backend, settings: Settings) -> None:
-        self._operations = Operations(backend, settings, BlockingRuntime())
+        self._operations = observe(Operations(backend, settings, BlockingRuntime()))
 
     # --- turns -------------------------------------------------------------------------------------------------------
 

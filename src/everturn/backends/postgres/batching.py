@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
+from everturn import telemetry
 from everturn.backend import ChangeOutcome, ChangeRequest
 from everturn.backends.postgres import errors
 from everturn.backends.postgres.change_wire import RequestWindow, size_of
@@ -181,6 +182,7 @@ class StatementQueue:
             latest = max(waiting.deadline for waiting in self._queue)
             error = await self._send(partial(self._claim, batch), latest)
             if error is None:
+                telemetry.record(telemetry.COMMIT_SIZE, "postgres", len(batch))
                 continue
             if not batch:  # there is no connection to be had
                 self._fail(list(self._queue), error)

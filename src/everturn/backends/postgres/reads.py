@@ -13,7 +13,7 @@ from everturn.backend import FRONT_ENTRIES, FRONT_SUMMARIES, EntryRow, Query, Re
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.postgres.executor import Rows
 from everturn.core.paths import State
-from everturn.model import SUMMARY, Change, SessionInfo, Snapshot
+from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
 
@@ -23,55 +23,61 @@ _Facts = tuple[str, str, int, int, int, int, int, int, float, float, float | Non
 _Snapshot = tuple[str, str | None, int, int, float]
 
 
-class _About(msgspec.Struct, frozen=True):
-    """The last row of read_v3."""
+class _About(msgspec.Struct, frozen=True, array_like=True):
+    """The last row of read_v3. `size`: entries that there must be; None if the database has counted them."""
 
     status: str
     facts: _Facts | None = None
     state: tuple[int, int, int, tuple[int, ...], int] | None = None
     snapshots: list[_Snapshot] | None = None
     first_missing: int = 0
+    size: int | None = None
     cut: bool = False
+
+
+class Miscounted(Exception):
+    """A read came back with another number of entries than its state shows."""
 
 
 _decode = msgspec.json.Decoder(_About).decode
 _decode_glance = msgspec.json.Decoder(tuple[_Facts, tuple[int, int, int, tuple[int, ...] | None, int]]).decode
 
 
-def parameters(query: Query) -> tuple[Any, ...]:
-    """Give the parameters of read_v3, behind the namespace and before the time. (For one kind: without the front.)"""
+def parameters(query: Query, *, counts: bool = False) -> tuple[Any, ...]:
+    """Give the parameters of read_v3 (or front_v3), behind the namespace and before the time.
+
+    `counts`: the database counts the entries, and names the first that is missing.
+    """
     at = query.at
     snapshot, version = (at, None) if isinstance(at, str) else (None, at)
-    front: tuple[int | None, ...] = ()
     if query.front:
-        front = FRONT_ENTRIES, FRONT_SUMMARIES
-    elif query.kind is None:
-        front = None, None
+        return query.session_id, snapshot, version, query.limit, FRONT_ENTRIES, FRONT_SUMMARIES
     return (
         *(query.session_id, query.kind, snapshot, version, query.after, query.before, query.limit),
-        query.snapshots,
-        *front,
+        *(query.snapshots, counts),
     )
 
 
 def reading(rows: Rows, take: Take, query: Query) -> Reading:
-    """Hand the entries to `take`, a batch at a time, and return their session and state. Raises CorruptEntry."""
+    """Hand the entries to `take`, a batch at a time, and return their session and state. Raises CorruptEntry.
+
+    Raises Miscounted, before anything is handed over, if there are not as many entries as there must be.
+    """
     try:
         about = _decode(rows.pop()[3])
     except msgspec.MsgspecError as exc:
         raise unreadable_session(query.session_id, exc) from exc
-    if about.facts is None:
-        return Reading(Status(about.status))
+    if about.size is not None and about.size != _count(rows, query, about):
+        raise Miscounted
     turns: Sequence[int] = ()
     summaries: tuple[EntryRow, ...] = ()
     if query.front:
         rows.reverse()
-        standing = 0
-        while standing < len(rows) and rows[-1 - standing][4] == SUMMARY:
-            standing += 1
-        summaries = tuple(rows[len(rows) - standing :])
-        turns = [row[5] for row in rows[: len(rows) - standing]]
-        rows = [row[:4] for row in rows[: len(rows) - standing]]
+        first = len(rows)
+        while first > 0 and rows[first - 1][4] == SUMMARY:
+            first -= 1
+        summaries, rows = tuple(rows[first:]), rows[:first]
+        turns, rows = [row[5] for row in rows], [row[:4] for row in rows]
     elif query.kind is None:  # behind all others come the summaries that a trim hid
         rows.sort(key=itemgetter(0))
     else:
@@ -79,6 +85,8 @@ def reading(rows: Rows, take: Take, query: Query) -> Reading:
     iterator = iter(rows)
     while batch := list(islice(iterator, BATCH)):
         take(batch)
+    if about.facts is None:
+        return Reading(Status(about.status))
     session = SessionInfo(*about.facts)
     return Reading(
         Status(about.status),
@@ -93,6 +101,14 @@ def reading(rows: Rows, take: Take, query: Query) -> Reading:
         turns,
         summaries,
     )
+
+
+def _count(rows: Rows, query: Query, about: _About) -> int:
+    """Count the entries that a state shows, but for summaries that a trim hid."""
+    if query.kind is not None or about.state is None:
+        return len(rows)
+    floor = about.state[2]
+    return sum(row[0] > floor or row[4] == MESSAGE for row in rows)
 
 
 def glance(rows: Rows, session_id: str) -> Reading:

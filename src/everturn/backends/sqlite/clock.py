@@ -8,16 +8,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 RATE = 1.001  # most that the wall clock may run ahead of elapsed time: NTP slews by half of that at most
 SLACK = 0.05  # seconds that may pass between reading one clock and the other, when the thread has to wait
 
 
-def elapsed() -> float:
-    """Read the seconds that passed on this machine, with those of a suspend where the system counts them."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
+# Reads the seconds that passed on this machine, with those of a suspend where the system counts them.
+elapsed = partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 
 
 class Clock:
@@ -53,15 +51,13 @@ class Clock:
                 self._latest = max(self._latest, self._wall())
                 return self._latest, self._latest
             mark, wall = self._passed(), self._wall()
-            bound = self._believed + (mark - self._mark) * RATE
-            steady = self._steady + (mark - self._mark) * (
-                2 - RATE
-            )  # a little slower than time: a moment that was ahead comes back
-            self._mark = mark
+            gone, self._mark = mark - self._mark, mark
+            bound = self._believed + gone * RATE
             # Without the slack: else a wrong wall clock would gain some at each call.
             self._believed = max(self._believed, min(wall, bound))
             self._latest = max(self._latest, min(wall, bound + SLACK))
-            self._steady = max(steady, self._believed)
+            # A little slower than time: a moment that was ahead comes back.
+            self._steady = max(self._steady + gone * (2 - RATE), self._believed)
             return self._latest, max(self._latest, self._steady, wall)
 
     def forget_threads(self) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.row_checksums import all_unsealed, sealed, seconds, unsealed
+from everturn.backends.sqlite.row_checksums import all_unsealed, of_row, seconds, unsealed
 from everturn.core.paths import Jump, State
 from everturn.core.plan_change import UndoStep
 from everturn.core.requests import REMEMBERED
@@ -85,13 +85,14 @@ def load(db: Connection, session_id: str, now: float, bad: list[str] | None = No
         if row is None:
             refuse_damaged_index(db, session_id)
             return None
-        refuse_other_row(row[1:4], (db.namespace, session_id, 0))
+        if row[1:4] != (db.namespace, session_id, 0):
+            refuse_other_row(row[1:4], (db.namespace, session_id, 0))
         session = from_columns(row, bad)
     except UNREADABLE as exc:
         if is_interruption(exc):
             raise
         raise unreadable_session(session_id, exc) from exc
-    return None if session.is_over(now) and not bad else session
+    return None if session.expires_at is not None and session.is_over(now) and not bad else session
 
 
 def from_columns(row: Sequence[Any], bad: list[str] | None = None) -> SessionRow:
@@ -111,13 +112,15 @@ def from_columns(row: Sequence[Any], bad: list[str] | None = None) -> SessionRow
 def store(db: Connection, session: SessionRow) -> None:
     """Write the columns of a live session, with their checksum."""
     row = session
-    no, *columns = sealed(
-        *(row.no, db.namespace, row.session_id, 0, row.life, row.version, row.last_seq, *columns_of(row.state)),
-        *(row.bytes, row.dimension, seconds(row.ttl), seconds(row.expires_at)),
+    ttl = None if row.ttl is None else seconds(row.ttl)
+    expires_at = None if row.expires_at is None else seconds(row.expires_at)
+    changing = (
+        *(row.life, row.version, row.last_seq, *columns_of(row.state), row.bytes, row.dimension, ttl, expires_at),
         *(seconds(row.created_at), seconds(row.changed_at), row.forked_from),
         *(row.snapshots, row.undo_steps, row.last_jump),
     )
-    db.execute(_UPDATE, (*columns[3:], no))
+    checksum = of_row(row.no, db.namespace, row.session_id, 0, *changing)
+    db.execute(_UPDATE, (*changing, checksum, row.no))
 
 
 def refuse_other_row(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
@@ -148,7 +151,7 @@ def state_from(columns: Sequence[Any]) -> State:
     """Decode a state from its five columns head, cleared, floor, kept, messages."""
     head, cleared, floor, kept, messages = columns
     refuse_bad_numbers(head, cleared, floor, messages)
-    return State(head, cleared, floor, kept_from(kept), messages)
+    return State(head, cleared, floor, () if kept is None else kept_from(kept), messages)
 
 
 def columns_of(state: State) -> tuple[int, int, int, str | None, int]:
@@ -157,8 +160,8 @@ def columns_of(state: State) -> tuple[int, int, int, str | None, int]:
     return state.head, state.cleared, state.floor, kept, state.messages
 
 
-def kept_from(kept: str | None) -> tuple[int, ...]:
-    return () if kept is None else tuple(msgspec.json.decode(kept))
+def kept_from(kept: str) -> tuple[int, ...]:
+    return tuple(msgspec.json.decode(kept))
 
 
 # --- rows beside it --------------------------------------------------------------------------------------------------

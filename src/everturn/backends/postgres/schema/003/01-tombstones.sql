@@ -1,8 +1,8 @@
--- Version 3. First, parts that version 1 has had since its tombstones remember receipts. A schema that was made before that has a version 1
+-- Version 3: parts that version 1 has had since its tombstones remember receipts. A schema that was made before that has a version 1
 -- without it, and is made like the others here; in a schema that was made since, this changes nothing.
 --
---   01-tombstones  receipts of changes that were erased        99-settings  the settings that every function runs under
---   02-reads       entries of one state, and what a prompt begins with
+--   01-tombstones  receipts of changes that were erased        02-reads     entries of one state, by one query
+--   03-front       what a prompt begins with                   99-settings  the settings that every function runs under
 
 -- A tombstone from before has no receipts: retries of changes that were erased until now are refused as late, as they were then.
 ALTER TABLE everturn.tombstones ADD COLUMN IF NOT EXISTS calls jsonb NOT NULL DEFAULT '{}';
