@@ -1,4 +1,4 @@
-"""Context: what to give a model, read from the newest message backwards, and no further than the bounds allow.
+"""Context: the prompt for a model, read from the newest message backwards, and no further than the bounds allow.
 
 The pages are of one state, as those of a trim are. If the session moves on so that they do not fit together, it is read
 again.
@@ -68,7 +68,7 @@ class ContextOperations(PagedReads):
         at: Snapshot | str | int | None = None,
         heal: bool = True,
     ) -> Context:
-        """Read what to give a model: system messages, the summaries that stand for hidden turns, the newest turns.
+        """Read a prompt for a model: system messages, the summaries that stand for hidden turns, the newest turns.
 
         The turns are as many as fit, always the last one, and never without the call of a tool's result. It reads no
         more than it needs: system messages are those at the beginning, those that a trim or fold kept, and those among
