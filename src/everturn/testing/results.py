@@ -43,7 +43,9 @@ ViolationKind: TypeAlias = Literal[
     "other",  # found by a clause without a history; see `story`
 ]
 Status: TypeAlias = Literal["pass", "fail", "not_offered", "untested", "known"]
-Layer: TypeAlias = Literal["sequential", "concurrency", "persistence", "edge", "faults", "crash", "history"]
+Layer: TypeAlias = Literal[
+    "sequential", "concurrency", "persistence", "edge", "faults", "crash", "compaction", "history"
+]
 
 FUNCTIONS: tuple[Function, ...] = get_args(Function)
 STATUSES: tuple[Status, ...] = get_args(Status)

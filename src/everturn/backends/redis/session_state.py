@@ -189,7 +189,7 @@ def _view(session_id: str, reply: Sequence[Any]) -> SessionView:
 
 
 def _window_of(text: bytes) -> FoundWindow:
-    """Read a window as `window_text` in lua/_path.lua writes it."""
+    """Read a window as `window_text` in lua/_window.lua writes it."""
     rest, left, start, cut, ranges = text.split(b" ")
     return FoundWindow(pairs_of(ranges)[::-1], int(rest), int(left), int(start), cut == b"1")
 

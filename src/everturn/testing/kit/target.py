@@ -17,7 +17,7 @@ import msgspec
 from everturn.core.masking import masked_url
 from everturn.testing.kit import store_urls
 
-OPTIONAL = ("session_id", "redis_url", "postgres_url", "ttl", "timeout", "vfs")
+OPTIONAL = ("session_id", "redis_url", "postgres_url", "ttl", "timeout", "vfs", "summarize")
 
 
 class TargetError(Exception):
@@ -47,6 +47,7 @@ class Offer(msgspec.Struct, frozen=True):
     corrupt: bool
     cleanup: bool
     message: bool
+    pays_once: bool = False
 
 
 _HOW_TO_OFFER = {
@@ -73,6 +74,8 @@ _HOW_TO_OFFER = {
     "clear": "`clear(session_id)`",
     "clear_all": "`clear_all()`",
     "trim": "`trim(session_id, max_messages=...)`",
+    "compact": "`fold(session_id, summarize=...)`, or a factory that takes `summarize` and a method that compacts",
+    "pays_once": "`factory.pays_once = True`: of compactions at once, one asks the model",
     "trim_keeps_prompts": "a `trim` that promises whole turns",
     "undo": "`undo(session_id)`",
     "replace": "`replace(session_id, messages)`",
@@ -192,4 +195,5 @@ def offer_of(factory: Callable[..., Any]) -> Offer:
         corrupt=callable(getattr(factory, "corrupt", None)),
         cleanup=callable(getattr(factory, "cleanup", None)),
         message=callable(getattr(factory, "message", None)),
+        pays_once=bool(getattr(factory, "pays_once", False)),
     )

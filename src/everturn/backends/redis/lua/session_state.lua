@@ -32,11 +32,12 @@ if ANY_OTHERS and call('ZCARD', OTHERS) ~= parts[1] then damaged('others') end
 if parts[2] > 0 and call('HLEN', SNAPSHOTS) ~= parts[2] then damaged('snapshots') end
 if ANY_JUMPS and call('ZCARD', JUMPS) ~= parts[3] then damaged('jumps') end
 if call('XLEN', CHANGES) ~= version - parts[4] + 1 then damaged('changes') end
-local undo, forgotten = field('undo', parts[5]), field('forgotten', parts[6])
+local texts = parts[5] + parts[6] > 0 and sealed_texts()
+local undo, forgotten = texts and texts.field('undo', parts[5]) or '', texts and texts.field('forgotten', parts[6]) or ''
 
 local state, status = facts[4], 'found'
 if ARGV[2] ~= '' then
-  state = snapshot_in(ARGV[2], parts[2])
+  state = sealed_texts().snapshot_in(ARGV[2], parts[2])
   if not state then status = 'no_snapshot' end
 elseif ARGV[3] == '0' then
   state = NOTHING
@@ -63,45 +64,49 @@ if not state then return {status .. '\n0\n' .. undo .. '\n' .. forgotten .. '\n\
 local head, cleared, floor, messages, kept = unpacked(state)
 if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
 -- A jump that was moved to another seq may be missed where the path begins, and too much would show: so count messages.
-if ANY_JUMPS and messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', '')) ~= messages then damaged('jumps') end
+if ANY_JUMPS then
+  local counted = path_functions().messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', ''))
+  if counted ~= messages then damaged('jumps') end
+end
 
 local listed = ARGV[4] ~= '' and parts[2] > 0 and parts[2] <= MOST_SNAPSHOTS and call('HGETALL', SNAPSHOTS) or {}
-
--- Append the entries of a window to an answer, the first one first. Takes them away again if one is missing, or is not of the
--- kind that the window says.
-local function put_entries(answer, ranges, bare)
-  local message, size = 'message ' .. LIFE, #answer
-  for i = #ranges, 1, -2 do
-    local first, last = ranges[i - 1], ranges[i]
-    local rows = call('XRANGE', LOG, first .. '-0', last .. '-0')
-    local sound_rows = #rows == last - first + 1
-    for j = 1, #rows do
-      local fields = rows[j][2]
-      sound_rows = sound_rows and (not bare or fields[1] == message)
-      if not bare then answer[#answer + 1] = fields[1] end
-      answer[#answer + 1] = fields[2]
-    end
-    if not sound_rows then
-      while #answer > size do answer[#answer] = nil end
-      return
-    end
-  end
-end
 
 local others, window = {}, ''
 local low, high = tonumber(ARGV[7]), math.min(tonumber(ARGV[6]) or head, head)
 if ANY_OTHERS and ARGV[5] ~= '' and ARGV[5] ~= 'b' then
-  others_down(head, high, math.max(low, floor + 1), ARGV[5], others)
+  other_functions().others_down(head, high, math.max(low, floor + 1), ARGV[5], others)
 end
 if ANY_OTHERS and (ARGV[5] == 'b' or ARGV[5] == 's') and cleared < floor then
-  others_down(head, math.min(high, floor), math.max(low, cleared + 1), 's', others)
+  other_functions().others_down(head, math.min(high, floor), math.max(low, cleared + 1), 's', others)
 end
 local answer = {'', unpack(listed)}
 if ARGV[8] ~= '-' then
   local bare = ARGV[9] ~= ''
   local found = window_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]), bare)
   complete(found, low > 0 and kept or '', high, low)
-  if ARGV[10] ~= '' and found.rest == 0 then put_entries(answer, found.ranges, bare) end
+  if ARGV[10] ~= '' and found.rest == 0 then
+    -- The entries of the window, the first one first; none if one is missing, or is not of the kind that the window says.
+    local ranges, message, at = found.ranges, 'message ' .. LIFE, #answer
+    for i = #ranges, 1, -2 do
+      local first, last = ranges[i - 1], ranges[i]
+      local rows = call('XRANGE', LOG, string.format('%d-0', first), string.format('%d-0', last))
+      local sound_rows = #rows == last - first + 1
+      for j = 1, #rows do
+        local fields = rows[j][2]
+        sound_rows = sound_rows and (not bare or fields[1] == message)
+        if not bare then
+          at = at + 1
+          answer[at] = fields[1]
+        end
+        at = at + 1
+        answer[at] = fields[2]
+      end
+      if not sound_rows then
+        for j = #answer, #listed + 2, -1 do answer[j] = nil end
+        break
+      end
+    end
+  end
   window = window_text(found)
 end
 answer[1] = status .. '\n' .. #listed .. '\n' .. undo .. '\n' .. forgotten .. '\n' .. state .. '\n' .. table.concat(others, ',')
