@@ -1,4 +1,4 @@
-"""Backends: the protocol that a backend implements, and all that the author of one needs.
+"""Backends: the protocol that a backend implements, and everything that the author of one needs.
 
 A backend stores, for each life of a session: a log of entries in `seq` order, the jumps in it (`path`), the current
 `State`, snapshots and undo steps (copies of a State), and the latest changes. It gives out `seq` and `version`, checks

@@ -87,9 +87,9 @@ def is_in_view(summary: Summary, state: State) -> bool:
 
 
 def standing_for_hidden(summaries: Iterable[Summary], state: State) -> tuple[Summary, ...]:
-    """Choose the summaries that stand for messages that a trim or fold hides, in order of what they cover.
+    """Choose the summaries that stand for messages that a trim or fold hides, in order of the seqs they cover.
 
-    Of two, one of which covers all that the other covers, the newer one is taken; an older one that covers more stays.
+    Of two, one of which covers all of the other, the newer one is taken; an older one that covers more stays.
     """
     chosen: list[Summary] = []
     for summary in sorted(summaries, key=lambda one: -(one.seq or 0)):

@@ -254,7 +254,7 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
 
 class ForkRequest(msgspec.Struct, frozen=True, gc=False):
-    """Copy what is visible at `at` into `target`, which must not exist, under the same seqs."""
+    """Copy the visible entries at `at` into `target`, which must not exist, under the same seqs."""
 
     source: str
     target: str

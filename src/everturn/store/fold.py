@@ -1,6 +1,6 @@
 """Fold: hides the oldest turns behind a summary that a model writes, outside of every lock and time-out.
 
-It plans on what it read, asks the model, and sends one request that names the state it read. The backend applies it if
+It reads and plans, asks the model, and sends one request that names the state it read. The backend applies it if
 the turns it hides are still in view; turns that were appended meanwhile stay. A claim keeps workers that fold at once
 from paying the model twice (decision 040); it is not needed for correctness.
 """

@@ -1,4 +1,4 @@
-"""Finds the ranges of the log that a read shows: the path, cut to its bounds, without what trim and clear hide.
+"""Finds the ranges of the log that a read shows: the path, cut to its bounds, without entries that trim or clear hid.
 
 Statements here find seqs only; log_rows.py fetches the rows.
 """
