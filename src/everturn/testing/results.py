@@ -86,7 +86,7 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ClauseResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one clause. `replay` is the command that runs it again; `incident` is what it would have caused."""
+    """The result of one clause. `replay` is the command that runs it again; `incident` is the harm it could do."""
 
     id: str
     layer: Layer

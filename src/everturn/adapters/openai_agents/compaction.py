@@ -38,7 +38,7 @@ class EverturnCompactionSession(EverturnSession):
         self._fold_at = max(fold_at, max_messages)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the summary of what is hidden, if there is one, and the items in order; with a limit, the n latest."""
+        """Return the summary of hidden items, if there is one, and the items in order; with a limit, the n latest."""
         limit = self._limit(limit)
         if limit is not None:
             items = await super().get_items(limit)

@@ -1,4 +1,4 @@
-"""The target of a run: a store's URL or a factory, found by name in any process, and what it offers for testing.
+"""The target of a run: a store's URL or a factory, found by name in any process, and the operations that it offers.
 
 It opens nothing and knows no backend; store_urls.py makes factories of URLs.
 """
@@ -21,7 +21,7 @@ OPTIONAL = ("session_id", "redis_url", "postgres_url", "ttl", "timeout", "vfs", 
 
 
 class TargetError(Exception):
-    """The target cannot be run at all; the text says what to do about it."""
+    """The target cannot be run at all; the text names the next step."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ _HOW_TO_OFFER = {
 
 
 def needed(missing: Iterable[str]) -> str:
-    """Say what a target would have to offer, so that a clause can be tested."""
+    """Name the operations that a target would have to offer, so that a clause can be tested."""
     return "not offered: needs " + "; and ".join(map(_how_to_offer, missing))
 
 
@@ -173,7 +173,7 @@ def _module(target: Target) -> Any:
 
 
 def offer_of(factory: Callable[..., Any]) -> Offer:
-    """Read what a factory offers. Raises TargetError if it cannot be called as the kit calls factories."""
+    """Read the offer of a factory. Raises TargetError if it cannot be called as the kit calls factories."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except (TypeError, ValueError) as exc:

@@ -52,7 +52,7 @@ class LocalInstance:
         loop: Loop,
         model: FakeModel,
     ) -> None:
-        """Call the factory. Raises what it raises, and TargetError for an object that has no shape."""
+        """Call the factory. Raises its errors, and TargetError for an object that has no shape."""
         self._factory = factory
         self._offer = offer
         self._where = where
@@ -156,7 +156,7 @@ class LocalInstance:
         return Outcome(value, None, began, time.monotonic())
 
     def close(self) -> None:
-        """Close what was opened, latest first. Raises the first error, after all were tried."""
+        """Close everything that was opened, latest first. Raises the first error, after all were tried."""
 
         async def close_all() -> None:
             errors: list[BaseException] = []

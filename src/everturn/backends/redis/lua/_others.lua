@@ -15,21 +15,27 @@ local function other_functions()
     return tonumber(seq), class
   end
 
-  -- The seqs of one class of others on the path to `head`, from `last` down to `low`, behind those in `found`.
-  local function others_down(head, last, low, class, found)
-    local listed = call('ZREVRANGEBYSCORE', OTHERS, last, low, 'WITHSCORES')
-    local path, jump, high
-    for i = 1, #listed, 2 do
-      local seq, letter = other_in(listed[i], listed[i + 1])
-      if letter == class then
-        if not jump then
-          path = path_functions()
-          jump, high = path.jump_at(head), head
+  -- The seqs of one class of others on the path to `head`, from `last` down to `low`, behind those in `found`: at most `most`
+  -- (nil: all). With a bound they are looked through a few at a time.
+  local function others_down(head, last, low, class, found, most)
+    local path, jump, high, listed
+    repeat
+      listed = most and call('ZREVRANGEBYSCORE', OTHERS, last, low, 'WITHSCORES', 'LIMIT', 0, 64)
+        or call('ZREVRANGEBYSCORE', OTHERS, last, low, 'WITHSCORES')
+      for i = 1, #listed, 2 do
+        local seq, letter = other_in(listed[i], listed[i + 1])
+        if letter == class then
+          if not jump then
+            path = path_functions()
+            jump, high = path.jump_at(head), head
+          end
+          jump, high = path.range_at(jump, high, seq)
+          if jump.seq <= seq and seq <= high then found[#found + 1] = seq end
+          if #found == most then return found end
         end
-        jump, high = path.range_at(jump, high, seq)
-        if jump.seq <= seq and seq <= high then found[#found + 1] = seq end
+        last = seq - 1
       end
-    end
+    until not most or #listed < 128
     return found
   end
 

@@ -88,5 +88,5 @@ local function path_functions()
   end
 
   return {START = START, jump_in = jump_in, jump_at = jump_at, range_at = range_at, on_path = on_path,
-          messages_behind = messages_behind, put_jump = put_jump}
+          last_past = last_past, messages_behind = messages_behind, put_jump = put_jump}
 end
