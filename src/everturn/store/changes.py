@@ -186,8 +186,8 @@ class ChangeOperations(RetryingSender):
         content = () if key is None else _content_of(effect)
         request = self._request(session_id, effect, key, expected, content)
         outcome = await self.call(partial(self._attempt, request))
-        if outcome.status not in _DONE:
-            refuse(outcome, request.session_id, expected=request.expected_version, named=after)
+        if outcome.status is not Status.APPLIED:
+            self._look_closer(outcome, request, after)
         return receipt_of(request.session_id, outcome)
 
     # --- the head ----------------------------------------------------------------------------------------------------
@@ -308,6 +308,8 @@ class ChangeOperations(RetryingSender):
         )
         if outcome.status in (Status.EXISTS, Status.KEY_REUSED):
             refuse(outcome, new_session_id)
+        if outcome.status is Status.REPLAYED:
+            self.tell_replay(outcome, new_session_id)
         if outcome.status not in _DONE:
             refuse(outcome, session_id, expected=version, named=checked_at(at))
         return receipt_of(new_session_id, outcome)
@@ -346,9 +348,16 @@ class ChangeOperations(RetryingSender):
         """Send one change as `_change` does. Returns the backend's answer, also for the refusal `also`."""
         request = self._request(session_id, effect, key, expected, content, call)
         outcome = await self.call(partial(self._attempt, request), deadline)
-        if outcome.status not in _DONE and outcome.status is not also:
-            refuse(outcome, session_id, expected=request.expected_version, named=named)
+        if outcome.status is not Status.APPLIED and outcome.status is not also:
+            self._look_closer(outcome, request, named)
         return outcome
+
+    def _look_closer(self, outcome: ChangeOutcome, request: ChangeRequest, named: Any) -> None:
+        """Tell of a change that had been made before. Raises the error for a refusal."""
+        if outcome.status is Status.REPLAYED:
+            self.tell_replay(outcome, request.session_id)
+        elif outcome.status not in _DONE:
+            refuse(outcome, request.session_id, expected=request.expected_version, named=named)
 
     def _request(
         self,

@@ -82,7 +82,7 @@ class PostgresBackend:
             await self._ask_time(deadline)
         is_first, self._ready = not self._ready, True
         if self._warnings and is_first:  # else another task of the same loop was faster
-            say(found)
+            say(found, "postgres")
 
     async def findings(self, deadline: float) -> list[Finding]:
         """Find settings of the server that break promises, for `prepare` and for `doctor`."""
@@ -217,7 +217,7 @@ class PostgresBackend:
         if query.is_glance:
             parameters = (self._namespace, query.session_id, self._now())
             return reads.glance(await self._ask("glance", parameters, deadline), query.session_id)
-        name = "read" if query.kind is None else "read_one_kind"
+        name = "front" if query.front else "read" if query.kind is None else "read_one_kind"
         rows = await self._ask(name, (self._namespace, *reads.parameters(query), self._now()), deadline)
         try:
             return reads.reading(rows, take, query)

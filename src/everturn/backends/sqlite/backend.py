@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
+from everturn import events
 from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
 from everturn.backends._shared.server_warnings import Examination
 from everturn.backends._shared.verification import SURPRISES, unreadable_session, unreadable_store
@@ -120,8 +121,8 @@ class SqliteOperations(ABC):
     async def _reap_quietly(self, deadline: float) -> None:
         try:
             await self._write(lambda db: maintenance.reap(db, self._now(db)), deadline)
-        except MemoryStoreError:
-            pass  # the change itself is committed; a later writer tries again
+        except MemoryStoreError as exc:  # the change itself is committed; a later writer tries again
+            events.tell(events.UPKEEP_FAILED, self._database.source, step="reap", reason=events.reason(exc))
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
         how = self._read_disposable if query.skip else self._read_shortly if _is_short(query) else self._read
@@ -177,6 +178,9 @@ class SqliteOperations(ABC):
             while removed.left and time.monotonic() < deadline:
                 removed = removed.plus(await self._write(partial(maintenance.remove, lives=removed.left), deadline))
             complete = not removed.left and await self._outside_transaction(maintenance.scrub, deadline)
+        if not complete:
+            why = "a reader holds old pages, the disk has no room for a copy, or the time-out is too short"
+            events.tell(events.UPKEEP_FAILED, self._database.source, step="checkpoint", reason=why)
         receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete)
         return Erasure(receipt, removed.spared)
 
