@@ -15,12 +15,16 @@ from importlib import import_module
 from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl
 
-from everturn.backend import Opener
-from everturn.core.masking import ESCAPES, masked_url
+import msgspec
+
+from everturn import events, telemetry
+from everturn.backend import Backend, Opener
+from everturn.core.masking import ESCAPES, MASK, is_secret, masked_url
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
 from everturn.option_values import COMMON, NOT_GIVEN, given, read_options
 from everturn.store.aio import AsyncMemoryStore
 from everturn.store.operations import Settings
+from everturn.store.retries import source_of
 from everturn.store.sync import MemoryStore
 
 GROUP = "everturn.backends"
@@ -106,13 +110,14 @@ def open(  # noqa: A001 - everturn.open is the public name
     Raises:
         InvalidInput: The URL or an option is not known, or does not belong to this backend. The message lists those
             that do.
-        Unsupported: The backend's driver is not installed. The message says what to install.
+        Unsupported: The backend's driver is not installed. The message names the extra to install.
         SchemaTooNew: The data was written by a newer everturn. It was left untouched.
         MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
     """
     opener, address, settings, own = _resolve(url, given(locals()))
     with _drivers(address.partition(":")[0]):
-        return MemoryStore(opener.open(address, own, time.monotonic() + settings.timeout), settings)
+        backend = opener.open(address, own, time.monotonic() + settings.timeout)
+    return MemoryStore(backend, _told(backend, settings, own))
 
 
 async def open_async(
@@ -185,14 +190,14 @@ async def open_async(
     Raises:
         InvalidInput: The URL or an option is not known, or does not belong to this backend. The message lists those
             that do.
-        Unsupported: The backend's driver is not installed. The message says what to install.
+        Unsupported: The backend's driver is not installed. The message names the extra to install.
         SchemaTooNew: The data was written by a newer everturn. It was left untouched.
         MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
     """
     opener, address, settings, own = _resolve(url, given(locals()))
     with _drivers(address.partition(":")[0]):
         backend = await opener.open_async(address, own, time.monotonic() + settings.timeout)
-    return AsyncMemoryStore(backend, settings)
+    return AsyncMemoryStore(backend, _told(backend, settings, own))
 
 
 def from_client(
@@ -245,8 +250,9 @@ def from_client(
         kind = adopts(client) if adopts else None  # None: it is no client of this backend
         if kind is not None:
             settings, own = read_options(opener, named)
+            settings = msgspec.structs.replace(settings, place=f"a client of {type(client).__module__}")
             backend = opener.adopt(client, own, time.monotonic() + settings.timeout)
-            return (AsyncMemoryStore if kind == "async" else MemoryStore)(backend, settings)
+            return (AsyncMemoryStore if kind == "async" else MemoryStore)(backend, _told(backend, settings, own))
     raise InvalidInput(
         f"a {type(client).__module__}.{type(client).__qualname__} is no client that an installed backend takes; "
         "give one of redis-py, valkey-py, fakeredis or psycopg, or use everturn.open",
@@ -272,7 +278,19 @@ def _resolve(url: object, options: Mapping[str, Any]) -> tuple[Opener, str, Sett
     if "@" in query:
         _refuse_unescaped(opener, query)
     settings, own = read_options(opener, dict(parse_qsl(query, keep_blank_values=True)) | dict(options))
-    return opener, address, settings, own
+    return opener, address, msgspec.structs.replace(settings, place=masked_url(address)), own
+
+
+def _told(backend: Backend, settings: Settings, own: Mapping[str, Any]) -> Settings:
+    """Tell that a store was opened, with its options. Returns the settings."""
+    telemetry.look()  # most applications have set up their SDK by now
+    common = {name: getattr(settings, name) for name in COMMON}
+    source = source_of(backend, settings)
+    is_ours = source.system in events.SYSTEMS  # which of a third party's options are secret is not known
+    shown = {name: value if is_ours and not is_secret(name) else MASK for name, value in own.items()}
+    options = " ".join(f"{name}={value}" for name, value in (common | shown).items())
+    events.tell(events.OPENED, source, options=options)
+    return settings
 
 
 def _refuse_unescaped(opener: Opener, query: str) -> None:

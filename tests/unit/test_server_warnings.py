@@ -101,7 +101,7 @@ def test_what_several_servers_share_is_said_once_and_names_them_all() -> None:
 
 def test_a_warning_says_where_what_risk_and_fix_and_points_to_the_caller() -> None:
     with pytest.warns(HostileSetting) as said:
-        say([Finding("a server", "x=off", "turns are lost", "set x = on")])
+        say([Finding("a server", "x=off", "turns are lost", "set x = on")], "redis")
     assert str(said[0].message) == "a server: x=off: turns are lost. To mend it: set x = on"
     assert said[0].filename == __file__
 
@@ -109,4 +109,4 @@ def test_a_warning_says_where_what_risk_and_fix_and_points_to_the_caller() -> No
 def test_nothing_found_is_nothing_said() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        say([])
+        say([], "redis")

@@ -14,7 +14,13 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
 _SETTING = re.compile(
     r"(?i)\b([\w-]*(?:password|passwd|passphrase|pwd|secret|token)[\w-]*\s*=\s*)('[^']*'|[^\s&,;'\"]+)"
 )
+_SECRET = re.compile(r"(?i)pass|pwd|secret|token")
 _SUSPICIOUS = re.compile(r"(?i)@|pass|pwd|secret|token")
+
+
+def is_secret(setting: str) -> bool:
+    """Whether the value of a setting of this name is a secret: `sentinel_password`, `passfile`."""
+    return _SECRET.search(setting) is not None
 
 
 def masked_url(url: str) -> str:

@@ -96,6 +96,7 @@ class MessageReader:
         self._session_id = session_id
         self._skip = on_corrupt == "skip"
         self.messages: list[ChatMessage] = []
+        self.first_skipped = 0  # the seq of the first bad row that was skipped
 
     def take(self, rows: Sequence[MessageRow]) -> None:
         """Decode a batch. Raises CorruptEntry at the first bad row, unless told to skip."""
@@ -115,6 +116,7 @@ class MessageReader:
             except CorruptEntry:
                 if not self._skip:
                     raise
+                self.first_skipped = self.first_skipped or row[0]
             else:
                 self.messages.append(cast("ChatMessage", message))
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import msgspec
 
+from everturn import events
 from everturn.backend import Clear, Query, Status
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
@@ -71,7 +72,10 @@ class MaintenanceOperations(TrimOperations):
                 raise MemoryStoreBackendError(text, outcome="not_written", transient=True)
             return erasure.receipt
 
-        return await self.call(send)
+        receipt = await self.call(send)
+        entries, complete = receipt.entries, receipt.complete
+        events.tell(events.ERASED, self.source, session_id=session_id, entries=entries, complete=complete)
+        return receipt
 
     async def _life(self, query: Query, by: float) -> str | None:
         """Read the life of a session: "" if there is none, None if it is too damaged to tell."""
@@ -116,7 +120,7 @@ class MaintenanceOperations(TrimOperations):
         """Look for gaps, bad checksums and dangling pointers, in one session or in the whole store."""
         if session_id is not None:
             entries, problems = await self._verified(checked_id(session_id))
-            return VerifyReport(1 if entries or problems else 0, entries, tuple(map(_plainly, problems)))
+            return self._told(VerifyReport(1 if entries or problems else 0, entries, tuple(map(_plainly, problems))))
         names: set[str] = set()
         unlisted: list[CorruptEntry] = []
         entries, problems = await self._verified(None)
@@ -127,7 +131,13 @@ class MaintenanceOperations(TrimOperations):
             problems += found
         # A damaged session that was found has reported its problems already.
         problems += (Problem(None, None, str(exc)) for exc in unlisted if exc.session_id not in names)
-        return VerifyReport(len(names), entries, tuple(map(_plainly, problems)))
+        return self._told(VerifyReport(len(names), entries, tuple(map(_plainly, problems))))
+
+    def _told(self, report: VerifyReport) -> VerifyReport:
+        if report.problems:
+            first = events.reason(report.problems[0].what)
+            events.tell(events.PROBLEMS_FOUND, self.source, problems=len(report.problems), first=first)
+        return report
 
     async def _verified(self, session_id: str | None) -> tuple[int, list[Problem]]:
         return await self.call(lambda _, by: self.backend.verify(session_id, by))
@@ -175,6 +185,7 @@ class MaintenanceOperations(TrimOperations):
     async def close(self) -> None:
         """Release the connections and files that this store opened. A client that was passed in stays open."""
         await self.backend.close()
+        events.tell(events.CLOSED, self.source)
 
 
 def raise_damage(damaged: Sequence[CorruptEntry], done: object) -> None:

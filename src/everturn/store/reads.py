@@ -6,10 +6,11 @@ An absent session reads as empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
+from everturn import events
 from everturn.backend import Order, Query, Reading
-from everturn.core import codec, healing, prompts, text_search, tool_calls, vectors
+from everturn.core import codec, prompts, text_search, tool_calls, vectors
 from everturn.core.codec import EntryRow
 from everturn.core.message_batches import MessageReader, OnCorrupt
 from everturn.core.paths import State
@@ -33,6 +34,7 @@ from everturn.model import (
 )
 from everturn.store.arguments import LONGEST_ID, checked_at, checked_bound, checked_count, checked_id, checked_search
 from everturn.store.entry_reader import EntryReader
+from everturn.store.healed_prompts import healed
 from everturn.store.outcomes import no_session
 from everturn.store.pages import refuse_absent_state
 from everturn.store.retries import RetryingSender
@@ -102,10 +104,16 @@ class ReadOperations(RetryingSender):
         if on_corrupt == "raise":
             _refuse_gaps(reading, query, len(messages))
         else:
+            self._tell_skipped(session_id, reader.first_skipped or reading.first_missing)
             messages = tool_calls.in_order(messages)
         if limit is not None and reading.cut:
             messages = tool_calls.without_orphans(messages)
-        return healing.heal(messages) if heal else messages
+        return healed(messages, self.source) if heal else messages
+
+    def _tell_skipped(self, session_id: str, seq: int | None) -> None:
+        if seq:
+            told: dict[str, Any] = {"session_id": session_id, "seq": seq, "reason": "skipped, as the caller asked for"}
+            events.tell(events.CORRUPT_ENTRY, self.source, operation="get_history", **told)
 
     async def load_memory(self, session_id: str) -> list[dict[str, str]]:
         """Return the history as pairs of strings: the human's words and the AI's answer ("" if there is none yet)."""

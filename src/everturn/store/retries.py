@@ -6,15 +6,18 @@ Backends handle redirections and waits for locks themselves. Adapters and trim r
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Protocol, TypeVar
 
 import msgspec
 
-from everturn.backend import Backend
+from everturn import events
+from everturn.backend import Backend, ChangeOutcome
 from everturn.errors import MemoryStoreBackendError
 
 T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
+operation: ContextVar[str] = ContextVar("operation", default="")  # the method that is under way, for events
 ANSWER_TIME = 0.1  # of the time-out: left for the answer to the latest attempt at a request that was refused each time
 
 
@@ -24,10 +27,15 @@ class Settings(msgspec.Struct, frozen=True):
     ttl: float | None = None
     timeout: float = 5.0
     max_message_bytes: int = 16 * 2**20
+    place: str = ""  # the URL without its password, for events
 
 
 class Runtime(Protocol):
     """Differences between a blocking and an asynchronous store: its clock, its sleep, and where it computes."""
+
+    @property
+    def awaits(self) -> bool:
+        """Whether a caller's coroutine can be waited for."""
 
     def clock(self) -> float:
         """Tell the time, as time.monotonic does."""
@@ -49,6 +57,7 @@ class RetryingSender:
         self.backend = backend
         self.settings = settings
         self.runtime = runtime
+        self.source = source_of(backend, settings)
 
     async def call(self, send: Callable[[bool, float], Awaitable[T]], deadline: float | None = None) -> T:
         """Send a request until it is answered. `send` is called with whether it is a retry, and with the deadline.
@@ -70,7 +79,7 @@ class RetryingSender:
     ) -> T:
         """Send a request again, whose first attempt ended in this error, until it is answered or time is up."""
         latest, doubtful = error, error.outcome == "unknown"
-        pause = FIRST_PAUSE
+        pause, attempts, begun, told = FIRST_PAUSE, 0, self.runtime.clock(), ""
         # A request that was refused each time is not in doubt. An attempt with no time for its answer would make it so.
         refused_until = deadline - ANSWER_TIME * self.settings.timeout
         # In doubt, up to the end: whoever hears "unknown" long before may see the request applied afterwards.
@@ -80,12 +89,45 @@ class RetryingSender:
         ):
             await self.runtime.sleep(min(pause, left / 2))
             pause = min(2 * pause, LONGEST_PAUSE)
+            attempts += 1
+            self._tell_retry(attempts, latest, told, doubtful=doubtful)
+            told = str(latest)
             try:
-                return await send(True, deadline)  # noqa: FBT003
+                answer = await send(True, deadline)  # noqa: FBT003
             except MemoryStoreBackendError as exc:
                 latest, doubtful = exc, doubtful or exc.outcome == "unknown"
                 # An attempt for which there was no time left says less than the one before it.
                 if exc.outcome == "unknown" or self.runtime.clock() < deadline:
                     error = exc
+            else:
+                seconds = self.runtime.clock() - begun
+                events.tell(
+                    events.RECOVERED, self.source, operation=operation.get(), attempts=attempts, seconds=seconds
+                )
+                return answer
         error.outcome = "unknown" if doubtful else "not_written"
         raise error
+
+    def tell_replay(self, outcome: ChangeOutcome, session_id: str) -> None:
+        """Tell of a change that had been made before."""
+        events.tell(
+            events.REPLAYED, self.source, operation=operation.get(), session_id=session_id, version=outcome.version
+        )
+
+    def _tell_retry(self, attempt: int, error: MemoryStoreBackendError, told: str, *, doubtful: bool) -> None:
+        """Tell of a retry, and log it unless the one before had the same reason."""
+        events.tell(
+            events.RETRIED,
+            self.source,
+            log=str(error) != told,
+            operation=operation.get(),
+            attempt=attempt,
+            outcome="unknown" if doubtful else "not_written",
+            reason=events.reason(error),
+        )
+
+
+def source_of(backend: Backend, settings: Settings) -> events.Source:
+    """Name the origin of a store's events: its backend, and its place."""
+    parts = type(backend).__module__.split(".")
+    return events.Source(parts[2] if parts[:2] == ["everturn", "backends"] else parts[0], settings.place)

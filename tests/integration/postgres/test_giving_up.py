@@ -23,6 +23,7 @@ from everturn.backends.postgres import connections, timed_connections
 from everturn.testing.servers import PostgresServer, postgres_server, wait_until
 from tests.integration.children import children, eventually_async, run
 from tests.integration.writers import turn
+from tests.tiers import first
 
 FACES = ["blocking", "awaited"]
 
@@ -235,6 +236,33 @@ def test_a_statement_of_many_changes_has_a_bounded_number_of_bytes(url: str) -> 
     assert sum(count for count, _ in sizes) == 140
     assert max(size for count, size in sizes if count > 1) <= 4 * 2**20
     assert max(count for count, _ in sizes) > 1
+
+
+def append_large_and_small(url: str, many: str, size: str) -> None:
+    """In a process of its own: append so many large turns and as many small ones at once. Tells the memory it took."""
+
+    async def main() -> None:
+        async with await everturn.open_async(url, timeout=150) as store:
+            await store.add_messages("warm", turn("x"))
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            text = "x" * (int(size) - 1000)
+            numbers = range(int(many))
+            large = [asyncio.create_task(store.add_messages(f"l{n}", [ChatMessage("user", text)])) for n in numbers]
+            small = [asyncio.create_task(store.add_messages(f"s{n}", turn("x"))) for n in numbers]
+            receipts = await asyncio.gather(*large, *small)
+            assert [receipt.version for receipt in receipts] == [1] * len(receipts)
+            print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("many", "size"), first(1, [(24, 2**21), (70, 2**24)]))
+def test_many_large_turns_land_with_their_small_neighbours_in_little_more_memory_than_they_have(
+    url: str, many: int, size: int
+) -> None:
+    """70 turns of 16 MiB made one statement, which failed, and the small ones in it too."""
+    taken = int(run(append_large_and_small, url, many, size))
+    assert taken < many * size + 12 * size + 2**26
 
 
 @pytest.mark.parametrize("face", FACES)

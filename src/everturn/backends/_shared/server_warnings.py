@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from everturn import events
 from everturn.errors import HostileSetting
 
 
@@ -34,9 +35,10 @@ def together(found: Iterable[Finding]) -> list[Finding]:
     return [Finding(", ".join(where), *rest) for rest, where in places.items()]
 
 
-def say(found: Sequence[Finding]) -> None:
+def say(found: Sequence[Finding], system: str) -> None:
     """Warn of each finding (HostileSetting). The warning points to the line outside everturn that led here."""
     for finding in found:
+        events.tell(events.HOSTILE_SETTING, events.Source(system, finding.where), reason=events.reason(finding))
         warnings.warn(str(finding), HostileSetting, stacklevel=_frames_of_ours() + 1)
 
 

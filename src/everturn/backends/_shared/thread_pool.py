@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class PoolPlace(Generic[T]):
-    """Room for one item of a pool: what `take` lends. `item` is None until the borrower has made one."""
+    """Room for one item of a pool: `take` lends it. `item` is None until the borrower has made one."""
 
     __slots__ = ("__weakref__", "item")
 
@@ -27,10 +27,18 @@ class BoundedPool(Generic[T]):
     borrower costs no place: the one that was taken goes with the call that was interrupted.
 
     `exhausted` and `closed` make the errors that `take` raises: no place came back in time, or the pool was closed.
+    `waited` is told of every wait for a place, with the moment since when it lasted.
     """
 
-    def __init__(self, size: int, exhausted: Callable[[], Exception], closed: Callable[[], Exception]) -> None:
+    def __init__(
+        self,
+        size: int,
+        exhausted: Callable[[], Exception],
+        closed: Callable[[], Exception],
+        waited: Callable[[float], None] | None = None,
+    ) -> None:
         self._size = size
+        self._waited = waited
         self._exhausted = exhausted
         self._closed = closed
         # Entered by `with` directly: Condition.__enter__ is Python code, where an interrupt could leave the lock held.
@@ -56,12 +64,17 @@ class BoundedPool(Generic[T]):
                 return self._idle.pop()  # atomic in the interpreter: the usual case needs no lock
             except IndexError:
                 pass
-        with self._lock:
-            self._waiting += 1  # before looking at _idle: a thread that gives back after that look then notifies
-            try:
-                return self._next(deadline)
-            finally:
-                self._waiting -= 1
+        since = time.monotonic() if len(self._places) >= self._size else None
+        try:
+            with self._lock:
+                self._waiting += 1  # before looking at _idle: a thread that gives back after that look then notifies
+                try:
+                    return self._next(deadline)
+                finally:
+                    self._waiting -= 1
+        finally:
+            if since is not None and self._waited is not None:
+                self._waited(since)
 
     def _next(self, deadline: float) -> PoolPlace[T]:
         while not self.is_closed:

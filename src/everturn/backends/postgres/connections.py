@@ -1,15 +1,20 @@
 """Pools of the connections that we open: blocking, and of an event loop. (Decision 009 says why not psycopg_pool.)
 
-A connection is opened by whoever needs it, within its own deadline. It knows nothing of sessions.
+A connection is opened by the call that needs it, within its own deadline. It knows nothing of sessions.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
+from everturn.backends._shared.connection_watch import ConnectionWatch
 from everturn.backends._shared.thread_pool import BoundedPool, PoolPlace
 from everturn.backends.postgres import arrays, errors
 from everturn.backends.postgres.timed_connections import (
@@ -19,21 +24,24 @@ from everturn.backends.postgres.timed_connections import (
     connecting_by,
     is_alive,
 )
+from everturn.events import Source
 
 
 class TimedPool:
-    """At most `size` blocking connections, opened when they are needed, by whoever needs them, within its time."""
+    """At most `size` blocking connections, opened when they are needed, by the call that needs one, within its time."""
 
     def __init__(self, conninfo: str, size: int, name: str) -> None:
         self._conninfo = conninfo
         self._size = size
         self._name = name
         self._limits = ServerLimits()
+        self._watch = ConnectionWatch(Source("postgres", name))
         self._connections = self._new_pool()
         _pools.add(self)
 
     def _new_pool(self) -> BoundedPool[TimedConnection]:
-        return BoundedPool(self._size, lambda: errors.exhausted(self._name), lambda: errors.closed(self._name))
+        exhausted, closed = partial(errors.exhausted, self._name), partial(errors.closed, self._name)
+        return BoundedPool(self._size, exhausted, closed, self._watch.waited)
 
     def take(self, deadline: float) -> TimedConnection:
         """Take a connection that is alive, or open one. Raises MemoryStoreBackendError, TimeUp, psycopg.Error."""
@@ -61,7 +69,7 @@ class TimedPool:
             connection.close()
 
     def _new(self, deadline: float) -> TimedConnection:
-        with connecting_by(deadline):
+        with watched_by(self._watch), connecting_by(deadline):
             connection = TimedConnection.connect(self._conninfo, autocommit=True)
         connection.deadline = deadline
         arrays.register(connection)
@@ -71,6 +79,7 @@ class TimedPool:
         except BaseException:
             connection.close()
             raise
+        self._watch.answered(_server_of(connection))
         return connection
 
     def give_back(self, connection: TimedConnection) -> None:
@@ -82,6 +91,7 @@ class TimedPool:
             self._drop(place, connection)
             raise
         if is_closed:
+            self._watch.lost(sys.exception())
             self._connections.forget(place)
             return
         place.item = connection
@@ -98,6 +108,21 @@ class TimedPool:
         _of_the_parent.append(self._connections)
         if not self._connections.is_closed:
             self._connections = self._new_pool()
+
+
+@contextmanager
+def watched_by(watch: ConnectionWatch) -> Iterator[None]:
+    """Tell the watch of an error with which no connection could be made."""
+    try:
+        yield
+    except BaseException as exc:
+        watch.lost(exc)
+        raise
+
+
+def _server_of(connection: TimedConnection | TimedAsyncConnection) -> str:
+    """Name the server of a connection: of several hosts, the one that was reached."""
+    return f"{connection.info.host}:{connection.info.port}"
 
 
 def _close(connections: list[TimedConnection]) -> None:
@@ -125,6 +150,7 @@ class AsyncTimedPool:
         self._conninfo = conninfo
         self._name = name
         self._limits = ServerLimits()
+        self._watch = ConnectionWatch(Source("postgres", name))
         self._closed = False
         self._slots = asyncio.Semaphore(size)
         self._idle: list[TimedAsyncConnection] = []
@@ -134,11 +160,14 @@ class AsyncTimedPool:
         if self._closed:
             raise errors.closed(self._name)
         if self._slots.locked():
+            since = time.monotonic()
             try:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                     await self._slots.acquire()
             except TimeoutError:
                 raise errors.exhausted(self._name) from None
+            finally:
+                self._watch.waited(since)
         else:
             await self._slots.acquire()
         try:
@@ -162,7 +191,7 @@ class AsyncTimedPool:
             if is_alive(connection):
                 return connection
             await connection.close()
-        with connecting_by(deadline):
+        with watched_by(self._watch), connecting_by(deadline):
             connection = await TimedAsyncConnection.connect(self._conninfo, autocommit=True)
         connection.deadline = deadline
         arrays.register(connection)
@@ -172,12 +201,15 @@ class AsyncTimedPool:
         except BaseException:
             await connection.close()
             raise
+        self._watch.answered(_server_of(connection))
         return connection
 
     async def give_back(self, connection: TimedAsyncConnection) -> None:
         """Give a connection back. One that is closed by now leaves room for another."""
         connection.is_kept = False
         if self._closed or connection.closed:
+            if not self._closed:
+                self._watch.lost(sys.exception())
             await connection.close()
         else:
             self._idle.append(connection)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from everturn import events
 from everturn.backends.postgres import statements
 from everturn.backends.postgres.executor import Executor, SqlCall
 from everturn.errors import InvalidInput, MemoryStoreBackendError, SchemaTooNew
@@ -31,6 +32,9 @@ async def migrate(executor: Executor, schema: str, deadline: float, current: int
             if found == before:
                 raise
         else:
+            if found.version:
+                source = events.Source("postgres", executor.name)
+                events.tell(events.MIGRATED, source, found=found.version, now=current)
             return  # else another worker was faster
     if found.version > current:
         raise SchemaTooNew(

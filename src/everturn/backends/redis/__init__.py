@@ -145,7 +145,7 @@ async def _check_servers(backend: RedisBackend, options: Mapping[str, Any], dead
     """Ask the servers for their settings, and warn of those that may lose turns. Raises if no server answers."""
     found = await backend.findings(deadline)
     if options.get("warnings", True):
-        say(found)
+        say(found, "redis")
 
 
 # --- clients that are given to us ------------------------------------------------------------------------------------

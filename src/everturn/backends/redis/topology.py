@@ -9,6 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+from everturn import events
 from everturn.backends.redis.errors import Refusal, held_back
 from everturn.backends.redis.transport.blocking_pool import Transport
 from everturn.backends.redis.url import Node
@@ -21,6 +22,14 @@ def _share(deadline: float, *, is_last: bool) -> float:
     """Return the deadline for one of several nodes: one that hangs must not take the time of the others."""
     now = time.monotonic()
     return deadline if is_last else now + max(0.0, deadline - now) / 4
+
+
+def _tell_failover(before: Sequence[Node], now: Sequence[Node]) -> None:
+    """Tell of masters that were not masters before, unless none was known."""
+    old = [f"{host}:{port}" for host, port in dict.fromkeys(before) if (host, port) not in now]
+    new = [f"{host}:{port}" for host, port in dict.fromkeys(now) if (host, port) not in before]
+    if before and new:
+        events.tell(events.FAILED_OVER, events.Source("redis", new[0]), old=", ".join(old), new=", ".join(new))
 
 
 class Topology(Protocol):
@@ -119,6 +128,7 @@ class SentinelTopology:
         self._service = service
         self._transport = transport
         self._master: Node | None = None
+        self._before: Node | None = None  # the latest master that was known
 
     async def node_for(self, key: bytes, deadline: float) -> Node:  # noqa: ARG002 - the protocol's
         return self._master or await self._find(deadline)
@@ -139,6 +149,8 @@ class SentinelTopology:
             if isinstance(answer, list):
                 self._sentinels.insert(0, self._sentinels.pop(number))  # ask the one that answered first next time
                 self._master = (answer[0].decode(), int(answer[1]))
+                _tell_failover([self._before] if self._before else [], [self._master])
+                self._before = self._master
                 return self._master
             said.append(f"{sentinel[0]}:{sentinel[1]} knows no service {self._service!r}")
         raise MemoryStoreBackendError(
@@ -216,6 +228,7 @@ class ClusterTopology:
             ranges.append((int(first), places[0]))
             slots.update(dict.fromkeys(range(int(first), int(last) + 1), places[0]))
             known += (place for place in places if place not in known)
+        _tell_failover([node for _, node in self._ranges], [node for _, node in ranges])
         self._slots, self._ranges = slots, ranges
         self._known = known + [node for node in self._known if node not in known]
         self._stale = False

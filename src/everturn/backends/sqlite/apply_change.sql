@@ -25,7 +25,10 @@ SELECT id, kind, call, key, content, first_seq, count, snapshot_id, label, creat
        head, cleared, floor, kept, messages, checksum
   FROM changes WHERE key = ? AND id BETWEEN ? AND ? ORDER BY id DESC
 
--- misplaced_key: find a neighbour of the changes with this key in the index of keys that is not found by its own key, or leads to a change with another
+-- misplaced_key: find an end of the index of keys that is not within its reach, or a neighbour of the changes with this key there that is not found by its own key, or leads to a change with another
+SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_by_key WHERE key = x'' AND id = 0)
+            OR NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_by_key WHERE key = x'ffffffffffffffffffffffffffffffffff' AND id = 1)
+UNION ALL
 SELECT 1 FROM (SELECT * FROM (SELECT key, id FROM changes INDEXED BY changes_by_key WHERE key = ?1 AND id > ?3 ORDER BY id LIMIT 1)
                UNION ALL SELECT * FROM (SELECT key, id FROM changes INDEXED BY changes_by_key WHERE key > ?1 ORDER BY key, id LIMIT 1)
                UNION ALL SELECT * FROM (SELECT key, id FROM changes INDEXED BY changes_by_key WHERE key = ?1 AND id < ?2 ORDER BY id DESC LIMIT 1)

@@ -13,13 +13,28 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
+from everturn import events
+from everturn.backend import (
+    ChangeOutcome,
+    ChangeRequest,
+    EffectsReading,
+    Erasure,
+    ForkRequest,
+    LeaseOutcome,
+    LeaseRequest,
+    Order,
+    Query,
+    Reading,
+    Take,
+)
 from everturn.backends._shared.server_warnings import Examination
 from everturn.backends._shared.verification import SURPRISES, unreadable_session, unreadable_store
 from everturn.backends.sqlite import apply_change as applying
 from everturn.backends.sqlite import (
     compaction,
+    effects,
     fork_session,
+    leases,
     listing,
     maintenance,
     page_checksums,
@@ -43,6 +58,7 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 
 SHORT = 128  # messages: to read so many takes less than a millisecond
+LEASES_AT_ONCE = 500  # removed by one transaction
 REAP_EVERY = 64  # commits between two steps of removing expired sessions; each step is short
 
 
@@ -117,11 +133,19 @@ class SqliteOperations(ABC):
             await self._reap_quietly(deadline)
         return outcome
 
+    async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
+        work = raising_corrupt_entry(request.session_id, lambda db: leases.apply_lease(db, request, self._now(db)))
+        return await self._write(work, deadline)
+
+    async def effects(self, session_id: str, deadline: float) -> EffectsReading:
+        work = raising_corrupt_entry(session_id, lambda db: effects.read(db, session_id, self._now(db)))
+        return await self._naming_damage(session_id, self._read, work, deadline)
+
     async def _reap_quietly(self, deadline: float) -> None:
         try:
             await self._write(lambda db: maintenance.reap(db, self._now(db)), deadline)
-        except MemoryStoreError:
-            pass  # the change itself is committed; a later writer tries again
+        except MemoryStoreError as exc:  # the change itself is committed; a later writer tries again
+            events.tell(events.UPKEEP_FAILED, self._database.source, step="reap", reason=events.reason(exc))
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
         how = self._read_disposable if query.skip else self._read_shortly if _is_short(query) else self._read
@@ -177,6 +201,9 @@ class SqliteOperations(ABC):
             while removed.left and time.monotonic() < deadline:
                 removed = removed.plus(await self._write(partial(maintenance.remove, lives=removed.left), deadline))
             complete = not removed.left and await self._outside_transaction(maintenance.scrub, deadline)
+        if not complete:
+            why = "a reader holds old pages, the disk has no room for a copy, or the time-out is too short"
+            events.tell(events.UPKEEP_FAILED, self._database.source, step="checkpoint", reason=why)
         receipt = ErasureReceipt(session_id, removed.entries, removed.snapshots, removed.bytes, complete)
         return Erasure(receipt, removed.spared)
 
@@ -191,7 +218,8 @@ class SqliteOperations(ABC):
         total, until = Compaction(0, 0, 0), _half_way_to(deadline)
         while time.monotonic() < until:
             reaped = await self._write(lambda db: maintenance.reap(db, self._now(db)), deadline)
-            if not reaped.sessions and not await self._write(maintenance.give_back_pages, deadline):
+            idle = await self._write(lambda db: leases.forget_idle(db, self._now(db), LEASES_AT_ONCE), deadline)
+            if not reaped.sessions and not idle and not await self._write(maintenance.give_back_pages, deadline):
                 break
             total = Compaction(1, total.entries + reaped.entries, total.bytes + reaped.bytes)
         return total

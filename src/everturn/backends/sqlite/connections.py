@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import apsw
 
+from everturn import events
+
 Bindings: TypeAlias = tuple[Any, ...] | Mapping[str, Any]
 
 SHORTEST_PAUSE = 0.0001  # seconds between two looks at a lock: a long wait must not keep a processor busy
@@ -21,13 +23,15 @@ STEPS_BETWEEN_LOOKS = 50_000  # of SQLite's virtual machine: how often a long st
 class Patience:
     """Waits of a connection for locks: until the call's deadline.
 
-    SQLite's own busy handler backs off, so whoever has waited longest polls least, and starves. This one begins with a
-    long random pause and polls the more often the longer it has waited: whoever came last lets the others go first.
+    SQLite's own busy handler backs off, so the one that has waited longest polls least, and starves. This begins with a
+    long random pause and polls the more often the longer it has waited: the latest lets the others go first.
     """
 
     # Not a part of Connection: a connection that its own handlers refer to is never closed by the garbage collector.
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self._since = 0.0  # when the present wait began; 0.0: it has been told
         self.deadline = 0.0
         self.may_wait = True  # False: a lock that is not free is an error at once
 
@@ -37,9 +41,18 @@ class Patience:
     def wait(self, attempts: int) -> bool:
         if self.is_over() or not self.may_wait:
             return False
+        self._tell(attempts)
         pause = random.uniform(0.0002, 0.003) / (1 + (attempts / 4) ** 2)  # noqa: S311 - it guards no secret
         time.sleep(max(SHORTEST_PAUSE, pause))
         return True
+
+    def _tell(self, attempts: int) -> None:
+        now = time.monotonic()
+        if attempts == 0:
+            self._since = now
+        elif self._since and now - self._since > events.LONG_WAIT:
+            events.tell(events.LOCK_WAIT, events.Source("sqlite", f"sqlite:///{self._name}"), seconds=now - self._since)
+            self._since = 0.0
 
 
 class Connection(apsw.Connection):
@@ -76,7 +89,7 @@ def connect(
     """Open a connection with the settings that every connection of a store has."""
     db = Connection(name, flags=flags, vfs=vfs)
     db.namespace = namespace
-    db.patience = Patience()
+    db.patience = Patience(name)
     db.patience.deadline = deadline
     # Else SQLite plans a join anew for the values of each call, which takes ten times as long as to run it.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

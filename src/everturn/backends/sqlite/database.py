@@ -5,6 +5,7 @@ One connection writes, several read. Knows nothing of sessions or entries; conne
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from threading import get_ident
 
 import apsw
 
-from everturn import private_files
+from everturn import events, private_files
 from everturn.backends.sqlite import child_processes, file_paths, page_checksums, schema
 from everturn.backends.sqlite.connections import Connection, connect, patiently
 from everturn.errors import InvalidInput, MemoryStoreBackendError, Unsupported
@@ -42,6 +43,7 @@ class Database:
     ) -> None:
         self.path = path  # "" is in memory: then there is one connection, for reading and writing
         self.name = path or "memory"
+        self.source = events.Source("sqlite", f"sqlite:///{path}" if path else "sqlite://")
         self.unwritable: Unsupported | None = None  # why nothing may be written to it
         self._namespace = namespace
         self._synchronous = synchronous
@@ -184,6 +186,14 @@ class Database:
                 return
             self._gate.release()
             time.sleep(0.0005)
+
+    def tell_wait(self, since: float) -> float:
+        """Tell of a wait behind other changes that is a long one by now. Returns `since`, or inf once it is told."""
+        seconds = time.monotonic() - since
+        if seconds <= events.LONG_WAIT:
+            return since
+        events.tell(events.LOCK_WAIT, self.source, seconds=seconds)
+        return math.inf
 
     def closed_error(self) -> MemoryStoreBackendError:
         return MemoryStoreBackendError(f"the store on {self.name} is closed", outcome="not_written")

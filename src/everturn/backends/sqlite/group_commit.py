@@ -17,6 +17,7 @@ from typing import Any
 
 import apsw
 
+from everturn import telemetry
 from everturn.backends.sqlite.database import Database
 from everturn.backends.sqlite.errors import translation
 from everturn.backends.sqlite.transaction import Job, Stage, Work, roll_back, run_batch
@@ -109,7 +110,9 @@ class GroupCommit:
         return job.result
 
     def _await(self, job: Job, asleep: threading.Lock) -> None:
+        since = time.monotonic()
         while not asleep.acquire(timeout=min(LEADER_CHECK, max(0.0, job.deadline - time.monotonic()))):
+            since = self._database.tell_wait(since)
             if time.monotonic() >= job.deadline and self.withdraw(job):
                 job.error = kept_busy(self._database.name)
                 return
@@ -177,7 +180,9 @@ class GroupCommit:
                     if db.in_transaction:
                         roll_back(db)  # a transaction that an interrupt left open
                     db.execute("BEGIN IMMEDIATE")  # a deferred BEGIN upgrades mid-way, and can deadlock
-                    run_batch(db, self._database.name, self._claim())
+                    batch = self._claim()
+                    run_batch(db, self._database.name, batch)
+                    telemetry.record(telemetry.COMMIT_SIZE, "sqlite", len(batch))
                 finally:
                     if db.in_transaction:
                         roll_back(db)

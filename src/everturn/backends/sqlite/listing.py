@@ -93,7 +93,7 @@ def find(db: Connection, text: str, session_id: str | None, take: Callable[[str,
             if looking_at is not None and is_shown and not take(looking_at.session_id, entry):
                 _refuse_incomplete_log(db, number, now)
                 return
-    _refuse_incomplete_log(db, 0, now)
+    _refuse_incomplete_log(db, 1, now)
 
 
 def _of_number(db: Connection, no: int, now: float) -> _Visibility | None:

@@ -13,12 +13,13 @@ from zlib import adler32
 
 import apsw
 
+from everturn import events
 from everturn.backends.sqlite import row_checksums
 from everturn.backends.sqlite.connections import Connection
 from everturn.errors import InvalidInput, SchemaTooNew
 
 APPLICATION_ID = 0x65767274  # "evrt": tells `file` and other everturns whose database this is
-CURRENT = 3
+CURRENT = 4
 
 
 def refuse_foreign(db: apsw.Connection, path: str) -> None:
@@ -67,6 +68,8 @@ def migrate(db: apsw.Connection, path: str, current: int = CURRENT) -> None:
             db.execute(files(__package__).joinpath(f"schema/{number:03}.sql").read_text("utf-8")).fetchall()
             db.execute(_INSERT_RECORD, (number, time.time(), package_version("everturn")))
         db.execute("COMMIT")
+        if found:
+            events.tell(events.MIGRATED, events.Source("sqlite", f"sqlite:///{path}"), found=found, now=current)
     except UnicodeDecodeError as exc:
         db.execute("ROLLBACK")
         raise InvalidInput(

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from everturn.backends._shared.connection_watch import ConnectionWatch
 from everturn.backends._shared.thread_pool import BoundedPool
 from everturn.backends.redis import errors
 from everturn.backends.redis.transport.blocking_connection import BlockingConnection, exchange_by_redis_py
@@ -16,6 +17,7 @@ from everturn.backends.redis.transport.login import Login
 from everturn.backends.redis.transport.resp import Command
 from everturn.backends.redis.url import Node
 from everturn.core.signal_exceptions import is_of_a_handler
+from everturn.events import Source
 
 
 class Transport(Protocol):
@@ -63,11 +65,13 @@ class BlockingPool:
         self._node = node
         self._login = login
         self._size = size
+        self._watch = ConnectionWatch(Source("redis", where(node)))
         self._pool = self._new_pool()
 
     def _new_pool(self) -> BoundedPool[BlockingConnection]:
         self._pid = os.getpid()
-        return BoundedPool(self._size, lambda: errors.exhausted(where(self._node), self._size), errors.closed)
+        exhausted = lambda: errors.exhausted(where(self._node), self._size)  # noqa: E731 - as an argument, it is too long
+        return BoundedPool(self._size, exhausted, errors.closed, self._watch.waited)
 
     def exchange(self, commands: Sequence[Command], deadline: float) -> list[Any]:
         if self._pid != os.getpid() and not self._pool.is_closed:
@@ -83,11 +87,14 @@ class BlockingPool:
             replies = connection.exchange(commands, deadline)
         except BaseException as exc:  # noqa: BLE001 - raised again, as what it is
             pool.forget(place)
+            self._watch.lost(exc)
             # Where one connection failed, the idle ones have most likely failed, too.
             _disconnect([*filter(None, [connection]), *pool.clear()])
             has_sent = connection is not None and connection.has_sent
             errors.raise_as(exc, errors.unanswered if has_sent else errors.unsent, where(self._node))
         pool.give_back(place)
+        if self._watch.lost_at is not None:
+            self._watch.answered()
         if pool.is_closed:
             _disconnect(pool.clear())
         return replies
