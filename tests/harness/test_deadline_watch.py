@@ -1,16 +1,28 @@
-"""One timer for everything that waits in an event loop: each expires at its own deadline, and hardly any sets a timer."""
+"""One timer for everything that waits in an event loop: each expires at its deadline, and hardly any sets a timer."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import time
 import weakref
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from everturn.backends._shared.deadline_watch import DeadlineWatch
 
 LONG = 3600.0
+
+
+def in_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    """Run a test in an event loop."""
+
+    @functools.wraps(test)
+    def run() -> None:
+        asyncio.run(test())
+
+    return run
 
 
 class Owner:
@@ -41,6 +53,7 @@ def count_timers(loop: asyncio.AbstractEventLoop) -> list[float]:
     return timers
 
 
+@in_loop
 async def test_each_expires_at_its_own_deadline_in_whatever_order_they_came() -> None:
     owner, now = Owner(expected=3), time.monotonic()
     for name, seconds in (("last", 0.03), ("first", 0.01), ("never", LONG), ("second", 0.02)):
@@ -51,6 +64,7 @@ async def test_each_expires_at_its_own_deadline_in_whatever_order_they_came() ->
     owner.watch.close()
 
 
+@in_loop
 async def test_what_was_removed_does_not_expire() -> None:
     owner, now = Owner(), time.monotonic()
     owner.watch.add("removed", now + 0.01)
@@ -61,6 +75,7 @@ async def test_what_was_removed_does_not_expire() -> None:
     assert owner.expired == ["kept"]
 
 
+@in_loop
 async def test_a_deadline_that_has_passed_expires_all_the_same() -> None:
     owner = Owner()
     owner.watch.add("late", time.monotonic() - 1)
@@ -68,6 +83,7 @@ async def test_a_deadline_that_has_passed_expires_all_the_same() -> None:
     assert owner.expired == ["late"]
 
 
+@in_loop
 async def test_many_that_wait_one_after_the_other_set_one_timer() -> None:
     owner = Owner()
     timers = count_timers(asyncio.get_running_loop())
@@ -78,6 +94,7 @@ async def test_many_that_wait_one_after_the_other_set_one_timer() -> None:
     owner.watch.close()
 
 
+@in_loop
 async def test_a_closed_watch_calls_nobody() -> None:
     owner = Owner()
     owner.watch.add("a", time.monotonic() + 0.01)
@@ -88,6 +105,7 @@ async def test_a_closed_watch_calls_nobody() -> None:
     assert owner.expired == []
 
 
+@in_loop
 async def test_the_timer_does_not_keep_its_owner_alive() -> None:
     owner = Owner()
     owner.watch.add("a", time.monotonic() + LONG)

@@ -20,7 +20,7 @@ def test_a_fork_holds_only_a_part_of_the_session_in_memory(tmp_path: Path, monke
         for _ in range(16):
             store.add_messages("a", [ChatMessage("user", "x" * 1000)] * 500)
         store.info("a")
-        apsw.memory_high_water(True)  # noqa: FBT003 - the peak begins anew
+        apsw.memory_high_water(True)  # the peak begins anew
         before = apsw.memory_used()
         store.fork("a", "b")
         assert apsw.memory_high_water() - before < 4 * MIB  # the session has 8
