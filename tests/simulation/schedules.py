@@ -128,7 +128,7 @@ def make(seed: int, backend: str) -> Schedule:
 
 
 def _with_folds(clients: tuple[Client, ...], seed: int, timeout: float) -> tuple[Client, ...]:
-    """Let most trims of every other seed be folds, and some of its reads. All else is as it was before there were folds."""
+    """Let most trims and some reads of every other seed be folds. All else is as it was before there were folds."""
     random = Random(f"folds {seed}")
     if random.random() < 0.5:
         return clients
