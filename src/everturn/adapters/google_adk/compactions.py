@@ -1,4 +1,4 @@
-"""ADK's compactions: events that stand for earlier ones in prompts. They change nothing that an append depends on. Pure."""
+"""ADK's compactions: events that stand for earlier ones in prompts. An append does not depend on them. Pure."""
 
 from __future__ import annotations
 

@@ -66,8 +66,9 @@ class EverturnSessionService(BaseSessionService):
 
     An event is stored once, however often it is appended. A stale `Session` object (someone else has appended since)
     is refused with `StaleSessionError`, and nothing is written; a compaction alone makes no object stale. Staleness is
-    judged by the session's version, never by a clock. An event and its change of the session's state are one atomic step. Changes of `app:` and `user:` state
-    follow in steps of their own: shared_state.py says how they survive a crash in between. The caller closes the store.
+    judged by the session's version, never by a clock. An event and its change of the session's state are one atomic
+    step. Changes of `app:` and `user:` state follow in steps of their own: shared_state.py says how they survive a
+    crash in between. The caller closes the store.
     """
 
     def __init__(self, store: MemoryStore | AsyncMemoryStore) -> None:
