@@ -252,6 +252,7 @@ class EverturnSessionService(BaseSessionService):
             )
             turn.append(state_record(event.id, delta, loaded_at.app, loaded_at.user))
         expected, compactions = Receipt(session_id, loaded_at.life, loaded_at.version), list[Event]()
+        receipt: Receipt | None = None
         while True:
             try:
                 receipt = await self._append_once(session_id, session, event, turn, expected)
