@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Unsupported,
         VersionConflict,
     )
+    from everturn.health_report import Health
     from everturn.model import (
         Change,
         ChatMessage,
@@ -67,6 +68,7 @@ __all__ = [
     "CorruptEntry",
     "Diff",
     "ErasureReceipt",
+    "Health",
     "Hit",
     "InvalidInput",
     "KeyReused",
@@ -102,6 +104,7 @@ __all__ = [
 _HOMES = {
     "everturn.store.aio": ("AsyncMemoryStore",),
     "everturn.transfer.copy_stores": ("copy", "copy_async"),
+    "everturn.health_report": ("Health",),
     "everturn.model": (
         "Change",
         "ChatMessage",

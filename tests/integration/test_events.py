@@ -289,14 +289,14 @@ def test_a_long_wait_for_a_connection_is_told(
         backend: Any = store._operations.backend
         pool: Any
         if kind == "valkey":
-            store.get_history("a")
+            store.get_history("pool-wait")
             (node,) = backend.sender.transport._nodes.values()
             pool = node._pool
         else:
             pool = backend._executor._source._connections
         place = pool.take(0)
         threading.Timer(0.2, pool.give_back, [place]).start()
-        store.get_history("a")
+        store.get_history("pool-wait")
     assert told.of(known.POOL_WAIT)
 
 
