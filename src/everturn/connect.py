@@ -110,7 +110,7 @@ def open(  # noqa: A001 - everturn.open is the public name
     Raises:
         InvalidInput: The URL or an option is not known, or does not belong to this backend. The message lists those
             that do.
-        Unsupported: The backend's driver is not installed. The message says what to install.
+        Unsupported: The backend's driver is not installed. The message names the extra to install.
         SchemaTooNew: The data was written by a newer everturn. It was left untouched.
         MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
     """
@@ -190,7 +190,7 @@ async def open_async(
     Raises:
         InvalidInput: The URL or an option is not known, or does not belong to this backend. The message lists those
             that do.
-        Unsupported: The backend's driver is not installed. The message says what to install.
+        Unsupported: The backend's driver is not installed. The message names the extra to install.
         SchemaTooNew: The data was written by a newer everturn. It was left untouched.
         MemoryStoreBackendError: The backend cannot be reached, or the file cannot be read.
     """

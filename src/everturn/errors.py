@@ -76,7 +76,7 @@ class VersionConflict(MemoryStoreError):
 class KeyReused(MemoryStoreError):
     """The key was used before in this session, with other content; nothing was changed.
 
-    A model that is asked again answers differently, so this is what a second attempt at one request looks like. The
+    A model that is asked again answers differently, so a second attempt at one request ends here. The
     first answer stands: `receipt` is the receipt of the change that used the key.
     """
 
@@ -87,7 +87,7 @@ class KeyReused(MemoryStoreError):
 
 
 class CorruptEntry(MemoryStoreError):
-    """An entry's stored bytes are not what was written, or are gone. The raw bytes were left as they are.
+    """An entry's stored bytes are not those that were written, or are gone. The raw bytes were left as they are.
 
     Bodies are checked in core/codec.py, rows that are missing are found by each backend's reads, counts are compared in
     store/reads.py, and the pages of a SQLite file in backends/sqlite/page_checksums.py.
@@ -125,7 +125,7 @@ class InvalidInput(MemoryStoreError, ValueError):
 
 
 class Unsupported(MemoryStoreError):
-    """This backend, or this installation, cannot do it; the message says what to use instead."""
+    """This backend, or this installation, cannot do it; the message names another way."""
 
 
 class SchemaTooNew(MemoryStoreError):

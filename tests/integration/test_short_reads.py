@@ -22,6 +22,7 @@ from everturn import (
     Summary,
     ToolCall,
 )
+from everturn.backend import FRONT_ENTRIES
 from everturn.backends.sqlite import async_backend
 from everturn.backends.sqlite.packed_rows import MOST_LINES
 from everturn.core.message_batches import MessageReader
@@ -139,6 +140,18 @@ def test_the_latest_messages_fetch_no_more_than_is_asked_for(
     most = K + 1 if make is rolled_back_far else 1  # statements that read rows; as many again walk the path
     assert len([sql for sql in fetched.statements if "FROM entries" in sql]) <= most
     assert len(fetched.statements) <= 2 * most + 8
+
+
+@any_history
+def test_a_context_is_one_read_of_what_it_returns(store: MemoryStore, make: Callable[[MemoryStore], None]) -> None:
+    """One transaction. Beside the latest messages it fetches the few that its history begins with."""
+    make(store)
+    store.get_context("a", max_messages=K)
+    with watched(store) as fetched:
+        context = store.get_context("a", max_messages=K)
+    assert context.messages
+    assert len([sql for sql in fetched.statements if sql.startswith("BEGIN")]) == 1
+    assert fetched.lines <= bound(make) + FRONT_ENTRIES + 3 * MOST_LINES
 
 
 @any_history

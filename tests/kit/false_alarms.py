@@ -24,6 +24,7 @@ TARGETS = (
     *(f"{SOUND}.shapes:{name}" for name in ("adk", "langgraph")),
     *(f"{SOUND}.memory:{name}" for name in ("threads", "tasks")),
     *(f"{SOUND}.files:factory", f"{SOUND}.redis_lists:factory"),
+    *(f"{SOUND}.compaction:{name}" for name in ("lists", "agents")),
 )
 
 

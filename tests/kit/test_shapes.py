@@ -15,6 +15,7 @@ from everturn.testing.kit.target import offer_of
 from everturn.testing.shapes import ReadMessage, SentMessage, is_awaited, shape_of
 from everturn.testing.shapes.base import read_message
 from everturn.testing.shapes.langgraph import new_id
+from everturn.testing.workers.fake_model import FakeModel
 from everturn.testing.workers.instance import LocalInstance, Loop
 from tests.kit.sound import memory, shapes
 
@@ -33,7 +34,7 @@ SHAPES = {
 @pytest.fixture
 def instance() -> Iterator[Callable[[Any, Path], LocalInstance]]:
     loop = Loop()
-    yield lambda factory, where: LocalInstance(factory, offer_of(factory), where, {}, loop)
+    yield lambda factory, where: LocalInstance(factory, offer_of(factory), where, {}, loop, FakeModel())
     loop.close()
 
 

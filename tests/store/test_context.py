@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everturn import ChatMessage, InvalidInput, SnapshotNotFound, Summary, VersionConflict
+from everturn import ChatMessage, InvalidInput, Record, SnapshotNotFound, Summary, ToolCall, VersionConflict
 from everturn.core.prompts import SUMMARY_PREFIX, estimate_tokens, size_of
 from everturn.store import context as context_module
 from tests.store.speech import calling, result, say, say_each, system, user, words
@@ -152,6 +152,188 @@ def test_a_context_of_the_past(store: Any) -> None:
         store.get_context("a", at="none")
     with pytest.raises(InvalidInput):
         store.get_context("a", at=99)
+
+
+def long(store: Any) -> None:
+    store.add_messages("a", [system("s"), user("0")])
+    say_each(store, "a", *map(str, range(40)))
+
+
+def without_system_messages(store: Any) -> None:
+    say_each(store, "a", *map(str, range(40)))
+
+
+def folded(store: Any) -> None:
+    long(store)
+    store.fold("a", lambda *_: "so far", max_messages=30)
+    say_each(store, "a", *map(str, range(20)))
+
+
+def folded_twice(store: Any) -> None:
+    folded(store)
+    store.fold("a", lambda *_: "further", max_messages=30)
+    say_each(store, "a", *map(str, range(20)))
+
+
+def trimmed(store: Any) -> None:
+    long(store)
+    store.trim("a", max_messages=25)
+
+
+def edited(store: Any) -> None:
+    long(store)
+    for number in range(20):
+        after = store.get_history("a")[-1].seq
+        store.replace("a", [user("dropped")], after=after)
+        store.replace("a", [user(f"r{number}")], after=after)
+
+
+def with_records(store: Any) -> None:
+    store.add_messages("a", [system("s"), user("0")])
+    for number in range(40):
+        store.append("a", [ToolCall("f", {}), user(str(number)), Record("r", number)])
+
+
+PASTS = [long, without_system_messages, folded, folded_twice, trimmed, edited, with_records]
+
+
+@pytest.fixture
+def reads(store: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Record the queries that the store sends to its backend."""
+    queries: list[Any] = []
+    backend = store._operations.backend
+    read = backend.read
+
+    async def recording(query: Any, take: Any, deadline: float) -> Any:
+        queries.append(query)
+        return await read(query, take, deadline)
+
+    monkeypatch.setattr(backend, "read", recording)
+    return queries
+
+
+@pytest.mark.parametrize("past", PASTS, ids=lambda past: past.__name__)
+def test_a_context_is_one_request(store: Any, reads: list[Any], past: Any) -> None:
+    """The same messages are found as where the whole history is read."""
+    past(store)
+    version = store.info("a").version
+    for options in ({"max_messages": 10}, {"max_tokens": 60}, {"max_bytes": 300}, {}):
+        reads.clear()
+        context = store.get_context("a", **options)
+        assert len(reads) == 1
+        assert (context.version, context.left_out) == (
+            version,
+            store.info("a").messages - len([one for one in context.messages if "summary" not in one.metadata]),
+        )
+    whole = said(store.get_context("a"))
+    shown = said(store.get_context("a", max_messages=10))
+    front = next((at for at, text in enumerate(shown) if text != "s" and SUMMARY_PREFIX not in text), 0)
+    assert shown == whole[:front] + whole[front - 10 :]
+    assert ("s" in shown) == (past is not without_system_messages)
+    assert any(SUMMARY_PREFIX in text for text in shown) == (past in (folded, folded_twice))
+
+
+@pytest.mark.parametrize("count", [4, 5, 20])
+def test_many_system_messages_at_the_beginning_are_all_found(store: Any, count: int) -> None:
+    """Also if they are more than come along with the latest messages."""
+    store.append("a", [*(system(f"s{number}") for number in range(count)), user("0")])
+    say_each(store, "a", *map(str, range(40)))
+    context = store.get_context("a", max_messages=count + 2)
+    assert said(context) == [*(f"s{number}" for number in range(count)), "38", "39"]
+
+
+def test_system_messages_behind_other_entries_are_found(store: Any) -> None:
+    store.append("a", [*(Record("r", number) for number in range(30)), system("s"), user("0")])
+    say_each(store, "a", *map(str, range(40)))
+    assert said(store.get_context("a", max_messages=2)) == ["s", "39"]
+
+
+def test_many_summaries_of_the_callers_own_are_all_found(store: Any) -> None:
+    """Also if they are more than come along with the latest messages. The same after an undo, if turns followed."""
+    say_each(store, "a", *"1234567890")
+    for seq in range(1, 6):
+        store.add_summary("a", Summary(f"s{seq}", [1.0], (seq, seq)))
+    say_each(store, "a", *"abc")
+    store.trim("a", max_messages=5)
+    mine = [f"{SUMMARY_PREFIX}s{seq}" for seq in range(1, 6)]
+    assert said(store.get_context("a", max_messages=7)) == [*mine, "b", "c"]
+    store.fold("a", lambda *_: "all", max_messages=2)
+    say_each(store, "a", *"de")
+    assert said(store.get_context("a", max_messages=6))[-1] == "e"
+    store.undo("a")
+    assert said(store.get_context("a", max_messages=7)) == [*mine, "d", "e"]
+
+
+def test_a_caller_may_render_the_summaries(store: Any) -> None:
+    """A summary as a message says so in its metadata: so it can be left out, and written in another way."""
+    folded(store)
+    context = store.get_context("a", max_messages=5)
+    own = [message for message in context.messages if "summary" not in message.metadata]
+    rendered = [user(f"<summary>{summary.text}</summary>") for summary in context.summaries]
+    assert [message.content for message in [*own[:1], *rendered, *own[1:]]] == [
+        "s",
+        "<summary>so far</summary>",
+        *("17", "18", "19"),
+    ]
+    assert [message.metadata["summary"] for message in context.messages if message.metadata] == [
+        summary.seq for summary in context.summaries
+    ]
+
+
+def test_images_count_as_they_are_sent(store: Any) -> None:
+    """Many images exceed the size of a request long before the tokens of a model."""
+
+    def image(number: int) -> ChatMessage:
+        part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 10_000}"}}
+        return ChatMessage("user", [{"type": "text", "text": str(number)}, part])
+
+    for number in range(8):
+        store.add_messages("a", [image(number), ChatMessage("assistant", "I see.")])
+    context = store.get_context("a", max_bytes=35_000, max_tokens=1_000_000)
+    assert (len(context.messages), context.left_out) == (6, 10)
+    assert sum(map(size_of, context.messages)) <= 35_000 < sum(map(size_of, store.get_history("a")[-8:]))
+    assert len(store.get_context("a", max_tokens=1_000_000).messages) == 16
+
+
+def test_a_tokenizer_is_asked_once_for_each_message(store: Any) -> None:
+    """And not for older ones that cannot fit: a tokenizer takes long."""
+    say_each(store, "a", *map(str, range(100)))
+    asked: list[Any] = []
+
+    def count(message: ChatMessage) -> int:
+        asked.append(message.seq)
+        return 1
+
+    context = store.get_context("a", max_tokens=10, count_tokens=count)
+    assert (len(context.messages), context.tokens) == (10, 10)
+    assert sorted(asked) == list(range(90, 101))
+
+
+def test_a_context_that_needs_more_pages_is_of_one_state(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written between two of its pages is not in it; after a rollback in between all is read again."""
+    for number in range(40):
+        store.save_context("a", str(number), "")
+    backend = store._operations.backend
+    read = backend.read
+    meanwhile: list[Any] = []
+
+    async def interrupted(query: Any, take: Any, deadline: float) -> Any:
+        reading = await read(query, take, deadline)
+        if meanwhile:
+            monkeypatch.setattr(backend, "read", read)
+            meanwhile.pop()()
+            monkeypatch.setattr(backend, "read", interrupted)
+        return reading
+
+    monkeypatch.setattr(backend, "read", interrupted)
+    bounds = {"max_tokens": 60, "count_tokens": lambda _: 1}
+    for change in (lambda: say(store, "a", "new"), lambda: store.rollback("a", 30), lambda: store.clear("a")):
+        before = [message.content for message in store.get_history("a")]
+        meanwhile.append(change)
+        context = store.get_context("a", **bounds)
+        assert not meanwhile
+        whole = said(context)
+        assert whole in (before[-len(whole) :], [one.content for one in store.get_history("a")][-60:])
 
 
 def test_a_context_reads_no_more_than_it_needs(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:

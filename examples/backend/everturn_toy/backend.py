@@ -9,6 +9,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 
 from everturn.backend import (
+    FRONT_ENTRIES,
+    FRONT_SUMMARIES,
     REMEMBERED,
     ChangeOutcome,
     ChangeRequest,
@@ -29,9 +31,9 @@ from everturn.backend import (
     plan_change,
 )
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
-from everturn.model import MESSAGE, Change, Compaction, ErasureReceipt, Page, Problem, Snapshot
+from everturn.model import MESSAGE, SUMMARY, Change, Compaction, ErasureReceipt, Page, Problem, Snapshot
 from everturn_toy.apply_plan import LifeReader, write
-from everturn_toy.stored import Entry, Life, Log, Memory, Remembered, shown
+from everturn_toy.stored import Entry, Life, Log, Memory, Remembered, seqs_of, shown
 
 
 class ToyBackend:
@@ -126,14 +128,18 @@ class ToyBackend:
             messages = [seq for seq in must if seq in log and log[seq].kind == MESSAGE]
             cut = query.limit is not None and len(messages) > query.limit
             start = messages[-query.limit] if cut and query.limit else 0
+            front = [seq for seq in must if seq < start][: len(state.kept) + FRONT_ENTRIES] if query.front else []
             must, summaries = ([seq for seq in part if seq >= start] for part in (must, summaries))
+            must = front + must
             there = [seq for seq in sorted([*must, *summaries]) if seq in log and query.kind in (None, log[seq].kind)]
             handed = set(there)
             wrong = (seq for seq in must if seq not in log or (seq not in handed and _is_damaged(log[seq])))
             rows = [_row(seq, log[seq]) for seq in there]
+            turns = [row[5] for row in rows] if query.front else ()
+            standing = _latest_summaries(life, log, state) if query.front else ()
         if rows:
             take(rows if query.kind is None else [row[:4] for row in rows])
-        return Reading(Status.FOUND, life.info, state, snapshots, next(wrong, 0), cut)
+        return Reading(Status.FOUND, life.info, state, snapshots, next(wrong, 0), cut, turns, standing)
 
     async def changes(self, session_id: str, limit: int, deadline: float) -> list[Change]:
         with self._memory.lock:
@@ -289,6 +295,13 @@ def _receipt(status: Status, life: Life, change: Remembered) -> ChangeOutcome:
 
 def _row(seq: int, entry: Entry) -> EntryRow:
     return seq, entry.created_at, entry.checksum, entry.body, entry.kind, entry.turn
+
+
+def _latest_summaries(life: Life, log: Log, state: State) -> tuple[EntryRow, ...]:
+    """List the summaries that may stand for what a trim or fold hides, wherever on the path they are."""
+    on_path = seqs_of(path(state.head, life.jumps)) if state.cleared < state.floor else []
+    found = [seq for seq in on_path if seq > state.cleared and seq in log and log[seq].kind == SUMMARY]
+    return tuple(_row(seq, log[seq]) for seq in found[-FRONT_SUMMARIES:])
 
 
 def _is_damaged(entry: Entry) -> bool:

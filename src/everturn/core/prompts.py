@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from everturn.core.codec import hides
 from everturn.core.paths import State
+from everturn.core.tool_calls import SYSTEM_ROLES
 from everturn.model import JSON, ChatMessage, Summary
 
 SUMMARY_PREFIX = "Summary of the earlier conversation:\n"
@@ -36,6 +37,17 @@ def estimate_tokens(message: ChatMessage) -> int:
     return TOKENS_PER_MESSAGE + -(-characters // CHARACTERS_PER_TOKEN) + media * TOKENS_PER_MEDIUM
 
 
+def estimated(messages: Iterable[ChatMessage]) -> list[int]:
+    """Estimate the tokens of each message."""
+    # As estimate_tokens has it, without a call for each: most messages are plain.
+    return [
+        TOKENS_PER_MESSAGE + (len(message.content) + CHARACTERS_PER_TOKEN - 1) // CHARACTERS_PER_TOKEN
+        if type(message.content) is str and message.tool_calls is None and message.name is None
+        else estimate_tokens(message)
+        for message in messages
+    ]
+
+
 def _is_text(part: JSON) -> bool:
     """Whether a part is words, or a tool's call or result: text, whatever it says."""
     if not isinstance(part, dict):
@@ -54,15 +66,30 @@ def summary_message(summary: Summary) -> ChatMessage:
     return ChatMessage("system", SUMMARY_PREFIX + summary.text, metadata=marks)
 
 
+def leading(messages: Sequence[ChatMessage], floor: int) -> tuple[list[ChatMessage], bool]:
+    """Choose the system messages that a prompt begins with, from the first messages of a history, in order.
+
+    They are those that a trim kept, up to the floor, and behind it those before the first message of another role.
+    Returns them, and whether such a message is there: else there may be more of them behind these.
+    """
+    found: list[ChatMessage] = []
+    for message in messages:
+        if message.role in SYSTEM_ROLES:
+            found.append(message)
+        elif (message.seq or 0) > floor:
+            return found, True
+    return found, False
+
+
 def is_in_view(summary: Summary, state: State) -> bool:
     """Whether a state that has the summary on its path shows it: a fold's only while it hides what the fold hid."""
     return hides(summary.extra, summary.covers) <= state.floor
 
 
 def standing_for_hidden(summaries: Iterable[Summary], state: State) -> tuple[Summary, ...]:
-    """Choose the summaries that stand for messages that a trim or fold hides, in order of what they cover.
+    """Choose the summaries that stand for messages that a trim or fold hides, in order of the seqs they cover.
 
-    Of two, one of which covers all that the other covers, the newer one is taken; an older one that covers more stays.
+    Of two, one of which covers all of the other, the newer one is taken; an older one that covers more stays.
     """
     chosen: list[Summary] = []
     for summary in sorted(summaries, key=lambda one: -(one.seq or 0)):

@@ -6,16 +6,18 @@ is needed to apply it once. A backend answers with a Status: exceptions are for 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from everturn.core.codec import Draft
+from everturn.core.codec import Draft, EntryRow
 from everturn.core.paths import State
 from everturn.model import ErasureReceipt, SessionInfo, Snapshot
 
 REMEMBERED = 1024  # changes whose call id, key and state are known, at the least
+FRONT_ENTRIES, FRONT_SUMMARIES = 4, 2  # that a query with `front` asks for, at the most
 
 # --- changes ---------------------------------------------------------------------------------------------------------
 
@@ -207,6 +209,11 @@ class Query(msgspec.Struct, frozen=True, gc=False):
     """Read visible entries: of one kind or all, after and before a seq, at most the `limit` latest (0: none).
 
     `snapshots`: list the session's snapshots too, as of the same moment. `skip`: leave out damaged entries.
+
+    `front`: hand over what a prompt begins with, too, as of the same moment. Such a query is of the kind MESSAGE, with
+    a `limit`, and without `after`, `before`, `snapshots` and `skip`. If the limit leaves out earlier messages, some of
+    these come before the latest ones: all that a trim kept, and those among the first FRONT_ENTRIES entries behind the
+    floor. A backend may hand over fewer of the latter. `Reading.turns` and `Reading.summaries` have the rest.
     """
 
     session_id: str
@@ -217,6 +224,7 @@ class Query(msgspec.Struct, frozen=True, gc=False):
     limit: int | None = None
     snapshots: bool = False
     skip: bool = False  # the caller prefers the undamaged entries to an error
+    front: bool = False
 
     @property
     def is_glance(self) -> bool:
@@ -229,6 +237,10 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
 
     `first_missing` is the first seq that should be there and is not (0: all are there). `cut`: `limit` left out earlier
     entries. `session.snapshots` may be 0, uncounted, unless snapshots are asked for or `limit` is 0.
+
+    For a query with `front`: `turns` has, for each message handed over, the seq of the first entry of its turn.
+    `summaries` are the rows of the latest FRONT_SUMMARIES summaries on the path behind `cleared`, in order; none if no
+    trim or fold hides anything (`floor` is not above `cleared`).
     """
 
     status: Status  # FOUND, NO_SESSION, NO_SNAPSHOT or NO_VERSION
@@ -237,10 +249,12 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     snapshots: tuple[Snapshot, ...] = ()  # in the order they were taken
     first_missing: int = 0
     cut: bool = False
+    turns: Sequence[int] = ()
+    summaries: tuple[EntryRow, ...] = ()
 
 
 class ForkRequest(msgspec.Struct, frozen=True, gc=False):
-    """Copy what is visible at `at` into `target`, which must not exist, under the same seqs."""
+    """Copy the visible entries at `at` into `target`, which must not exist, under the same seqs."""
 
     source: str
     target: str

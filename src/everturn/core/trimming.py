@@ -6,8 +6,10 @@ It reads nothing and keeps no message. store/trim.py reads, and asks the planner
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, count, pairwise, repeat
+from typing import TypeAlias
 
 import msgspec
 
@@ -37,15 +39,9 @@ class TrimCut(msgspec.Struct, frozen=True, gc=False):
     hidden: int
 
 
-class _Start(NamedTuple):
-    """A turn with which the part that stays may begin. `messages`, `tokens` and `size` count that part, without the
-    system messages that stay anyway."""
-
-    number: int  # of the turn, counted from the newest
-    turn: int
-    messages: int
-    tokens: int
-    size: int
+# A turn with which the part that stays may begin: its number, counted from the newest, and its seq; then the messages,
+# tokens and bytes of that part, without the system messages that stay anyway.
+_Start: TypeAlias = tuple[int, int, int, int, int]
 
 
 class TrimPlanner:
@@ -97,17 +93,17 @@ class TrimPlanner:
     @property
     def wants_turns(self) -> bool:
         """Whether the turns of older messages still matter. Else their headers may have any."""
-        return not (self._is_over and self._starts and self._first_unmatched > self._starts[0].number)
+        return not (self._is_over and self._starts and self._first_unmatched > self._starts[0][0])
 
     @property
     def wants_more(self) -> bool:
         """Whether older messages still matter. Else the plan is fixed."""
-        return self.wants_turns or self._keep_system or self._first_unmatched <= self._starts[-1].number
+        return self.wants_turns or self._keep_system or self._first_unmatched <= self._starts[-1][0]
 
     @property
     def wants_calls(self) -> bool:
         """Whether tool calls and results of older messages still matter."""
-        return self.wants_turns or self._first_unmatched <= self._starts[-1].number
+        return self.wants_turns or self._first_unmatched <= self._starts[-1][0]
 
     def reserve(self, header: Header) -> None:
         """Count a message that stays wherever the cut is; one with a seq of 0 is no part of the history."""
@@ -139,10 +135,54 @@ class TrimPlanner:
             self._size += header.size
         for call in header.calls:
             since = self._unmatched.pop(call, None)
-            while since is not None and self._starts and self._starts[-1].number >= since:
+            while since is not None and self._starts and self._starts[-1][0] >= since:
                 self._starts.pop()
         for result in header.results:
             self._unmatched.setdefault(result, self._number)
+
+    def add_plain(
+        self,
+        seqs: Sequence[int],
+        turns: Sequence[int],
+        tokens: Sequence[int] | None = None,
+        sizes: Sequence[int] | None = None,
+    ) -> None:
+        """Take the next older messages, newest first: as `add` does, but all at once, which is ten times as fast.
+
+        None of them is a system message, makes a call, or has a result. Without tokens or sizes, these are all 0.
+        """
+        if not seqs:
+            return
+        if turns[0] != self._turn:
+            self._end_turn()
+        if seqs[-1] <= self._floor:
+            self._low += [seq for seq in seqs if seq <= self._floor]
+        ends = [at for at, (turn, older) in enumerate(pairwise(turns), 1) if turn != older]
+        counts = [self._count + at for at in ends]
+        total, size = self._tokens, self._size
+        totals: Iterable[int] = repeat(total)
+        all_sizes: Iterable[int] = repeat(size)
+        fit = len(ends)  # of the turns that end here; those behind one that does not fit do not fit either
+        if self._max_messages is not None:
+            fit = bisect_right(counts, self._max_messages - len(self._system) - self._beside)
+        if tokens is not None and self._max_tokens is not None:
+            sums = [*accumulate(tokens, initial=total)]
+            total, totals = sums[-1], (of_ends := [sums[at] for at in ends])
+            fit = min(fit, bisect_right(of_ends, self._max_tokens - self._system_tokens))
+        if sizes is not None and self._max_bytes is not None:
+            sums = [*accumulate(sizes, initial=size)]
+            size, all_sizes = sums[-1], (of_ends := [sums[at] for at in ends])
+            fit = min(fit, bisect_right(of_ends, self._max_bytes - self._system_size))
+        if not self._starts:
+            fit = max(fit, 1)
+        firsts = [turns[at - 1] for at in ends[:fit]]
+        # Not strict: as many as there are firsts.
+        self._starts += zip(count(self._number), firsts, counts, totals, all_sizes)
+        self._number += len(ends)
+        self._turn = turns[-1]
+        self.seen += len(seqs)
+        self._count += len(seqs)
+        self._tokens, self._size = total, size
 
     def pass_over(self, count: int) -> None:
         """Count so many older messages, none of them a system message, whose headers are not needed."""
@@ -156,19 +196,20 @@ class TrimPlanner:
         self._end_turn()
         if not self._starts:
             return None
-        start = next((start for start in reversed(self._starts) if self._fits(start)), self._starts[0])
-        hidden = (self.seen if total is None else total) - start.messages - len(self._system)
+        fitting = (start for start in reversed(self._starts) if not self._exceeds(*start[2:]))
+        _, turn, messages, _, _ = next(fitting, self._starts[0])
+        hidden = (self.seen if total is None else total) - messages - len(self._system)
         if not hidden:
             return None
-        kept = {seq for seq in self._system if seq < start.turn} | {seq for seq in self._low if seq >= start.turn}
-        return TrimCut(max(start.turn - 1, self._floor), tuple(sorted(kept)), hidden)
+        kept = {seq for seq in self._system if seq < turn} | {seq for seq in self._low if seq >= turn}
+        return TrimCut(max(turn - 1, self._floor), tuple(sorted(kept)), hidden)
 
     def _end_turn(self) -> None:
         """Note that the part that stays may begin with the turn that was being added."""
         if self._turn is None:
             return
         if not self._starts or not self._is_over:
-            self._starts.append(_Start(self._number, self._turn, self._count, self._tokens, self._size))
+            self._starts.append((self._number, self._turn, self._count, self._tokens, self._size))
         self._number += 1
         self._turn = None
 
@@ -176,9 +217,6 @@ class TrimPlanner:
     def _is_over(self) -> bool:
         """Whether the messages added so far do not fit, whatever is still to come."""
         return self._exceeds(self._count, self._tokens, self._size)
-
-    def _fits(self, start: _Start) -> bool:
-        return not self._exceeds(start.messages, start.tokens, start.size)
 
     def _exceeds(self, count: int, tokens: int, size: int) -> bool:
         return (

@@ -1,6 +1,6 @@
 """Fold: hides the oldest turns behind a summary that a model writes, outside of every lock and time-out.
 
-It plans on what it read, asks the model, and sends one request that names the state it read. The backend applies it if
+It reads and plans, asks the model, and sends one request that names the state it read. The backend applies it if
 the turns it hides are still in view; turns that were appended meanwhile stay. A claim keeps workers that fold at once
 from paying the model twice (decision 040); it is not needed for correctness.
 """
@@ -114,7 +114,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup):
         """Read the history, and plan the fold; None if all of it fits. Raises VersionConflict: no model is paid yet."""
         deadline = self.runtime.clock() + self.settings.timeout
         while True:
-            page = await self._page(Query(session_id, limit=pages.FIRST_PAGE), deadline)
+            page, _ = await self._latest_page(session_id, None, pages.FIRST_PAGE, deadline)
             first, session = page.reading, page.reading.session
             version, life = checked_expectation(expected)
             actual = (session.version, session.life) if session else (0, "")
@@ -124,7 +124,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup):
             if session is None:
                 return None
             parts = StateParts(self, session_id, session.version, first, deadline)
-            standing = await parts.summaries(page)
+            standing = await parts.summaries(first.summaries)
             planner = TrimPlanner(
                 floor=first.state.floor,
                 max_messages=bounds.max_messages,

@@ -32,13 +32,25 @@ class PagedReads(RetryingSender):
             reader = MessageReader(query.session_id) if query.kind else TurnReader(query.session_id)
             reading = await self.backend.read(query, reader.take, by)
             if isinstance(reader, MessageReader):
-                return MessagePage(query, reading, reader.messages, None, [])
+                return MessagePage(query, reading, reader.messages, reading.turns if query.front else None, [])
             return MessagePage(query, reading, reader.messages, reader.turns, reader.summaries)
 
         page = await self.call(send, deadline)
         if page.reading.first_missing:
             raise codec.missing(query.session_id, page.reading.first_missing)
         return page
+
+    async def _latest_page(
+        self, session_id: str, at: At, size: int, deadline: float
+    ) -> tuple[MessagePage, list[ChatMessage]]:
+        """Read the latest messages, and beside them those at the front of the history, as far as they came along."""
+        query = Query(session_id, MESSAGE, at, limit=size, front=True)
+        page = await self._page(query, deadline)
+        if not page.reading.cut:
+            return page, []
+        start, turns = len(page.messages) - size, page.turns or ()
+        latest = MessagePage(query, page.reading, page.messages[start:], turns[start:], [])
+        return latest, page.messages[:start]
 
 
 def refuse_absent_state(query: Query, reading: Reading) -> None:
@@ -83,7 +95,7 @@ class MessagePage(msgspec.Struct, frozen=True):
     query: Query
     reading: Reading
     messages: list[ChatMessage]
-    turns: list[int] | None
+    turns: Sequence[int] | None
     summaries: list[Summary]
 
     @property

@@ -284,7 +284,7 @@ class MemoryStore:
         at: Snapshot | str | int | None = None,
         heal: bool = True,
     ) -> Context:
-        """Read what to give a model: system messages, summaries of what is hidden, and the newest whole turns that fit.
+        """Read a prompt for a model: system messages, summaries of hidden turns, and the newest whole turns that fit.
 
         All of it is of one moment. The last turn is always there, and a tool's result never without its call. The cost
         depends on the bounds, not on the length of the history: of older system messages it returns those at the
@@ -605,7 +605,7 @@ class MemoryStore:
         Args:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
             to: A Snapshot of this session, its id, or a version: an int, 0 for the empty session. The states of at
-                least the latest 1,024 versions are known, unless `compact` reclaimed what they show.
+                least the latest 1,024 versions are known, unless `compact` reclaimed their entries.
             key: An idempotency key of your own, such as a request's id. Repeat the call with it as often as you like:
                 the change is made once, and repeats get the first answer (a receipt then has `replayed=True`). A
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
@@ -892,8 +892,8 @@ class MemoryStore:
             session_id: Names the conversation: a string of your own, 1 to 512 bytes, without NUL.
 
         Returns:
-            A receipt with what was removed, whether nobody can read it any more (`complete`), and where bytes of it
-                may remain until something else removes them (`remains`), such as the server's own log.
+            A receipt: the number of entries removed, whether nobody can read them any more (`complete`), and where
+                bytes of them may remain until something else removes them (`remains`), such as the server's own log.
 
         Raises:
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
@@ -1080,7 +1080,7 @@ class MemoryStore:
             session_id: Verify this session only. None: everything that is stored.
 
         Returns:
-            A report with what was looked at and the `problems`; `ok` says that there are none.
+            A report with the number of sessions and entries read, and the `problems`; `ok` says that there are none.
 
         Raises:
             MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.

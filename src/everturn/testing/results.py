@@ -43,7 +43,9 @@ ViolationKind: TypeAlias = Literal[
     "other",  # found by a clause without a history; see `story`
 ]
 Status: TypeAlias = Literal["pass", "fail", "not_offered", "untested", "known"]
-Layer: TypeAlias = Literal["sequential", "concurrency", "persistence", "edge", "faults", "crash", "history"]
+Layer: TypeAlias = Literal[
+    "sequential", "concurrency", "persistence", "edge", "faults", "crash", "compaction", "history"
+]
 
 FUNCTIONS: tuple[Function, ...] = get_args(Function)
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -84,7 +86,7 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ClauseResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one clause. `replay` is the command that runs it again; `incident` is what it would have caused."""
+    """The result of one clause. `replay` is the command that runs it again; `incident` is the harm it could do."""
 
     id: str
     layer: Layer

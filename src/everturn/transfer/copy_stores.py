@@ -27,8 +27,8 @@ def copy(
 ) -> CopyReport:
     """Copy sessions from one store into another, of any two backends: all of them, or those named.
 
-    A session arrives whole and in one step: its history, what snapshots and undo return to, tool calls, summaries,
-    records, what is left of its TTL, and what makes keys and `at=version` work. If the target lacks it, it is imported;
+    A session arrives whole and in one step: its history, its snapshots and undo steps, tool calls, summaries,
+    records, the rest of its TTL, its keys, and the versions for `at=`. If the target lacks it, it is imported;
     if the target has it, skipped; an earlier version of it, extended. Anything else is a conflict: it is reported, and
     left as it is. Each session is compared in both stores when it is done. Both may be in use all the while.
 
@@ -47,7 +47,7 @@ def copy(
             raises ends the copy.
 
     Returns:
-        A report with the number of sessions by what became of them, and the conflicts.
+        A report with the number of sessions by outcome, and the conflicts.
 
     Raises:
         CorruptEntry: A session is damaged, in the source or in the target. All others have been copied.
@@ -81,7 +81,7 @@ async def copy_async(
             raises ends the copy.
 
     Returns:
-        A report with the number of sessions by what became of them, and the conflicts.
+        A report with the number of sessions by outcome, and the conflicts.
 
     Raises:
         CorruptEntry: A session is damaged, in the source or in the target. All others have been copied.

@@ -36,7 +36,7 @@ CAN_UNDO = {"rollback", "trim", "clear"}  # not "nothing": undo would take back 
 
 
 def form(facts: SessionInfo, verb: str, label: str, *fields: Node, class_: str | None = None) -> Html:
-    """A form that changes this session if it is still what the page shows."""
+    """A form that changes this session if it is still in the state that the page shows."""
     return tag(
         "form",
         tag("input", type="hidden", name="id", value=facts.session_id),

@@ -16,7 +16,7 @@ LONGEST = 20_000  # characters of one text on a page; the rest is one click away
 
 
 def entry(one: Entry, session_id: str, *, mark: str = "") -> Html:
-    """One entry: who, what, and its seq as a link to itself."""
+    """One entry: its role, its content, and its seq as a link to itself."""
     who, kind, body = _parts(one, session_id)
     return tag(
         "article",

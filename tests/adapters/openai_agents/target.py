@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from everturn.adapters.openai_agents import EverturnSession
+from everturn.adapters.openai_agents import EverturnCompactionSession, EverturnSession
 from tests.adapters.stores import in_a_file, on_a_server
 
 
@@ -24,3 +25,20 @@ def on_valkey(
 ) -> Iterator[EverturnSession]:
     with on_a_server(where, redis_url, ttl=ttl, timeout=timeout) as store:
         yield EverturnSession(session_id, store)
+
+
+@contextmanager
+def folding_on_sqlite(where: Path, session_id: str, summarize: Any) -> Iterator[EverturnCompactionSession]:
+    with in_a_file(where) as store:
+        yield EverturnCompactionSession(session_id, store, summarize=summarize, max_messages=4)
+
+
+@contextmanager
+def folding_on_valkey(
+    where: Path, session_id: str, redis_url: str, summarize: Any
+) -> Iterator[EverturnCompactionSession]:
+    with on_a_server(where, redis_url) as store:
+        yield EverturnCompactionSession(session_id, store, summarize=summarize, max_messages=4)
+
+
+folding_on_sqlite.pays_once = folding_on_valkey.pays_once = True  # type: ignore[attr-defined]

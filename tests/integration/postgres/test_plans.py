@@ -20,6 +20,7 @@ QUESTIONS = {
     "the latest 20 before a seq": "read_v3('', 'long', 'message', NULL, NULL, 0, 15000, 20, false, false, NULL)",
     "a short session": "read_v3('', 's17', 'message', NULL, NULL, 0, NULL, NULL, false, false, NULL)",
     "the latest 20 of all kinds": "read_v3('', 'long', NULL, NULL, NULL, 0, NULL, 20, false, false, NULL)",
+    "the latest 20 with a front": "front_v3('', 'long', NULL, NULL, 20, 4, 2, NULL)",
     "facts": "glance_v1('', 's17', NULL)",
     "the latest changes": "changes_v1('', 'edited', 20, NULL)",
     "a page of sessions": "sessions_by_name_v1('', '', NULL, '', 0, 20, NULL)",

@@ -37,6 +37,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "set ttl": lambda store, _: store.set_ttl("a", 1000),
     "fork": lambda store, _: store.fork("a", "b"),
     "history": lambda store, _: store.get_history("a"),
+    "context": lambda store, _: store.get_context("folded", max_messages=20),
     "state": lambda store, _: store.state("a"),
     "info": lambda store, _: store.info("a"),
     "changes": lambda store, _: store.changes("a"),
@@ -54,6 +55,10 @@ def test_an_operation_is_one_statement_that_calls_one_function(talkative: Postgr
         snapshot = store.save_snapshot("a")
         store.add_messages("a", turn("2"))
         store.clear("a")
+        if call == "context":
+            for number in range(100):
+                store.add_messages("folded", turn(str(number)))
+            store.fold("folded", lambda *_: "so far", max_messages=60)
         said = len(talkative.log)
         CALLS[call](store, snapshot)
         (sent,) = STATEMENT.findall(talkative.log[said:])

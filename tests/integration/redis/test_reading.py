@@ -10,11 +10,12 @@ import pytest
 
 import everturn
 from everturn import ChatMessage, CorruptEntry, Record, Summary, ToolCall
-from everturn.backend import Query, drive
+from everturn.backend import FRONT_ENTRIES, FRONT_SUMMARIES, Query, drive
 from everturn.backends.redis.reads import BATCH, FEW, PAGE, PAGES
 from everturn.testing.servers import ValkeyServer
 from tests.integration.redis.test_scripts import monitored
 from tests.store.speech import say, user
+from tests.store.test_context import PASTS as CONTEXT_PASTS
 
 LOG = "everturn:{:a}:log"
 SIZES = [1, BATCH - 1, BATCH, BATCH + 1, 2 * BATCH, PAGE - 1, PAGE, PAGE + 1, PAGE * (PAGES + 1) + 1]
@@ -171,6 +172,32 @@ def test_the_latest_messages_take_one_round_trip_and_no_entry_more(
             assert [words[0] for by_script, words in commands if not by_script] == ["EVALSHA"]
             assert entries_read(commands) == len(found)
             before = found[0].seq if found else before
+
+
+@pytest.mark.parametrize("past", CONTEXT_PASTS, ids=lambda past: past.__name__)
+def test_a_context_takes_one_round_trip(server: ValkeyServer, past: Callable[[Any], None]) -> None:
+    """And it fetches what it returns, and the few entries that tell where the system messages end."""
+    with everturn.open(server.url, timeout=30) as store, monitored(server) as told:
+        past(store)
+        store.get_context("a", max_messages=10)  # from here on, the server knows the script
+        told()
+        context = store.get_context("a", max_messages=10)
+        commands = told()
+        assert [words[0] for by_script, words in commands if not by_script] == ["EVALSHA"]
+        assert entries_read(commands) <= len(context.messages) + 1 + FRONT_ENTRIES + FRONT_SUMMARIES + 1
+
+
+def test_a_long_context_takes_one_round_trip(server: ValkeyServer) -> None:
+    with everturn.open(server.url, timeout=30) as store, monitored(server) as told:
+        store.add_messages("a", [ChatMessage("system", "s")])
+        for number in range(300):
+            say(store, "a", str(number), "answer")
+        store.fold("a", lambda *_: "so far", max_messages=580)
+        store.get_context("a", max_messages=500)
+        told()
+        context = store.get_context("a", max_messages=500)
+        assert [words[0] for by_script, words in told() if not by_script] == ["EVALSHA", "XREVRANGE"]  # one pipeline
+        assert [message.text[-6:] for message in context.messages[:2]] == ["s", "so far"]
 
 
 def entries_read(commands: list[tuple[bool, list[str]]]) -> int:

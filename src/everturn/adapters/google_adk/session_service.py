@@ -334,7 +334,7 @@ class EverturnSessionService(BaseSessionService):
     async def _healed_states(self, app: str, user: str, stored: SessionState) -> tuple[SharedState, SharedState]:
         """Return the shared states, after merging the changes of the session's latest event that has any.
 
-        Only these can be missing: who appends an event has loaded the session before, and so merged earlier changes.
+        Only these can be missing: the caller that appends has loaded the session before, and so merged earlier changes.
         """
         app_state, user_state = await self._read_shared(app, user)
         last = next((record.body for record in reversed(stored.records) if "seen" in record.body), None)

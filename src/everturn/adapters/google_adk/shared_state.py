@@ -1,7 +1,7 @@
 """`app:` and `user:` state: logs of changes, each in an everturn session of its own.
 
 An event and its change of shared state are in different sessions, so two requests write them. The event comes first and
-carries the change. If the writer dies before the second request, whoever loads the event's session next merges the
+carries the change. If the writer dies before the second request, the next load of the event's session merges the
 change. A change is keyed by its event, so it is merged once. Of two changes of one key the later merged wins.
 
 A shared log never expires, whatever the store's `ttl`: a running session refreshes only its own TTL. So a log begins

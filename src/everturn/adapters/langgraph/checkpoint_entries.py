@@ -1,4 +1,4 @@
-"""Turns a checkpoint, or the writes of a task, into entries. Only what is new is stored. Pure.
+"""Turns a checkpoint, or the writes of a task, into entries. Only new values are stored. Pure.
 
 A checkpoint becomes its new messages, as messages of the session, and one record (`lg.put`) with its new values and
 refs to the old ones. checkpoint_log.py defines the record. The writes of a task become one record (`lg.writes`).

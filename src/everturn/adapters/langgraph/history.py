@@ -1,4 +1,4 @@
-"""`to_langchain`: a session's messages, whoever wrote them, as LangChain's, to begin a LangGraph thread with."""
+"""`to_langchain`: a session's messages, of any framework, as LangChain's, to begin a LangGraph thread with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of a LangGraph thread's session: only as far back as needed, and not what the cache has. Changes nothing."""
+"""Reads of a LangGraph thread's session: only as far back as needed, and nothing that is cached. Changes nothing."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from agents.memory import SessionSettings
@@ -39,12 +38,16 @@ class EverturnCompactionSession(EverturnSession):
         self._fold_at = max(fold_at, max_messages)
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the summary of what is hidden, if there is one, and the items in order; with a limit, the n latest."""
-        items = await super().get_items(limit)
-        if limit is not None and len(items) >= limit:
-            return items
-        context = await self._store.get_context(self.session_id, max_messages=1, heal=False)
-        return _summaries(context.messages) + items
+        """Return the summary of hidden items, if there is one, and the items in order; with a limit, the n latest."""
+        limit = self._limit(limit)
+        if limit is not None:
+            items = await super().get_items(limit)
+            if len(items) >= limit:
+                return items
+        # Summary and items by one read: a fold between two would show the items that it hides beside its summary.
+        context = await self._store.get_context(self.session_id, heal=False)
+        items = all_items([_rendered(message) for message in context.messages])
+        return items if limit is None else items[-limit:]
 
     async def run_compaction(self, args: Any = None) -> None:
         """Fold, if the session is long enough or `force` is set. Where another instance folds already, do nothing."""
@@ -56,5 +59,6 @@ class EverturnCompactionSession(EverturnSession):
             await self._store.fold(self.session_id, self._summarize, max_messages=self._max_messages)
 
 
-def _summaries(messages: Sequence[ChatMessage]) -> list[Any]:
-    return all_items([ChatMessage("system", message.text) for message in messages if "summary" in message.metadata])
+def _rendered(message: ChatMessage) -> ChatMessage:
+    """Return a summary as a system message without marks, and any other message as it is. Summaries have no seq."""
+    return message if message.seq is not None else ChatMessage("system", message.text)

@@ -47,7 +47,7 @@ class EverturnSession(SessionABC):
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the items in order; with a limit, exactly the n latest."""
-        limit = limit if limit is not None else _settings(self.session_settings).limit
+        limit = self._limit(limit)
         if limit is None:
             messages: Sequence[ChatMessage] = await self._store.get_history(self.session_id)
         elif limit <= 0:
@@ -56,6 +56,10 @@ class EverturnSession(SessionABC):
             messages = (await self._latest(limit))[0].messages
         items = all_items(messages)
         return items if limit is None else items[-limit:]
+
+    def _limit(self, limit: int | None) -> int | None:
+        """Return the limit of a read: the caller's, else that of the settings; None if there is none."""
+        return limit if limit is not None else _settings(self.session_settings).limit
 
     async def add_items(self, items: list[Any]) -> None:
         """Append the items as one turn: all or none. Raises InvalidInput, with a path, if one cannot be stored."""

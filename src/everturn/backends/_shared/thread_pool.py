@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class PoolPlace(Generic[T]):
-    """Room for one item of a pool: what `take` lends. `item` is None until the borrower has made one."""
+    """Room for one item of a pool: `take` lends it. `item` is None until the borrower has made one."""
 
     __slots__ = ("__weakref__", "item")
 

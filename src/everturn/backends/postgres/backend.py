@@ -222,7 +222,7 @@ class PostgresBackend:
         if query.is_glance:
             parameters = (self._namespace, query.session_id, self._now())
             return reads.glance(await self._ask("glance", parameters, deadline), query.session_id)
-        name = "read" if query.kind is None else "read_one_kind"
+        name = "front" if query.front else "read" if query.kind is None else "read_one_kind"
         rows = await self._ask(name, (self._namespace, *reads.parameters(query), self._now()), deadline)
         try:
             return reads.reading(rows, take, query)

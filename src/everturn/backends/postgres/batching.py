@@ -2,7 +2,7 @@
 
 It decides which changes travel together, and delivers their outcomes. The database decides what a change does.
 
-One statement is under way at a time, and what comes meanwhile waits for the next; a lone change goes at once. Only
+One statement is under way at a time, and changes that come then wait for the next; a lone change goes at once. Only
 where a statement is slow (a lock, a dead connection) another one is sent beside it, up to MOST_STATEMENTS of them.
 Each change is all or nothing on its own: the database refuses one without the others. If the statement itself fails, it
 has undone them all, and each is sent again by itself, so that only the one at fault fails.
@@ -81,7 +81,7 @@ class ChangeBatcher:
         self._large = StatementQueue(executor, window, new_call, outcomes, MOST_LARGE_STATEMENTS)
 
     async def send(self, request: ChangeRequest, deadline: float) -> ChangeOutcome:
-        """Have a change made, with whatever else waits. Cancelled before it was sent, it is not made."""
+        """Have a change made, with others that wait. Cancelled before it was sent, it is not made."""
         size = size_of(request)
         return await (self._small if size < LARGE else self._large).send(request, size, deadline)
 

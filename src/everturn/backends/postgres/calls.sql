@@ -10,6 +10,9 @@ SELECT * FROM everturn.read_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 -- read_one_kind: entries of one kind, without the columns that these need not have
 SELECT seq, created_at, checksum, body FROM everturn.read_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
+-- front: the latest messages and what a prompt begins with, and then what session and state they are of
+SELECT * FROM everturn.front_v3(%s, %s, %s, %s, %s, %s, %s, %s)
+
 -- glance: the facts of a session, and the state it is in
 SELECT everturn.glance_v1(%s, %s, %s)
 

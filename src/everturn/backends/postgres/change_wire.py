@@ -1,6 +1,6 @@
 """Changes on the wire: requests as parameters of `change_v2`, and rows as outcomes. Pure.
 
-What every change has travels as arrays, the rest as JSON. Bodies of entries are texts: they are stored byte for byte.
+Fields that every change has travel as arrays, the rest as JSON. Bodies of entries are texts, stored byte for byte.
 """
 
 from __future__ import annotations

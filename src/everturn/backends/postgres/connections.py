@@ -1,6 +1,6 @@
 """Pools of the connections that we open: blocking, and of an event loop. (Decision 009 says why not psycopg_pool.)
 
-A connection is opened by whoever needs it, within its own deadline. It knows nothing of sessions.
+A connection is opened by the call that needs it, within its own deadline. It knows nothing of sessions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from everturn.events import Source
 
 
 class TimedPool:
-    """At most `size` blocking connections, opened when they are needed, by whoever needs them, within its time."""
+    """At most `size` blocking connections, opened when they are needed, by the call that needs one, within its time."""
 
     def __init__(self, conninfo: str, size: int, name: str) -> None:
         self._conninfo = conninfo

@@ -138,7 +138,7 @@ def _may_pass(exc: BaseException) -> bool:
 
 
 def _text(exc: BaseException) -> str:
-    """The text of an error, without details: these may quote what is stored. An address in it is masked."""
+    """The text of an error, without details: these may quote stored text. An address in it is masked."""
     diag = getattr(exc, "diag", None)
     text = " ".join(((diag and diag.message_primary) or str(exc)).split()) or type(exc).__name__
     if (getattr(exc, "sqlstate", None) or "").startswith("22"):  # of a value: `invalid input syntax for type json: ...`

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from everturn.backend import Query, Reading, Status, Take
+from everturn.backend import FRONT_ENTRIES, FRONT_SUMMARIES, EntryRow, Query, Reading, Status, Take
 from everturn.backends._shared.verification import unreadable_session
 from everturn.backends.postgres.executor import Rows
 from everturn.core.paths import State
-from everturn.model import MESSAGE, Change, SessionInfo, Snapshot
+from everturn.model import MESSAGE, SUMMARY, Change, SessionInfo, Snapshot
 
 BATCH = 128  # rows decoded at a time: what fits the processor's cache decodes a third faster than 1,000 at once
 
@@ -43,12 +44,14 @@ _decode_glance = msgspec.json.Decoder(tuple[_Facts, tuple[int, int, int, tuple[i
 
 
 def parameters(query: Query, *, counts: bool = False) -> tuple[Any, ...]:
-    """Give the parameters of read_v3, behind the namespace and before the time.
+    """Give the parameters of read_v3 (or front_v3), behind the namespace and before the time.
 
     `counts`: the database counts the entries, and names the first that is missing.
     """
     at = query.at
     snapshot, version = (at, None) if isinstance(at, str) else (None, at)
+    if query.front:
+        return query.session_id, snapshot, version, query.limit, FRONT_ENTRIES, FRONT_SUMMARIES
     return (
         *(query.session_id, query.kind, snapshot, version, query.after, query.before, query.limit),
         *(query.snapshots, counts),
@@ -66,7 +69,16 @@ def reading(rows: Rows, take: Take, query: Query) -> Reading:
         raise unreadable_session(query.session_id, exc) from exc
     if about.size is not None and about.size != _count(rows, query, about):
         raise Miscounted
-    if query.kind is None:  # behind all others come the summaries that a trim hid
+    turns: Sequence[int] = ()
+    summaries: tuple[EntryRow, ...] = ()
+    if query.front:
+        rows.reverse()
+        first = len(rows)
+        while first > 0 and rows[first - 1][4] == SUMMARY:
+            first -= 1
+        summaries, rows = tuple(rows[first:]), rows[:first]
+        turns, rows = [row[5] for row in rows], [row[:4] for row in rows]
+    elif query.kind is None:  # behind all others come the summaries that a trim hid
         rows.sort(key=itemgetter(0))
     else:
         rows.reverse()
@@ -86,6 +98,8 @@ def reading(rows: Rows, take: Take, query: Query) -> Reading:
         ),
         about.first_missing,
         about.cut,
+        turns,
+        summaries,
     )
 
 

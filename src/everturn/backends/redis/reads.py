@@ -15,7 +15,7 @@ import msgspec
 from everturn.backend import Query, Reading, Status, Take
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.keys import Keys
-from everturn.backends.redis.session_state import NEVER, PathWindow, SessionView, read_view, walk
+from everturn.backends.redis.session_state import NEVER, Came, PathWindow, SessionView, read_view, walk
 from everturn.backends.redis.stored_form import StoredChange, change_of, entry_row, message_columns, seq_of, seqs_of
 from everturn.backends.redis.transport.resp import Command
 from everturn.core.codec import EntryRow, checksum
@@ -26,6 +26,7 @@ BATCH = 128  # rows decoded at a time: they fit into the processor's cache
 PAGE = 1000  # entries in one reply
 PAGES = 8  # replies in one round trip
 NEAR = 4  # entries between two ranges that are read along: a second command takes the server longer
+SPARE = 16  # entries fetched beside those of a limit: some of the newest are no messages
 FEW = 128  # messages that come with the state; more of them are fetched by XRANGE, which is cheaper for each
 _CLASSES = {SUMMARY: "s", TOOL_CALL: "t"}
 
@@ -56,9 +57,11 @@ class FetchedEntries:
         newest = before - 1 if before is not None else seq_of(rows[0][0]) if rows else 0
         self._covered.append((oldest, newest))
 
-    def put_window(self, view: SessionView, window: PathWindow) -> None:
+    def put_window(self, view: SessionView, window: PathWindow, came: Came) -> None:
         """Take the entries that came along with the window."""
-        seqs = list(chain.from_iterable([range(first, last + 1) for first, last in view.window.ranges]))
+        start = view.window.start
+        ranges = [part for part in view.window.ranges if part[1] < start] if came == "f" else view.window.ranges
+        seqs = list(chain.from_iterable([range(first, last + 1) for first, last in ranges]))
         values = view.entries if window.bare else view.entries[1::2]
         self.values.update(zip(seqs, values, strict=True))
         if not window.bare:
@@ -68,7 +71,7 @@ class FetchedEntries:
                     del self.values[seq]
                 elif kind != message:
                     self.other_kinds[seq] = kind[: -len(owner)]
-        self._covered += view.window.ranges
+        self._covered += ranges
 
     def _put(self, rows: Sequence[Any]) -> None:
         names, fields = zip(*rows, strict=True) if rows else ((), ())
@@ -144,8 +147,9 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
     limit, listed = query.limit, query.kind in (None, MESSAGE)
     few = listed and limit is not None and 0 < limit <= FEW
     beside = listed and limit != 0 and not few and query.at is None and query.before != 0
-    count = PAGE if limit is None else min(limit, PAGE)
+    count = PAGE if limit is None else min(limit + SPARE, PAGE)
     last = None if query.before is None else max(query.before - 1, 0)
+    came: Came = "1" if few else "f" if query.front and beside else ""
     window = PathWindow(last, query.after + 1, limit, bare=limit is not None and query.kind == MESSAGE)
     view, rest = await read_view(
         sender,
@@ -155,23 +159,24 @@ async def _collect(sender: Sender, keys: Keys, query: Query, now: str, deadline:
         deadline,
         at=query.at,
         snapshots=query.snapshots,
-        others="" if limit == 0 else _others_for(query.kind),
+        others="" if limit == 0 or query.front else _others_for(query.kind),
         window=window,
         ranges=limit != 0 and (listed or limit is not None),
-        entries=few,
+        entries=came,
+        front=query.front,
         more=[log.newest(count, query.before)] if beside else (),
     )
     if view.status is not Status.FOUND or view.session is None or limit == 0:
         return FoundEntries(view, log, [])
     log.life = view.session.info.life
     if view.entries:
-        log.put_window(view, window)
+        log.put_window(view, window, came)
     if beside:
         log.put_newest(rest[0], count, query.before)
     if view.window.rest:
         view = await walk(sender, keys, view, window, deadline)
-    shown = shown_in(view, query)
-    if not view.entries or shown is not view.window.ranges:
+    shown = view.window.ranges if query.front else shown_in(view, query)
+    if not (few and view.entries) or shown is not view.window.ranges:
         await log.fetch(shown)
     seqs = list(chain.from_iterable([range(first, last + 1) for first, last in shown]))
     whole = listed and query.after == 0 and query.before is None and limit is None
@@ -224,7 +229,20 @@ async def read(sender: Sender, keys: Keys, query: Query, take: Take, now: str, d
     for rows in _batches(found, query.kind):
         take(rows)
     snapshots = tuple(stored.snapshot for stored in view.snapshots)
-    return Reading(view.status, view.session.info, view.state, snapshots, found.first_missing, found.cut)
+    reading = Reading(view.status, view.session.info, view.state, snapshots, found.first_missing, found.cut)
+    return _with_front(reading, found) if query.front else reading
+
+
+def _with_front(reading: Reading, found: FoundEntries) -> Reading:
+    """Complete the reading of a front: with the turns of its messages, and its summaries."""
+    view, log = found.view, found.log
+    turns = [int(log.values[seq].partition(b" ")[0]) for seq in present(found)]
+    owner = f" {log.life}".encode()
+    rows = [
+        entry_row(seq, kind.removesuffix(owner), value)
+        for seq, kind, value in zip(view.others, view.summaries[::2], view.summaries[1::2], strict=True)
+    ]
+    return msgspec.structs.replace(reading, turns=turns, summaries=tuple(rows))
 
 
 def _batches(found: FoundEntries, kind: str | None) -> Iterator[Any]:

@@ -5,11 +5,19 @@ A file whose name begins with `_` is shared: it is the beginning of many scripts
 _clock.lua    the time, and whether a request is too late
 _check.lua    checks that find damage
 _state.lua    the keys and the state of a session
-_path.lua     the entries that lead to a head
+_sealed.lua   texts that carry a check of their own: undo steps, snapshots, forgotten versions
+_path.lua     the entries that lead to a head: jumps
+_others.lua   entries that are no messages
+_window.lua   the ranges of a path that a read asks for
 _keys.lua     idempotency keys of callers
 _version.lua  the state after a version
-_change.lua   before and after every change: replays, conflicts, the receipt
+_change.lua   before every change: replays, conflicts
+_entry.lua    the place of an entry
+_commit.lua   after every change: what it writes, and the receipt
 _rows.lua     rows of a copy, written as they are
+
+A script is run as a whole for every call, so every function of its text is made anew, and most calls use few of them.
+Functions that are seldom used are therefore made by a function of their own (`path_functions`), where they are needed.
 """
 
 from __future__ import annotations
@@ -48,31 +56,36 @@ def _load(*names: str) -> Script:
     return Script(text, hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
-_READ = ("_check", "_state", "_path")
-_CHANGE = ("_clock", *_READ, "_keys", "_change")
+_SESSION = ("_check", "_state", "_sealed")
+_PATH = (*_SESSION, "_path", "_others")
+
+
+def _change(*names: str) -> Script:
+    return _load("_clock", *_PATH, "_keys", "_change", *names, "_commit")
+
 
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
-APPEND = _load(*_CHANGE, "append")
-TRIM = _load(*_CHANGE, "trim")
-FOLD = _load(*_CHANGE, "fold")
-CLEAR = _load(*_CHANGE, "clear")
-SNAPSHOT = _load(*_CHANGE, "snapshot")
-DELETE_SNAPSHOT = _load(*_CHANGE, "delete_snapshot")
-ROLLBACK = _load(*_CHANGE, "_version", "rollback")
-UNDO = _load(*_CHANGE, "undo")
-TTL = _load(*_CHANGE, "ttl")
-FORK = _load(*_CHANGE, "fork")
+APPEND = _change("_entry", "append")
+TRIM = _change("trim")
+FOLD = _change("_entry", "fold")
+CLEAR = _change("clear")
+SNAPSHOT = _change("snapshot")
+DELETE_SNAPSHOT = _change("delete_snapshot")
+ROLLBACK = _change("_version", "rollback")
+UNDO = _change("undo")
+TTL = _change("ttl")
+FORK = _change("fork")
 ERASE = _load("_clock", "_check", "_state", "erase")
-DROP_UNDO = _load("_clock", "_check", "_state", "drop_undo")
+DROP_UNDO = _load("_clock", *_SESSION, "drop_undo")
 # --- reads -----------------------------------------------------------------------------------------------------------
-SESSION_STATE = _load(*_READ, "session_state")
-WALK = _load(*_READ, "walk")
-PAGE = _load(*_READ, "page")
+SESSION_STATE = _load(*_PATH, "_window", "session_state")
+WALK = _load(*_PATH, "_window", "walk")
+PAGE = _load("_state", "page")
 PORTION = _load("portion")
 # --- steps of longer operations, each of bounded length --------------------------------------------------------------
-STAGE = _load("_clock", *_READ, "_rows", "stage")
-RESTORE = _load("_clock", *_READ, "_rows", "restore")
-RECLAIM = _load(*_READ, "_keys", "reclaim")
+STAGE = _load("_clock", *_PATH, "_rows", "stage")
+RESTORE = _load("_clock", *_PATH, "_rows", "restore")
+RECLAIM = _load(*_SESSION, "_keys", "reclaim")
 
 OF_EFFECT: Mapping[type[Effect], Script] = {
     Append: APPEND,

@@ -6,11 +6,11 @@ More entries are fetched in reads.py.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from everturn.backend import At, Status
+from everturn.backend import FRONT_ENTRIES, FRONT_SUMMARIES, At, Status
 from everturn.backends.redis import scripts
 from everturn.backends.redis.changes import damaged_session
 from everturn.backends.redis.client import Sender
@@ -33,6 +33,7 @@ from everturn.core.signal_exceptions import is_interruption
 from everturn.model import SessionInfo
 
 T = TypeVar("T")
+Came: TypeAlias = Literal["1", "f", ""]  # which entries come along: all of the window, those of the front, none
 
 NEVER = 2**62  # no seq or version is as high, and a stream's id can be
 PAGE = 500  # rows of a part in one reply
@@ -73,7 +74,8 @@ class SessionView(msgspec.Struct, frozen=True, gc=False):
     """A session at one moment, in the state that was asked for: the present one, or that of a snapshot or a version.
 
     `others` are seqs of entries that are no messages. `entries` are those of the window, as session_state.lua gives
-    them; none if they have to be fetched.
+    them; none if they have to be fetched. `summaries`: "kind life" and value of each of the others, if the front of a
+    prompt was asked for.
     """
 
     status: Status
@@ -83,6 +85,7 @@ class SessionView(msgspec.Struct, frozen=True, gc=False):
     others: tuple[int, ...] = ()
     window: FoundWindow = FoundWindow()
     entries: Sequence[bytes] = ()
+    summaries: Sequence[bytes] = ()
 
 
 async def read_view(
@@ -97,14 +100,15 @@ async def read_view(
     others: str = "",
     window: PathWindow = EVERYTHING,
     ranges: bool = False,
-    entries: bool = False,
+    entries: Came = "",
+    front: bool = False,
     more: Sequence[Command] = (),
 ) -> tuple[SessionView, list[Any]]:
     """Read the session, and the replies to `more` in the same round trip. `others` is as in session_state.lua.
 
-    `ranges`: those of the window; `entries`: the entries in them, too. Snapshots that are too many for one answer are
-    fetched afterwards, some at a time. If one of them was deleted meanwhile, the session is read again. Raises
-    CorruptEntry if a part is not as it was written.
+    `ranges`: those of the window; `entries`: which of the entries in them, too. `front`: what a prompt begins with.
+    Snapshots that are too many for one answer are fetched afterwards, some at a time. If one of them was deleted
+    meanwhile, the session is read again. Raises CorruptEntry if a part is not as it was written.
     """
     bounds = _bounds(window) if ranges else (*_bounds(window)[:2], b"-", b"")
     args = (
@@ -114,11 +118,12 @@ async def read_view(
         b"1" if snapshots else b"",
         others,
         *bounds,
-        b"1" if entries else b"",
+        entries,
+        *((FRONT_ENTRIES, FRONT_SUMMARIES) if front else ()),
     )
     while True:
         reply, *rest = await sender.read(scripts.SESSION_STATE, keys, args, more, deadline)
-        view = view_of(session_id, reply)
+        view = view_of(session_id, reply, front=front)
         if not snapshots or view.status is not Status.FOUND or view.session is None:
             return view, rest
         if len(view.snapshots) == view.session.info.snapshots:
@@ -157,39 +162,42 @@ FACTS_ONLY = ("", "", "", "", "", 1, "-", "", "")
 """The arguments behind `now`, to read the facts alone."""
 
 
-def view_of(session_id: str, reply: Sequence[Any]) -> SessionView:
+def view_of(session_id: str, reply: Sequence[Any], *, front: bool = False) -> SessionView:
     """Decode the answer of session_state.lua. Raises CorruptEntry."""
     if reply[0] == b"damaged":
         raise damaged_session(session_id)
     if reply[0] == b"no_session":
         return SessionView(Status.NO_SESSION)
     try:
-        return _view(session_id, reply)
+        return _view(session_id, reply, front=front)
     except (ValueError, TypeError, AttributeError) as exc:
         if is_interruption(exc):
             raise
         raise damaged_session(session_id) from exc
 
 
-def _view(session_id: str, reply: Sequence[Any]) -> SessionView:
+def _view(session_id: str, reply: Sequence[Any], *, front: bool) -> SessionView:
     status, listed, undo, forgotten, state, others, window, facts = reply[0].split(b"\n", 7)
     session = session_of(session_id, facts, undo, forgotten)
     if status != b"found":
         return SessionView(Status(status.decode()), session)
     behind = 1 + int(listed)  # snapshots
+    seqs = tuple(map(int, others.split(b",")[::-1])) if others else ()
+    end = len(reply) - 2 * len(seqs) if front else len(reply)
     return SessionView(
         Status.FOUND,
         session,
         state_of(state),
         tuple(snapshots_of(session.info, reply[1:behind])) if behind > 1 else (),
-        tuple(map(int, others.split(b",")[::-1])) if others else (),
+        seqs,
         _window_of(window) if window else FoundWindow(),
-        reply[behind:],
+        reply[behind:end],
+        reply[end:],
     )
 
 
 def _window_of(text: bytes) -> FoundWindow:
-    """Read a window as `window_text` in lua/_path.lua writes it."""
+    """Read a window as `window_text` in lua/_window.lua writes it."""
     rest, left, start, cut, ranges = text.split(b" ")
     return FoundWindow(pairs_of(ranges)[::-1], int(rest), int(left), int(start), cut == b"1")
 

@@ -42,7 +42,7 @@ CHECK = 9  # characters that a sealed text begins with: eight digits and a blank
 
 
 def is_sealed(life: str, name: str, kept: bytes) -> bool:
-    """Say whether a text still has the check that it was written with (`sealed` in lua/_state.lua)."""
+    """Say whether a text still has the check that it was written with (`sealed` in lua/_sealed.lua)."""
     return kept.startswith(_digest(f"{life} {name} ".encode() + kept[CHECK:]))
 
 
@@ -93,7 +93,7 @@ def ranges_text(ranges: Sequence[Range]) -> str:
 
 
 def session_of(session_id: str, lines: bytes, undo: bytes, forgotten: bytes) -> StoredSession:
-    """Read a session from the facts in meta, one a line: `lines_of` in lua/_check.lua."""
+    """Read a session from the facts in meta, one a line: `check_of` in lua/_check.lua."""
     life, version, last_seq, state, size, dimension, ttl, expires_at, created_at, changed_at, rest = lines.split(
         b"\n", 10
     )
@@ -227,7 +227,7 @@ def entry_value(seq: int, turn: int, at: int, check: int, body: bytes) -> bytes:
 
 
 def _place(seq: int, turn: int, at: int) -> int:
-    """Compute the place of an entry, as lua/_check.lua does."""
+    """Compute the place of an entry, as lua/_entry.lua does."""
     return (seq * 7919 + turn * 104729 + at) % 1048573
 
 

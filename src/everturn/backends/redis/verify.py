@@ -1,4 +1,4 @@
-"""verify: reads all that is stored and reports damage. Changes nothing."""
+"""verify: reads everything stored and reports damage. Changes nothing."""
 
 from __future__ import annotations
 

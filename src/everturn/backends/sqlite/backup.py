@@ -16,7 +16,7 @@ PAGES = 2000  # copied between two progress reports, and two chances to be inter
 
 
 def copy_pages(source: Path, target: Path, tell: Callable[[int, int], None]) -> None:
-    """Copy every page as of one moment, whatever is written meanwhile. Nobody waits for it. The target must not exist.
+    """Copy every page as of one moment, also while others write. Nobody waits for it. The target must not exist.
 
     `tell` is called with pages done and pages in all. A page that does not match its checksum is copied as it is, and
     its copy does not match either.

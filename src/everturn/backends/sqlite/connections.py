@@ -23,8 +23,8 @@ STEPS_BETWEEN_LOOKS = 50_000  # of SQLite's virtual machine: how often a long st
 class Patience:
     """Waits of a connection for locks: until the call's deadline.
 
-    SQLite's own busy handler backs off, so whoever has waited longest polls least, and starves. This one begins with a
-    long random pause and polls the more often the longer it has waited: whoever came last lets the others go first.
+    SQLite's own busy handler backs off, so the one that has waited longest polls least, and starves. This begins with a
+    long random pause and polls the more often the longer it has waited: the latest lets the others go first.
     """
 
     # Not a part of Connection: a connection that its own handlers refer to is never closed by the garbage collector.

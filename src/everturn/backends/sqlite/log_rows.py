@@ -6,7 +6,7 @@ visible_ranges.py finds the ranges, reads.py hands the entries over. In a batch,
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, compress, islice, pairwise
 from typing import Any, TypeAlias, TypeVar
 
@@ -130,7 +130,7 @@ class MessageBatch:
             self._set_aside_others()
 
     def _wanted_seqs(self) -> Sequence[int]:
-        firsts, _, _, _, counts, _ = self._columns
+        firsts, _, _, _, counts, _, _ = self._columns
         seqs = seqs_of(firsts, counts) if firsts else ()
         return [*compress(seqs, self._lines)] if 0 in self._lines else seqs
 
@@ -139,7 +139,7 @@ class MessageBatch:
         return len(self._message_seqs)
 
     def _set_aside_others(self) -> None:
-        firsts, _, checksums, bodies, counts, kinds = self._columns
+        firsts, _, checksums, bodies, counts, kinds, _ = self._columns
         for at, kind in enumerate(kinds):
             if kind is not None and checksum(kind, bodies[at]) != checksums[at]:
                 self.bad = self.bad or firsts[at] + counts[at] - 1  # it may be several messages, and no other entry
@@ -147,6 +147,12 @@ class MessageBatch:
         self._lines = bytes(compress(self._lines, repeated(are_messages, counts)))
         self._columns = [tuple(compress(column, are_messages)) for column in self._columns]
         self._message_seqs = self._wanted_seqs()
+
+    @property
+    def turns(self) -> Iterable[int]:
+        """The first seq of the turn of each message."""
+        of_lines = repeated(self._columns[6], self._columns[4])
+        return compress(of_lines, self._lines) if 0 in self._lines else of_lines
 
     def drop_oldest(self, messages: int) -> None:
         """Drop so many messages, not all of them, and the entries before those that stay."""
@@ -164,7 +170,7 @@ class MessageBatch:
         seqs, lines = self._message_seqs, self._lines
         if not seqs:
             return
-        _, times, checksums, bodies, counts, _ = self._columns
+        _, times, checksums, bodies, counts, _, _ = self._columns
         if not lines[0]:  # leave out rows at the beginning of which nothing is wanted
             unwanted, skip = lines.index(1), 0
             while counts[skip] <= unwanted:
@@ -178,7 +184,7 @@ class MessageBatch:
         take(Runs(seqs, of_messages, checksums, bodies, wanted, lambda: one_by_one(view, seqs)))
 
 
-_NO_ROWS: tuple[tuple[Any, ...], ...] = ((),) * 6
+_NO_ROWS: tuple[tuple[Any, ...], ...] = ((),) * 7
 
 
 def _joined(parts: Sequence[Any]) -> Sequence[Any]:

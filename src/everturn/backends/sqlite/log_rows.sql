@@ -1,5 +1,5 @@
 -- message_rows: read a stretch of the log with few columns, the kind as NULL for messages; Stretch.bindings says what ?1 to ?5 are
-SELECT id - ?5, created_at, body_checksum, CAST(body AS BLOB), count, nullif(kind, 'message')
+SELECT id - ?5, created_at, body_checksum, CAST(body AS BLOB), count, nullif(kind, 'message'), turn
   FROM entries
  WHERE id BETWEEN ?1 AND ?2 AND id + count > ?3 AND (?4 IS NULL OR id < ?3 OR substr(?4, id - ?3 + 1, 1) = x'01')
  ORDER BY id

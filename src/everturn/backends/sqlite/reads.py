@@ -33,6 +33,8 @@ from everturn.backends.sqlite.session_row import (
 from everturn.backends.sqlite.visible_ranges import (
     LogView,
     VisibleRanges,
+    front_ranges,
+    latest_summaries,
     ranges_as_json,
     summaries_below,
     visible_ranges,
@@ -62,6 +64,8 @@ def read(db: Connection, query: Query, take: Take, now: float) -> Reading:
         return Reading(Status.FOUND, found.info, state, taken)
     last = state.head if query.before is None else min(query.before - 1, state.head)
     view = LogView(db, found.base, PathWalk(db, found, state.head), state, query.after + 1, last)
+    if query.front:
+        return _front(view, query, take, Reading(Status.FOUND, found.info, state, taken))
     if query.skip:
         missing, cut = 0, _hand_over_undamaged(view, query, take)
     elif query.kind == MESSAGE:
@@ -127,6 +131,27 @@ def _hand_over_messages(view: LogView, query: Query, take: Take) -> tuple[int, b
         tally.add(batch.seqs, batch.bad)
         del batch  # before the next is fetched: see `pieces`
     return tally.first_missing(view, must), cut
+
+
+def _front(view: LogView, query: Query, take: Take, reading: Reading) -> Reading:
+    """Hand the latest messages to `take`, and before them those at the front. Returns the reading with all it needs."""
+    found, must, cut = latest(view, query.limit or 0, MESSAGE_ROWS, MessageBatch)
+    if cut:
+        front = front_ranges(view, must.all[0][0])
+        if front.all:
+            found = [*map(MessageBatch, pieces(view, front, MESSAGE_ROWS)), *found]
+            must = must.after(front)
+    tally = _Tally()
+    turns: list[int] = []
+    for batch in found:
+        batch.hand_over(view, take)
+        turns += batch.turns
+        tally.add(batch.seqs, batch.bad)
+    state = view.state
+    summaries = latest_summaries(view) if state.cleared < state.floor else ()
+    return msgspec.structs.replace(
+        reading, first_missing=tally.first_missing(view, must), cut=cut, turns=turns, summaries=summaries
+    )
 
 
 def _hand_over_entries(view: LogView, query: Query, take: Take) -> tuple[int, bool]:

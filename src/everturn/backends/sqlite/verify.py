@@ -1,4 +1,4 @@
-"""Verify: reads everything stored and lists what is wrong. Writes nothing; one read transaction per session."""
+"""Verify: reads everything stored and lists the damage. Writes nothing; one read transaction per session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the ranges of the log that a read shows: the path, cut to its bounds, without what trim and clear hide.
+"""Finds the ranges of the log that a read shows: the path, cut to its bounds, without entries that trim or clear hid.
 
 Statements here find seqs only; log_rows.py fetches the rows.
 """
@@ -9,10 +9,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from everturn.backend import FRONT_ENTRIES, FRONT_SUMMARIES
 from everturn.backends.sqlite import page_checksums, statements
 from everturn.backends.sqlite.connections import Connection
-from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start
+from everturn.backends.sqlite.packed_rows import MOST_LINES, earliest_start, unpacked
 from everturn.backends.sqlite.path_walk import PathWalk
+from everturn.core.codec import EntryRow
 from everturn.core.paths import Range, State, clip
 
 SQL = statements.load("visible_ranges.sql")
@@ -92,6 +94,33 @@ def newest_ranges(view: LogView, size: int) -> VisibleRanges:
     return VisibleRanges(kept, path, max(begin, path[0][0] - MOST_LINES + 1) if path else 0)
 
 
+def front_ranges(view: LogView, start: int) -> VisibleRanges:
+    """Find what the state shows first, before the seq `start`: kept messages, and the first few entries of the path."""
+    kept = [part for part in _kept(view) if part[0] < start] if view.state.kept else []
+    lowest = view.state.floor + 1
+    left, path = FRONT_ENTRIES, list[Range]()
+    for first, last in clip(view.walk.down_to(lowest), lowest, start - 1) if lowest < start else ():
+        path.append((first, min(last, first + left - 1)))
+        left -= path[-1][1] - first + 1
+        if not left:
+            break
+    return VisibleRanges(kept, path, earliest_start(path[0][0], view.walk.walked) if path else 0)
+
+
+def latest_summaries(view: LogView) -> tuple[EntryRow, ...]:
+    """Load the latest summaries on the path behind `cleared`, a few, in order."""
+    first, last = view.base + view.state.cleared + 1, view.base + view.state.head
+    found: list[EntryRow] = []
+    for row in view.db.execute(SQL["latest_summaries"], (first, last, view.base)):
+        if row[0] in view.walk:
+            found[:0] = unpacked(row)
+            if len(found) == FRONT_SUMMARIES:
+                break
+    if view.db.row(SQL["misplaced_summary"], (first if not found else view.base + found[0][0], last)) is not None:
+        raise _missing_summaries()
+    return tuple(found)
+
+
 def _kept(view: LogView) -> list[Range]:
     """Find the system messages that a trim kept, each as a range of one."""
     first = max(view.first, view.state.cleared + 1)
@@ -120,7 +149,11 @@ def refuse_misplaced_summaries(db: Connection, first: int, last: int) -> None:
             SQL["summaries_in_log"], (first, last)
         )
     if is_damaged:
-        raise ValueError("summaries may be missing: the index of kinds is damaged where they should be")
+        raise _missing_summaries()
+
+
+def _missing_summaries() -> ValueError:
+    return ValueError("summaries may be missing: the index of kinds is damaged where they should be")
 
 
 def ranges_as_json(ranges: Sequence[Range], path: Sequence[Range]) -> str:

@@ -1,6 +1,10 @@
 -- lowest_summary: find the lowest id of a summary in a part of the log
 SELECT id FROM entries WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ? AND ? ORDER BY id LIMIT 1
 
+-- latest_summaries: load the summaries between two ids, the latest first, by the index of kinds
+SELECT id - ?3, created_at, body_checksum, CAST(body AS BLOB), kind, turn, count, checksums
+  FROM entries INDEXED BY entries_not_messages WHERE kind = 'summary' AND kind <> 'message' AND id BETWEEN ?1 AND ?2 ORDER BY id DESC
+
 -- misplaced_summary: find an end of the index of kinds that is not within its reach, or a neighbour of the summaries between two ids there that is not found by its own kind and id, or leads to an entry of another kind
 SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM entries INDEXED BY entries_not_messages WHERE kind <> 'message' AND kind = '' AND id = 0)
             OR NOT EXISTS (SELECT 1 FROM entries INDEXED BY entries_not_messages WHERE kind <> 'message' AND kind = char(1114111) AND id = 1)

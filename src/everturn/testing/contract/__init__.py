@@ -11,6 +11,7 @@ persistence.py   other processes, reopening, os.fork
 edge.py          unusual contents, sizes, ids; expiry.py time to live
 faults.py        servers, disks and files that fail
 crash.py         kill -9 and power loss
+compaction.py    summaries that take the place of turns
 docs_page.py     docs/contract.md, made from the clauses (`python -m everturn.testing.contract`)
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from everturn.testing.contract import (
     checkpoints,
+    compaction,
     concurrency,
     crash,
     edge,
@@ -40,5 +42,6 @@ CLAUSES: tuple[Clause, ...] = collected(
         *(edge, expiry),
         faults,
         crash,
+        compaction,
     ]
 )

@@ -94,8 +94,8 @@ class PowerLossVFS(_Disk):
             ...                  # apsw.IOError at the 7th sync, and at all IO from then on
         apsw.Connection(path)    # the survivor, through the ordinary VFS
 
-    While the power is on, the real files hold all that was written, so every connection of the process
-    reads it; what a platter would hold is kept in memory beside them. The cut replaces the files by the
+    While the power is on, the real files hold everything that was written, so every connection of the process
+    reads it; the content of a platter is kept in memory beside them. The cut replaces the files by the
     platter's. These are new inodes, without a -shm, so connections that died with the power cannot touch the
     survivor, closed or not.
 
@@ -136,7 +136,7 @@ class PowerLossVFS(_Disk):
     def cut(self, *, torn: int | None = None) -> None:
         """Cut the power now. All IO raises `apsw.IOError` until `power_on`.
 
-        The files keep what was synced, or, with a seed in `torn`, also a random part of the rest: a disk is
+        The files keep synced writes, or, with a seed in `torn`, also a random part of the rest: a disk is
         free to have written any 512-byte sector, and any creation or delete of a file, in any order.
         """
         with self._platter.lock:
@@ -237,7 +237,7 @@ class _Inode:
         self.unsynced.clear()
 
     def survivor(self, dice: Random | None) -> bytes:
-        """The content after the cut: what was synced, and with dice a random part of what was not."""
+        """The content after the cut: synced writes, and with dice a random part of the others."""
         image = bytearray(self.synced)
         if dice:
             odds = dice.random()

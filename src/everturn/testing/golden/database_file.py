@@ -1,4 +1,4 @@
-"""The database files of one test: where each starts, when it is compared, and what is written when the test passes.
+"""The database files of one test: where each starts, when it is compared, and which artifacts are written at the end.
 
 The inspector process opens the files; fixture.py is the public side.
 """
@@ -124,7 +124,7 @@ class DatabasesOfTest:
                 self.file(name).path()
 
     def finish(self) -> None:
-        """Compare every file; in an update, write what is missing or differs. Raises GoldenError, SnapshotMismatch."""
+        """Compare every file; in an update, write missing and changed ones. Raises GoldenError, SnapshotMismatch."""
         used = [file for file in self._files.values() if file.is_used]
         if not used:
             raise GoldenError(

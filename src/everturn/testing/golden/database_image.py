@@ -1,4 +1,4 @@
-"""The logical content of a database as a value: equal for two files that hold the same, whatever their bytes are.
+"""The logical content of a database as a value: equal for two files with the same rows, also if their bytes differ.
 
 Pure. read_database.py makes images, compare.py compares them.
 """

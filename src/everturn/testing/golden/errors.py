@@ -1,4 +1,4 @@
-"""The two errors of golden files. Each message says what is wrong, where, and what to do."""
+"""The two errors of golden files. Each message names the fault, its place, and the next step."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class GoldenError(Exception):
 
 
 class SnapshotMismatch(AssertionError):
-    """A database file is not what its artifact says, or has none."""
+    """A database file differs from its artifact, or has none."""

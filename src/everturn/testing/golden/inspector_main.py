@@ -39,7 +39,7 @@ def provide(start: Path, target: Path) -> None:
 
 
 def judge(expected: Path, actual: Path, masks: tuple[Mask, ...], *, foreign_keys: bool) -> str:
-    """Compare a file with its artifact. Returns a text that says what is wrong; "" if nothing is."""
+    """Compare a file with its artifact. Returns a text with the differences; "" if nothing is."""
     before, after = _sound(expected), read_database.read(actual)
     difference = compare(before, after, masks)
     return "\n".join((*_difference(difference), *_faults(after, difference, foreign_keys=foreign_keys)))

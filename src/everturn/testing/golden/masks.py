@@ -1,4 +1,4 @@
-"""Masks: which values of a database are volatile, and what is left of them to compare.
+"""Masks: which values of a database are volatile, and the part of them that is compared.
 
 Pure. match_rows.py finds out which masked value of one side is which of the other.
 """
@@ -48,7 +48,7 @@ class Mask:
         types: str | Iterable[str] = (),
         missing_ok: bool = False,
     ) -> Mask:
-        """Make a mask. Raises GoldenError for wrong arguments, and says what would be right."""
+        """Make a mask. Raises GoldenError for wrong arguments, and names the right ones."""
         mask = cls(tuple(columns), pattern, (types,) if isinstance(types, str) else tuple(types), missing_ok)
         for column in mask.columns:
             if not isinstance(column, str) or "." not in column.strip("."):
@@ -167,7 +167,7 @@ class Masking:
         return [(table.name, column) for table in tables for column in table.columns]
 
     def _near(self, column: str) -> str:
-        """List the columns of that table, or the tables, for a user who mistyped one."""
+        """List the columns of that table, or the tables, for the message about a mistyped one."""
         table = column.rpartition(".")[0].casefold()
         columns = sorted({each for name, each in self._columns() if name.casefold() == table})
         if columns:
@@ -205,7 +205,7 @@ class Masking:
         return exact(cell)
 
     def _inside(self, text: str, rules: list[_Rule], values: list[MaskedValue]) -> object:
-        """Mask parts of a text, the rules one after the other, each in what is left."""
+        """Mask parts of a text, the rules one after the other, each in the rest."""
         parts: list[str | MaskedValue | None] = [text]  # None: a clock reading, of which nothing is kept
         for rule in rules:
             for word, search in rule.mask.searches:

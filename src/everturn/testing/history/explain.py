@@ -107,7 +107,7 @@ def _ended(call: RecordedCall) -> str:
 
 
 def _saw(read: RecordedCall, values: tuple[str, ...]) -> str:
-    """Say what a read saw: everything if it is short, otherwise the places of these ids."""
+    """Describe the result of a read: everything if it is short, otherwise the places of these ids."""
     seen = read.values
     if len(seen) <= _FEW:
         return f"saw {', '.join(map(_short, seen)) or 'nothing'}"

@@ -1,6 +1,6 @@
 """Violations that the rules found, each with the calls that show it, and the count of all of them.
 
-The rules decide what is a violation; explain.py puts it into words.
+The rules decide whether there is a violation; explain.py puts it into words.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def judge(events: Iterable[Event]) -> Verdict:
-    """Judge a history, in time linear in its calls and in what its reads saw. Raises BadHistory.
+    """Judge a history, in time linear in its calls and in the results of its reads. Raises BadHistory.
 
     Every violation is real: no order in which the calls could have taken effect explains it. For appends and reads
     the reverse holds too: without a violation there is such an order.

@@ -1,6 +1,6 @@
 """Parses a history: events are paired into calls, sorted by session, and grouped into the units that appends write.
 
-It refuses what is not a history, and judges nothing else.
+It refuses a file that is no history, and judges nothing else.
 """
 
 from __future__ import annotations

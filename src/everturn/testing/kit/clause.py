@@ -32,7 +32,7 @@ class Clause(msgspec.Struct, frozen=True):
     hint: str = ""
 
     def missing(self, offered: frozenset[str]) -> tuple[str, ...]:
-        """List what the clause needs and the target does not offer."""
+        """List the needs of the clause that the target does not offer."""
         return tuple(need for need in self.needs if offered.isdisjoint(need.split("|")))
 
 

@@ -218,6 +218,8 @@ class Environment:
             offered.add("threads")
         if self.opened.twins:
             offered.add("twins")
+        if self.offer.pays_once:
+            offered.add("pays_once")
         if self.offer.corrupt:
             offered.add("corrupt")
         if self.proxies:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 from everturn.testing.kit.clause import StoreRaised
 from everturn.testing.shapes import ReadMessage, SentMessage
 from everturn.testing.workers.controller import WorkerProcess
-from everturn.testing.workers.messages import CallerSteps, Do, Done, Limit, Opened, Outcome, Ready, Step, Stop
+from everturn.testing.workers.messages import (
+    CallerSteps,
+    Do,
+    Done,
+    Limit,
+    ModelAction,
+    Opened,
+    Outcome,
+    Ready,
+    Step,
+    Stop,
+)
 
 if TYPE_CHECKING:
     from everturn.testing.kit.kit import Kit
@@ -85,10 +96,17 @@ class Instance:
         """Take several steps in one job; return their values. Raises StoreRaised for the first that failed."""
         return succeeded(steps, self.run(*steps))
 
-    def job(self, *steps: Step, stop: Stop | None = None, start_at: float = 0.0, die: bool = False) -> Do:
+    def job(
+        self,
+        *steps: Step,
+        stop: Stop | None = None,
+        start_at: float = 0.0,
+        die: bool = False,
+        model: ModelAction = "answer",
+    ) -> Do:
         """Make the job of these steps, to be sent without waiting for it."""
-        caller = CallerSteps(self.name, steps)
-        return Do(self.slot, (caller,), record=self._kit.record(self.worker), stop=stop, start_at=start_at, die=die)
+        caller, record = CallerSteps(self.name, steps), self._kit.record(self.worker)
+        return Do(self.slot, (caller,), record=record, stop=stop, start_at=start_at, die=die, model=model)
 
     # --- the process -------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ class Runner:
         known: Mapping[str, str] | None = None,
         histories: Path | None = None,
     ) -> None:
-        """`budget` is what the run should take. A quick run may overrun it: it does the least of every clause.
+        """`budget` is the time for the run, in seconds. A quick run may overrun it: it does the least of every clause.
 
         `known` is the ledger: clause ids and reasons. The history of a broken clause is saved in `histories`.
         """
@@ -195,7 +195,7 @@ class Runner:
         return self.report()
 
     def _complaints(self) -> Iterable[str]:
-        """Yield what is wrong with the ledger: every entry must name a clause that fails."""
+        """Yield the mistakes of the ledger: every entry must name a clause that fails."""
         found = {result.id: result.status for result in self.results}
         for name in self.known:
             if name not in found:

@@ -20,6 +20,7 @@ def factory(url: str, *, use_server: bool = False) -> Callable[..., Any]:
     make = PRIVATE[scheme] if scheme in PRIVATE and not use_server else _in_namespace
     made = make(url)
     made.share_threads = True
+    made.pays_once = True
     _preload(scheme)
     return made  # type: ignore[no-any-return]  # a function, with the attributes of a factory
 

@@ -1,4 +1,4 @@
-"""The target of a run: a store's URL or a factory, found by name in any process, and what it offers for testing.
+"""The target of a run: a store's URL or a factory, found by name in any process, and the operations that it offers.
 
 It opens nothing and knows no backend; store_urls.py makes factories of URLs.
 """
@@ -17,11 +17,11 @@ import msgspec
 from everturn.core.masking import masked_url
 from everturn.testing.kit import store_urls
 
-OPTIONAL = ("session_id", "redis_url", "postgres_url", "ttl", "timeout", "vfs")
+OPTIONAL = ("session_id", "redis_url", "postgres_url", "ttl", "timeout", "vfs", "summarize")
 
 
 class TargetError(Exception):
-    """The target cannot be run at all; the text says what to do about it."""
+    """The target cannot be run at all; the text names the next step."""
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -47,6 +47,7 @@ class Offer(msgspec.Struct, frozen=True):
     corrupt: bool
     cleanup: bool
     message: bool
+    pays_once: bool = False
 
 
 _HOW_TO_OFFER = {
@@ -73,6 +74,8 @@ _HOW_TO_OFFER = {
     "clear": "`clear(session_id)`",
     "clear_all": "`clear_all()`",
     "trim": "`trim(session_id, max_messages=...)`",
+    "compact": "`fold(session_id, summarize=...)`, or a factory that takes `summarize` and a method that compacts",
+    "pays_once": "`factory.pays_once = True`: of compactions at once, one asks the model",
     "trim_keeps_prompts": "a `trim` that promises whole turns",
     "undo": "`undo(session_id)`",
     "replace": "`replace(session_id, messages)`",
@@ -89,7 +92,7 @@ _HOW_TO_OFFER = {
 
 
 def needed(missing: Iterable[str]) -> str:
-    """Say what a target would have to offer, so that a clause can be tested."""
+    """Name the operations that a target would have to offer, so that a clause can be tested."""
     return "not offered: needs " + "; and ".join(map(_how_to_offer, missing))
 
 
@@ -170,7 +173,7 @@ def _module(target: Target) -> Any:
 
 
 def offer_of(factory: Callable[..., Any]) -> Offer:
-    """Read what a factory offers. Raises TargetError if it cannot be called as the kit calls factories."""
+    """Read the offer of a factory. Raises TargetError if it cannot be called as the kit calls factories."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except (TypeError, ValueError) as exc:
@@ -192,4 +195,5 @@ def offer_of(factory: Callable[..., Any]) -> Offer:
         corrupt=callable(getattr(factory, "corrupt", None)),
         cleanup=callable(getattr(factory, "cleanup", None)),
         message=callable(getattr(factory, "message", None)),
+        pays_once=bool(getattr(factory, "pays_once", False)),
     )

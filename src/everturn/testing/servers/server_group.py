@@ -49,7 +49,7 @@ class ServerGroup(ABC):
         return not self._lacking()
 
     def wait_until_whole(self, timeout: float = _HEAL_PATIENCE) -> None:
-        """Return when `is_whole`. Raises TimeoutError that says what is lacking."""
+        """Return when `is_whole`. Raises TimeoutError that names the missing part."""
         wait_until(self.is_whole, lambda: f"all is well, but {'; '.join(self._lacking())}", timeout)
 
     def _lacking(self) -> list[str]:

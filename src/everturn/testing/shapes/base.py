@@ -18,6 +18,9 @@ import msgspec
 Unit: TypeAlias = Literal["turn", "pair", "message"]
 """The messages that one call of the shape appends: the unit that must be stored whole or not at all."""
 
+Summarize: TypeAlias = Callable[..., Any]
+"""A model for a compaction: from the oldest messages, and the summary before them or None, to the text of a summary."""
+
 Source: TypeAlias = Callable[[str | None], Awaitable[Any]]
 """Gets the target's object: the one of a session, if the shape has one object per session, else the only one."""
 
@@ -81,6 +84,7 @@ class Shape:
     has_fields: ClassVar[bool] = False  # whether a message can be made with more than role and content
     appends_to: ClassVar[tuple[str, ...]]  # the method that appends: blocking, and awaited if named otherwise
     clears_with: ClassVar[tuple[str, ...]] = ("clear",)
+    compacts_with: ClassVar[tuple[str, ...]] = ("fold", "compact")
     optional: ClassVar[Mapping[str, str]] = {
         "trim": "trim",
         "clear_all": "clear_all",
@@ -97,7 +101,13 @@ class Shape:
         self._source = source
         self._make = make
         self._handed: list[Any] = []
+        self._summarize: Summarize | None = None
+        self._model_given = False
         self.awaited = awaited
+
+    def asks(self, summarize: Summarize, *, given: bool) -> None:
+        """Name the model that compactions ask. `given`: the factory has it already."""
+        self._summarize, self._model_given = summarize, given
 
     # --- operations offered ------------------------------------------------------------------------------------------
 
@@ -120,6 +130,8 @@ class Shape:
         if not {"save_snapshot", "rollback"} <= found:
             found -= {"save_snapshot", "rollback", "delete_snapshot", "list_snapshots"}
         found |= {option for option in ("key", "expected_version") if self._takes(self._appender(), option)}
+        if self._compactor() is not None:
+            found.add("compact")
         if self.has_roles:
             found.add("roles")
         if self.has_fields and self._make is None:
@@ -132,6 +144,12 @@ class Shape:
 
     def _appender(self) -> str:
         return next(name for name in self.appends_to if self._has(name))
+
+    def _compactor(self) -> str | None:
+        """Find the method that compacts: it takes `summarize`, or the factory does."""
+        if self._model_given:
+            return next((name for name in self.compacts_with if self._has(name)), None)
+        return next((name for name in (*self.compacts_with, "trim") if self._takes(name, "summarize")), None)
 
     def _has(self, name: str) -> bool:
         return callable(getattr(self._example, name, None)) or callable(getattr(self._example, f"a{name}", None))
@@ -217,6 +235,19 @@ class Shape:
             await self.call(session, "trim", max_messages=most)
         else:
             await self.call(session, "trim", most)
+
+    async def compact(self, session: str, most: int) -> None:
+        """Put a summary in the place of the oldest messages, so that at most so many are left, where it takes a bound.
+        Compacts whatever the length of the session is."""
+        method = self._compactor() or ""
+        options: dict[str, Any] = {"max_messages": most} if self._takes(method, "max_messages") else {}
+        if not self._model_given:
+            options["summarize"] = self._summarize
+        await self.call(session, method, **options)
+
+    async def prompt(self, session: str) -> list[ReadMessage]:
+        """Read what a model is given: summaries and messages, in order."""
+        return await self.read(session)
 
     async def save_snapshot(self, session: str) -> Any:
         """Take a snapshot. Returns its handle, which another process can roll back to."""

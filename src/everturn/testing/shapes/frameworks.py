@@ -70,6 +70,7 @@ class AgentsShape(Shape):
     has_fields = True
     appends_to = ("add_items",)
     clears_with = ("clear_session", "clear")
+    compacts_with = ("run_compaction",)
 
     @classmethod
     def fits(cls, example: Any) -> bool:
@@ -90,6 +91,9 @@ class AgentsShape(Shape):
 
     async def latest(self, session: str, most: int) -> list[ReadMessage]:
         return [read_message(raw) for raw in await self.call(session, "get_items", limit=most)]
+
+    async def compact(self, session: str, most: int) -> None:  # noqa: ARG002 - how many are left is the session's own
+        await self.call(session, "run_compaction", {"force": True})
 
     async def pop(self, session: str) -> ReadMessage | None:
         taken = await self.call(session, "pop_item")

@@ -46,6 +46,11 @@ class ListShape(Shape):
     async def latest(self, session: str, most: int) -> list[ReadMessage]:
         return [read_message(raw) for raw in await self.call(session, "get_history", limit=most)]
 
+    async def prompt(self, session: str) -> list[ReadMessage]:
+        if not self._has("get_context"):
+            return await self.read(session)
+        return [read_message(raw) for raw in (await self.call(session, "get_context")).messages]
+
     async def replace(self, session: str, messages: Sequence[SentMessage]) -> None:
         await self.call(session, "replace", self.made(messages))
 

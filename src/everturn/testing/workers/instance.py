@@ -21,6 +21,7 @@ from everturn.testing.kit.target import Offer, TargetError
 from everturn.testing.results import Function
 from everturn.testing.shapes import SHAPES, SentMessage, Shape, is_awaited, shape_of
 from everturn.testing.shapes.base import await_if_needed
+from everturn.testing.workers.fake_model import FakeModel
 from everturn.testing.workers.messages import Fault, Opened, Outcome, Step
 
 T = TypeVar("T")
@@ -43,14 +44,21 @@ class LocalInstance:
     """An instance of the target, opened in this process. An awaited store runs in the worker's event loop."""
 
     def __init__(
-        self, factory: Callable[..., Any], offer: Offer, where: Path, options: Mapping[str, Any], loop: Loop
+        self,
+        factory: Callable[..., Any],
+        offer: Offer,
+        where: Path,
+        options: Mapping[str, Any],
+        loop: Loop,
+        model: FakeModel,
     ) -> None:
-        """Call the factory. Raises what it raises, and TargetError for an object that has no shape."""
+        """Call the factory. Raises its errors, and TargetError for an object that has no shape."""
         self._factory = factory
         self._offer = offer
         self._where = where
         self._options = dict(options)
         self._loop = loop
+        self._model = model
         self._closers: list[Callable[[], Any]] = []
         self._made: dict[str | None, Any] = {}
         first = self._call_factory(_KIT_SESSION)
@@ -70,6 +78,7 @@ class LocalInstance:
         self._made[_KIT_SESSION if self._per_session else None] = example
         make = getattr(factory, "message", None) if offer.message else None
         self.shape: Shape = shape(example, self._source, make, awaited=self._awaited)
+        self.shape.asks(model.asummarize if self._awaited else model.summarize, given="summarize" in offer.options)
 
     def describe(self) -> Opened:
         shape = self.shape
@@ -86,6 +95,8 @@ class LocalInstance:
         options = dict(self._options)
         if "session_id" in self._offer.options:
             options["session_id"] = session
+        if "summarize" in self._offer.options:
+            options["summarize"] = self._model.summarize
         return self._factory(self._where, **options)
 
     async def _entered(self, made: Any) -> Any:
@@ -145,7 +156,7 @@ class LocalInstance:
         return Outcome(value, None, began, time.monotonic())
 
     def close(self) -> None:
-        """Close what was opened, latest first. Raises the first error, after all were tried."""
+        """Close everything that was opened, latest first. Raises the first error, after all were tried."""
 
         async def close_all() -> None:
             errors: list[BaseException] = []

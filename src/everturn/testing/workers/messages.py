@@ -12,6 +12,9 @@ import msgspec
 
 SideBySide: TypeAlias = Literal["alone", "threads", "tasks"]
 
+ModelAction: TypeAlias = Literal["answer", "pause", "fail", "die"]
+"""The end of a compaction's first call of its model: at once, after `Resume`, by an error, or by kill -9."""
+
 Stops: TypeAlias = Literal["calls", "opcodes", "awaits"]
 """Points at which a caller can be stopped: driver calls, instructions of Python code, or awaits."""
 
@@ -86,7 +89,8 @@ class Do(msgspec.Struct, frozen=True):
     """Run callers on one instance: one in the worker's main thread, several as threads or as tasks.
 
     With `own`, each thread opens an instance of its own. `record` is the file of the history. All callers begin at
-    `start_at` (monotonic). `die` kills the process after the last step has been acknowledged.
+    `start_at` (monotonic). `die` kills the process after the last step has been acknowledged. `model` is what the
+    model does if one of the steps is a compaction; with `pause` it reports `Paused`.
     """
 
     slot: str
@@ -97,6 +101,7 @@ class Do(msgspec.Struct, frozen=True):
     start_at: float = 0.0
     stop: Stop | None = None
     die: bool = False
+    model: ModelAction = "answer"
 
 
 class Interleave(msgspec.Struct, frozen=True):
@@ -200,6 +205,7 @@ class Done(msgspec.Struct, frozen=True):
 
     outcomes: tuple[tuple[Outcome, ...], ...]
     stops: int = 0  # points passed at which it could have been stopped
+    model_calls: int = 0  # how often compactions asked their model
 
 
 class Interleaved(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ import msgspec
 from everturn.testing.kit.target import Offer, TargetError
 from everturn.testing.races.breakpoints import Breakpoint, PausableCoroutine
 from everturn.testing.shapes.base import await_if_needed
+from everturn.testing.workers.fake_model import FakeModel
 from everturn.testing.workers.instance import LocalInstance, Loop, Recorders, fault_of
 from everturn.testing.workers.messages import (
     CallerSteps,
@@ -64,6 +65,7 @@ class Worker:
         self._instances: dict[str, LocalInstance] = {}
         self._loop = Loop()
         self._breakpoint = Breakpoint()
+        self._model = FakeModel(self._pause_model)
         self._recorders = Recorders()
         self._first_modules = frozenset(sys.modules)
         self._first_limits = {what: resource.getrlimit(number) for what, number in _LIMITS.items()}
@@ -135,7 +137,7 @@ class Worker:
         if job.stop is not None:
             self._breakpoint.arm(job.stop.n, self._at_stop(job.stop))
         try:
-            return LocalInstance(self._factory, self._offer, Path(job.where), job.options, self._loop)
+            return LocalInstance(self._factory, self._offer, Path(job.where), job.options, self._loop, self._model)
         finally:
             self._breakpoint.disarm()
 
@@ -144,6 +146,7 @@ class Worker:
     def _do(self, job: Do) -> Done:
         if job.stop is not None:
             self._breakpoint.arm(job.stop.n, self._at_stop(job.stop))
+        self._model.arm(job.model)
         _wait_until(job.start_at)
         try:
             outcomes = self._run_callers(job)
@@ -151,7 +154,7 @@ class Worker:
             passed = self._breakpoint.disarm()
         if job.die:
             os.kill(os.getpid(), signal.SIGKILL)
-        return Done(tuple(outcomes), passed)
+        return Done(tuple(outcomes), passed, self._model.calls)
 
     def _run_callers(self, job: Do) -> list[tuple[Outcome, ...]]:
         match job.mode:
@@ -192,7 +195,7 @@ class Worker:
         if own is None:
             yield self._instances[slot]
             return
-        instance = LocalInstance(self._factory, self._offer, Path(own.where), own.options, Loop())
+        instance = LocalInstance(self._factory, self._offer, Path(own.where), own.options, Loop(), self._model)
         try:
             yield instance
         finally:
@@ -207,6 +210,10 @@ class Worker:
             os.kill(os.getpid(), signal.SIGKILL)
 
         return pause if stop.action == "pause" else die
+
+    def _pause_model(self) -> None:
+        self._pipe.send(Paused(0, "the model"))
+        self._pipe.recv()
 
     # --- two callers, one of them stopped ----------------------------------------------------------------------------
 

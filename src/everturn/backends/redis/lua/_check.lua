@@ -1,4 +1,4 @@
--- Shared by every script: the checks that make damage loud.
+-- Shared by most scripts: the checks that make damage loud.
 -- Fields of meta that every session has, in the order in which its `check` covers them, together with the key's own name;
 -- and the fence, which may be there without a session.
 local FACTS = {'life', 'version', 'last_seq', 'state', 'bytes', 'dimension', 'ttl', 'expires_at', 'created_at',
@@ -13,23 +13,10 @@ local function digest(text)
   return string.sub(sha1hex(text), 1, 8)
 end
 
--- The place of an entry: a number computed from its seq, its turn and its time (`base` holds the latter two), so that an entry
--- that was swapped, or given another time, is noticed. stored_form.py has the same rule.
-local function base_of(turn, time)
-  return turn * 104729 + time
-end
-
-local function place_of(seq, base)
-  return (seq * 7919 + base) % 1048573
-end
-
--- The facts that the check covers, one a line.
-local function lines_of(facts)
-  return table.concat(facts, '\n', 1, 12)
-end
-
+-- Return the facts that the check covers, one a line, and their check.
 local function check_of(facts)
-  return digest(KEYS[1] .. '\n' .. lines_of(facts))
+  local lines = table.concat(facts, '\n', 1, 12)
+  return digest(KEYS[1] .. '\n' .. lines), lines
 end
 
 -- The check that a change begins with: over its version, and over its row as it was before that.
@@ -42,6 +29,6 @@ local function sound(facts)
   for i = 1, 12 do
     if not facts[i] then return nil end
   end
-  local lines = lines_of(facts)
-  return facts[13] == digest(KEYS[1] .. '\n' .. lines) and lines or nil
+  local check, lines = check_of(facts)
+  return facts[13] == check and lines or nil
 end

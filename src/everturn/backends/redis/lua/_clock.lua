@@ -5,13 +5,13 @@
 local not_after, issued = table.remove(ARGV), tonumber(table.remove(ARGV))
 local LATE, REQUEST_LIFE = ' late - 0 0 0', 60000  -- milliseconds, as in server_clock.py
 
+-- The server's time as text, in microseconds.
 local function server_time()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
+  return string.format('%s%06d', unpack(redis.call('TIME')))
 end
 
-local now = not_after == '' and issued or server_time()
-local at = string.format('%.0f', now)
+local at = not_after == '' and string.format('%.0f', issued) or server_time()
+local now = tonumber(at)
 -- A request issued later than now is older than a clock that was set back: its age is unknown, so it counts as late.
 if not_after ~= '' and (now > tonumber(not_after) or now < issued) then return at .. LATE end
 

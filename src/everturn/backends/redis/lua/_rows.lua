@@ -2,6 +2,8 @@
 -- twice. Rows, in ARGV from `i` on: how many entries, and of each seq, kind and value; how many changes, and of each version,
 -- key ('': none), how many fields, and these; how many jumps, and of each seq and after; how many snapshots, and of each id
 -- and text. They are of the life LIFE. Jumps come when all entries before them are there: they count them.
+local path, others, texts = path_functions(), other_functions(), sealed_texts()
+
 local function last_of(stream)
   local row = call('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
   return row and tonumber(string.match(row[1], '^%d+')) or 0
@@ -13,7 +15,7 @@ local function put_entries(i)
     local seq, kind, value = ARGV[j], ARGV[j + 1], ARGV[j + 2]
     if tonumber(seq) > last then
       call('XADD', LOG, seq .. '-0', kind .. ' ' .. LIFE, value)
-      if kind ~= 'message' then put_other(seq, kind) end
+      if kind ~= 'message' then others.put_other(seq, kind) end
       local _, mark = string.find(value, '^%d+ %d+ %d+ %d+ ')
       size = size + #value - (mark or 0)
     end
@@ -53,13 +55,13 @@ end
 local function put_jumps(i)
   local count, last = tonumber(ARGV[i]), tonumber(call('ZREVRANGE', JUMPS, 0, 0, 'WITHSCORES')[2] or 0)
   for j = i + 1, i + 2 * count, 2 do
-    if tonumber(ARGV[j]) > last then put_jump(ARGV[j], tonumber(ARGV[j + 1])) end
+    if tonumber(ARGV[j]) > last then path.put_jump(ARGV[j], tonumber(ARGV[j + 1])) end
   end
   return i + 1 + 2 * count
 end
 
 local function put_snapshots(i)
-  for j = i + 1, i + 2 * tonumber(ARGV[i]), 2 do call('HSET', SNAPSHOTS, ARGV[j], sealed(ARGV[j], ARGV[j + 1])) end
+  for j = i + 1, i + 2 * tonumber(ARGV[i]), 2 do call('HSET', SNAPSHOTS, ARGV[j], texts.sealed(ARGV[j], ARGV[j + 1])) end
 end
 
 -- Write all rows from ARGV[i] on. Returns the bytes of their bodies.

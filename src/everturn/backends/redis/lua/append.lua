@@ -8,15 +8,15 @@ local count = (#ARGV - 13) / step
 if dimension ~= '' and ARGV[11] ~= '' and dimension ~= ARGV[11] then return refused('dimension') end
 local moved = ARGV[10] ~= '' and tonumber(ARGV[10]) ~= head
 if moved then
-  local after = tonumber(ARGV[10])
-  if not life or (after ~= 0 and not on_path(head, after)) then return refused('not_on_path') end
+  local past, path = tonumber(ARGV[10]), path_functions()
+  if not life or (past ~= 0 and not path.on_path(head, past)) then return refused('not_on_path') end
   local left, dropped = {}, 0
   for seq in string.gmatch(kept, '%d+') do
-    if tonumber(seq) <= after then left[#left + 1] = seq else dropped = dropped + 1 end
+    if tonumber(seq) <= past then left[#left + 1] = seq else dropped = dropped + 1 end
   end
-  dropped = dropped + messages_behind(head, math.max(after, floor))
+  dropped = dropped + path.messages_behind(head, math.max(past, floor))
   -- Hidden ranges end at the head: else they would hide entries that a fork appends there.
-  head, cleared, floor = after, math.min(after, cleared), math.min(after, floor)
+  head, cleared, floor = past, math.min(past, cleared), math.min(past, floor)
   messages, kept = messages - dropped, table.concat(left, ',')
 elseif count == 0 then
   return refused('unchanged')
@@ -29,21 +29,21 @@ if count > 0 then
   local follows = head ~= last_seq and head
   head, messages = last_seq + count, messages + said
   plan.write = function(seq)
-    local mark, base, message = seq .. ' ' .. at .. ' ', base_of(seq, now), 'message ' .. life
     if follows then
-      put_jump(seq, follows)
+      path_functions().put_jump(seq, follows)
       add_to_parts(3, 1)
     end
+    local message, mark, base = 'message ' .. life, string.format('%d %s ', seq, at), place_base(seq, now)
     for i = 13 + step, #ARGV, step do
-      local kind = step == 2 and ARGV[i - 1] or 'message'
-      local field = kind == 'message' and message or kind .. ' ' .. life
-      call('XADD', LOG, seq .. '-0', field, mark .. place_of(seq, base) .. ' ' .. ARGV[i])
-      if kind ~= 'message' then
-        put_other(seq, kind)
+      local other = step == 2 and ARGV[i - 1] ~= 'message' and ARGV[i - 1]
+      local value = mark .. string.format('%d ', place_of(seq, base)) .. ARGV[i]
+      call('XADD', LOG, string.format('%d-0', seq), other and other .. ' ' .. life or message, value)
+      if other then
+        other_functions().put_other(seq, other)
         add_to_parts(1, 1)
       end
       seq = seq + 1
     end
   end
 end
-return commit(ARGV[10] == '' and 'append' or 'replace', packed(head, cleared, floor, messages, kept), plan)
+local kind, after = ARGV[10] == '' and 'append' or 'replace', packed(head, cleared, floor, messages, kept)

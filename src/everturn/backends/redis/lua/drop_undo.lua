@@ -6,10 +6,10 @@ local ends = whole(facts[8])
 if ends and ends <= now then return at .. ' unchanged' end
 LIFE = facts[1]
 local parts = parts_in(facts[12])
-field('undo', parts[5])  -- ends the script if they are damaged
+sealed_texts().field('undo', parts[5])  -- ends the script if they are damaged
 parts[5] = 0
 facts[12] = table.concat(parts, ' ')
 -- Also if there was none: WAIT counts replicas that have all this connection wrote, and must have something to count.
 call('HDEL', META, 'undo')
-call('HSET', META, 'parts', facts[12], 'check', check_of(facts))
+call('HSET', META, 'parts', facts[12], 'check', (check_of(facts)))
 return at .. ' dropped'

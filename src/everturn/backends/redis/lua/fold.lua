@@ -4,7 +4,8 @@
 -- then the summary: its dimension, the bytes of its body, "checksum body".
 if not life then return refused('moved') end
 local head, cleared, floor, messages, kept = unpacked(state)
-if life ~= ARGV[15] or cleared .. ' ' .. floor .. ' ' .. kept ~= ARGV[11] or not on_path(head, tonumber(ARGV[10])) then
+if life ~= ARGV[15] or cleared .. ' ' .. floor .. ' ' .. kept ~= ARGV[11]
+   or not path_functions().on_path(head, tonumber(ARGV[10])) then
   return refused('moved')
 end
 if dimension ~= '' and ARGV[16] ~= '' and dimension ~= ARGV[16] then return refused('dimension') end
@@ -12,12 +13,12 @@ local plan = {undoable = true, first = last_seq + 1, count = 1, size = tonumber(
 if ARGV[16] ~= '' then plan.dimension = ARGV[16] end
 plan.write = function(seq)
   if head ~= last_seq then
-    put_jump(seq, head)
+    path_functions().put_jump(seq, head)
     add_to_parts(3, 1)
   end
-  local place = place_of(seq, base_of(seq, now))
+  local place = place_of(seq, place_base(seq, now))
   call('XADD', LOG, seq .. '-0', 'summary ' .. life, seq .. ' ' .. at .. ' ' .. place .. ' ' .. ARGV[18])
-  put_other(seq, 'summary')
+  other_functions().put_other(seq, 'summary')
   add_to_parts(1, 1)
 end
-return commit('fold', packed(last_seq + 1, cleared, ARGV[12], messages - tonumber(ARGV[14]), ARGV[13]), plan)
+local kind, after = 'fold', packed(last_seq + 1, cleared, ARGV[12], messages - tonumber(ARGV[14]), ARGV[13])

@@ -9,7 +9,9 @@ if call('XLEN', KEYS[8]) ~= staged[1] or call('ZCARD', KEYS[9]) ~= staged[2] or 
 end
 last_seq = tonumber(ARGV[11])
 local bytes = tonumber(call('HGET', KEYS[7], 'bytes') or 0)
-return commit('fork', ARGV[10], {size = bytes, dimension = ARGV[12] ~= '' and ARGV[12], origin = ARGV[13], write = function()
+local kind, after, plan = 'fork', ARGV[10], {}
+plan.size, plan.dimension, plan.origin = bytes, ARGV[12] ~= '' and ARGV[12], ARGV[13]
+plan.write = function()
   -- A staged copy expires by itself, should its writer vanish; this one is to stay.
   for _, i in ipairs({2, 3, 6}) do
     if call('EXISTS', KEYS[6 + i]) == 1 then
@@ -20,4 +22,4 @@ return commit('fork', ARGV[10], {size = bytes, dimension = ARGV[12] ~= '' and AR
   call('UNLINK', KEYS[7])
   add_to_parts(1, staged[2])
   add_to_parts(3, staged[3])
-end})
+end

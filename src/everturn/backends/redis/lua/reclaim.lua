@@ -6,8 +6,8 @@
 local facts = call('HMGET', META, unpack(FACTS))
 if facts[1] ~= ARGV[1] or not sound(facts) then return {0, 0} end
 LIFE = facts[1]
-local parts = parts_in(facts[12])
-if field('forgotten', parts[6]) ~= ARGV[2] then return {0, 0} end
+local parts, texts = parts_in(facts[12]), sealed_texts()
+if texts.field('forgotten', parts[6]) ~= ARGV[2] then return {0, 0} end
 local count, size, jumps = 0, 0, tonumber(ARGV[4])
 for i = 5, 4 + jumps do parts[3] = parts[3] - call('ZREMRANGEBYSCORE', JUMPS, ARGV[i], ARGV[i]) end
 for i = 5 + jumps, #ARGV, 2 do
@@ -17,11 +17,12 @@ for i = 5 + jumps, #ARGV, 2 do
   end
 end
 if ARGV[3] ~= ARGV[2] then
-  local forgotten = sealed('forgotten', ARGV[3])
+  local forgotten = texts.sealed('forgotten', ARGV[3])
   parts[6] = #forgotten
   call('HSET', META, 'forgotten', forgotten)
 end
 facts[5], facts[12] = math.max(0, tonumber(facts[5]) - size), table.concat(parts, ' ')
-call('HSET', META, 'bytes', facts[5], 'parts', facts[12], 'check', check_of(facts))
-for i = 5 + jumps, #ARGV, 2 do forget_key_of(ARGV[i]) end
+call('HSET', META, 'bytes', facts[5], 'parts', facts[12], 'check', (check_of(facts)))
+local keys = key_functions()
+for i = 5 + jumps, #ARGV, 2 do keys.forget_key_of(ARGV[i]) end
 return {count, size}

@@ -29,9 +29,10 @@ if staged and not (call('XLEN', KEYS[8]) == tonumber(ARGV[5]) and call('XLEN', K
   return at .. ' moved - 0 0 0 '
 end
 local parts, forgotten, size, lost = {0, 0, 0, 0, 0, 0}, '', 0, {0, 0}
+local texts = sealed_texts()
 if adds then
   LIFE, parts, size = life, parts_in(facts[12]), tonumber(facts[5])
-  forgotten = field('forgotten', parts[6])
+  forgotten = texts.field('forgotten', parts[6])
   lost = {parts[1] - call('ZCARD', OTHERS), parts[3] - call('ZCARD', JUMPS)}  -- these stay missing, so that reads still notice
 end
 
@@ -61,7 +62,7 @@ LIFE = call('HGET', META, 'life')
 size = size + put_rows(13 + fields)
 for i, name in pairs({[5] = 'undo', [6] = 'forgotten'}) do
   local text = i == 5 and ARGV[11] or forgotten
-  local kept = text ~= '' and sealed(name, text) or ''
+  local kept = text ~= '' and texts.sealed(name, text) or ''
   if kept ~= '' then call('HSET', META, name, kept) else call('HDEL', META, name) end
   parts[i] = #kept
 end
@@ -73,10 +74,10 @@ if not adds then parts[4] = oldest and string.match(oldest[1], '^%d+') or call('
 call('HSET', META, 'bytes', size, 'expires_at', left and string.format('%.0f', now + left) or '',
      'parts', table.concat(parts, ' '))
 facts = call('HMGET', META, unpack(FACTS))
-call('HSET', META, 'check', check_of(facts))
+call('HSET', META, 'check', (check_of(facts)))
 if left and left < 1e16 then
   -- By the server's clock, because the server expires them.
-  local clock = not_after == '' and server_time() or now
+  local clock = not_after == '' and tonumber(server_time()) or now
   local expiry = string.format('%.0f', math.floor((clock + left) / 1000) + 1)
   for i = 1, 6 do call('PEXPIREAT', KEYS[i], expiry) end
 else

@@ -3,11 +3,12 @@
 --   5 which others ('': none; 'b': summaries that stand for what a trim hid; 's', 't', 'r': all visible ones of that class);
 --   6, 7 others and ranges from this seq ('': the head) down to that one (0: also hidden ranges);
 --   8 ranges until they hold so many messages ('': all; '-': no ranges); 9 whether entries that are no messages are left out;
---   10 whether the entries come along.
+--   10 whether the entries come along ('f': those of the front alone);
+--   11, 12 for the front of a prompt: so many entries behind the floor, and so many of the latest summaries (nil: no front).
 -- The answer begins with a text of lines: the status; how many snapshots follow; undo; forgotten; the state asked for; the
 -- others; the window, as window_text writes it; the facts. Behind it come ids and texts of the snapshots, unless they are too
 -- many for one answer (page.lua lists those), and the values of the window's entries in order, each behind "kind life" if all
--- kinds are asked for. No entries come if one of them is not as it must be: then the client reads them, and finds out.
+-- kinds are asked for. The others of a front are its summaries; each comes last, as "kind life" and value. No entries come if one of them is not as it must be: then the client reads them, and finds out.
 -- A part that is not as the facts say ends the script.
 local MOST_SNAPSHOTS = 500  -- in one answer: half a millisecond
 local facts = call('HMGET', META, unpack(FACTS))
@@ -32,11 +33,12 @@ if ANY_OTHERS and call('ZCARD', OTHERS) ~= parts[1] then damaged('others') end
 if parts[2] > 0 and call('HLEN', SNAPSHOTS) ~= parts[2] then damaged('snapshots') end
 if ANY_JUMPS and call('ZCARD', JUMPS) ~= parts[3] then damaged('jumps') end
 if call('XLEN', CHANGES) ~= version - parts[4] + 1 then damaged('changes') end
-local undo, forgotten = field('undo', parts[5]), field('forgotten', parts[6])
+local texts = parts[5] + parts[6] > 0 and sealed_texts()
+local undo, forgotten = texts and texts.field('undo', parts[5]) or '', texts and texts.field('forgotten', parts[6]) or ''
 
 local state, status = facts[4], 'found'
 if ARGV[2] ~= '' then
-  state = snapshot_in(ARGV[2], parts[2])
+  state = sealed_texts().snapshot_in(ARGV[2], parts[2])
   if not state then status = 'no_snapshot' end
 elseif ARGV[3] == '0' then
   state = NOTHING
@@ -63,46 +65,87 @@ if not state then return {status .. '\n0\n' .. undo .. '\n' .. forgotten .. '\n\
 local head, cleared, floor, messages, kept = unpacked(state)
 if not head or head > tonumber(facts[3]) or floor > head or cleared > floor then damaged('state') end
 -- A jump that was moved to another seq may be missed where the path begins, and too much would show: so count messages.
-if ANY_JUMPS and messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', '')) ~= messages then damaged('jumps') end
+if ANY_JUMPS then
+  local counted = path_functions().messages_behind(head, floor) + select(2, string.gsub(kept, '%d+', ''))
+  if counted ~= messages then damaged('jumps') end
+end
 
 local listed = ARGV[4] ~= '' and parts[2] > 0 and parts[2] <= MOST_SNAPSHOTS and call('HGETALL', SNAPSHOTS) or {}
-
--- Append the entries of a window to an answer, the first one first. Takes them away again if one is missing, or is not of the
--- kind that the window says.
-local function put_entries(answer, ranges, bare)
-  local message, size = 'message ' .. LIFE, #answer
-  for i = #ranges, 1, -2 do
-    local first, last = ranges[i - 1], ranges[i]
-    local rows = call('XRANGE', LOG, first .. '-0', last .. '-0')
-    local sound_rows = #rows == last - first + 1
-    for j = 1, #rows do
-      local fields = rows[j][2]
-      sound_rows = sound_rows and (not bare or fields[1] == message)
-      if not bare then answer[#answer + 1] = fields[1] end
-      answer[#answer + 1] = fields[2]
-    end
-    if not sound_rows then
-      while #answer > size do answer[#answer] = nil end
-      return
-    end
-  end
-end
 
 local others, window = {}, ''
 local low, high = tonumber(ARGV[7]), math.min(tonumber(ARGV[6]) or head, head)
 if ANY_OTHERS and ARGV[5] ~= '' and ARGV[5] ~= 'b' then
-  others_down(head, high, math.max(low, floor + 1), ARGV[5], others)
+  other_functions().others_down(head, high, math.max(low, floor + 1), ARGV[5], others)
 end
 if ANY_OTHERS and (ARGV[5] == 'b' or ARGV[5] == 's') and cleared < floor then
-  others_down(head, math.min(high, floor), math.max(low, cleared + 1), 's', others)
+  other_functions().others_down(head, math.min(high, floor), math.max(low, cleared + 1), 's', others)
 end
 local answer = {'', unpack(listed)}
 if ARGV[8] ~= '-' then
   local bare = ARGV[9] ~= ''
   local found = window_down(head, high, low == 0 and 1 or math.max(low, floor + 1), tonumber(ARGV[8]), bare)
   complete(found, low > 0 and kept or '', high, low)
-  if ARGV[10] ~= '' and found.rest == 0 then put_entries(answer, found.ranges, bare) end
+  local front = {}
+  if ARGV[11] and found.cut then
+    -- Before a window that a limit cuts: the kept messages, and the messages among the first entries behind the floor. Where the
+    -- path leaves its lowest range, that and the next entry are enough.
+    local first, last, most, next_range, seqs = floor + 1, head, tonumber(ARGV[11]), nil, {}
+    if ANY_JUMPS then
+      local path = path_functions()
+      local top = path.jump_at(head)
+      if top.depth > 0 and top.seq > first then
+        local past, lowest = path.last_past(top, floor)
+        first, last, next_range = math.max(lowest.seq, first), past.after, past.seq
+      end
+    end
+    for seq in string.gmatch(kept, '%d+') do seqs[#seqs + 1] = tonumber(seq) end
+    for seq = first, math.min(last, first + most - 1) do seqs[#seqs + 1] = seq end
+    if next_range and last - first + 1 < most then seqs[#seqs + 1] = next_range end
+    for i = #seqs, 1, -1 do
+      local seq = seqs[i]
+      if seq < found.start and seq > cleared and messages_in(seq, seq) == 1 then
+        if front[#front - 1] == seq + 1 then
+          front[#front - 1] = seq
+        else
+          front[#front + 1], front[#front + 2] = seq, seq
+        end
+      end
+    end
+    for i = 1, #front do found.ranges[#found.ranges + 1] = front[i] end
+  end
+  if ARGV[10] ~= '' and found.rest == 0 then
+    -- The entries of the window, the first one first; none if one is missing, or is not of the kind that the window says.
+    local ranges, message, at = ARGV[10] == 'f' and front or found.ranges, 'message ' .. LIFE, #answer
+    for i = #ranges, 1, -2 do
+      local first, last = ranges[i - 1], ranges[i]
+      local rows = call('XRANGE', LOG, string.format('%d-0', first), string.format('%d-0', last))
+      local sound_rows = #rows == last - first + 1
+      for j = 1, #rows do
+        local fields = rows[j][2]
+        sound_rows = sound_rows and (not bare or fields[1] == message)
+        if not bare then
+          at = at + 1
+          answer[at] = fields[1]
+        end
+        at = at + 1
+        answer[at] = fields[2]
+      end
+      if not sound_rows then
+        for j = #answer, #listed + 2, -1 do answer[j] = nil end
+        break
+      end
+    end
+  end
   window = window_text(found)
+end
+if ARGV[12] and ANY_OTHERS and cleared < floor then
+  other_functions().others_down(head, head, cleared + 1, 's', others, tonumber(ARGV[12]))
+  for i = #others, 1, -1 do
+    local name = string.format('%d-0', others[i])
+    local row = call('XRANGE', LOG, name, name)[1]
+    if not row then damaged('others') end
+    answer[#answer + 1], answer[#answer + 2] = row[2][1], row[2][2]
+  end
 end
 answer[1] = status .. '\n' .. #listed .. '\n' .. undo .. '\n' .. forgotten .. '\n' .. state .. '\n' .. table.concat(others, ',')
   .. '\n' .. window .. '\n' .. lines

@@ -1,3 +1,3 @@
 -- Let the session expire this long after its latest change. ARGV from 10: seconds, or '' for never.
 if not life then return refused('no_session') end
-return commit('ttl', state, {ttl = ARGV[10]})
+local kind, after, plan = 'ttl', state, {ttl = ARGV[10]}

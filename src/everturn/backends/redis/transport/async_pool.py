@@ -162,24 +162,28 @@ class _Request:
 
 
 class _BatchQueue:
-    """Requests that wait to be sent to one node, and the tasks that send them, a batch at a time."""
+    """Requests to one node that may be sent together.
+
+    While fewer than BATCHES_AT_ONCE are under way, a caller carries its own request: no other task has to wake up.
+    Otherwise it waits in the queue, and a task sends all that wait, a batch at a time.
+    """
 
     def __init__(self, node: Node, connections: AsyncNodeConnections) -> None:
         self._node = node
         self._connections = connections
         self._waiting: deque[_Request] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._under_way = 0  # callers and tasks that send
+        self._all_done: asyncio.Future[None] | None = None  # what `close` waits for
 
     async def send(self, commands: Sequence[Command], deadline: float, wait: Command | None) -> list[Any]:
-        """Send the commands with the next batch. A caller who is cancelled before that sends nothing; one who is
-        cancelled after it waits for the outcome."""
-        loop = asyncio.get_running_loop()
+        """Send the commands, alone or with the next batch. A caller who is cancelled before that sends nothing; one who
+        is cancelled after it waits for the outcome."""
         request = _Request(commands, deadline, wait)
+        if self._under_way < BATCHES_AT_ONCE:
+            return await self._carry(request)
         self._waiting.append(request)
-        if len(self._tasks) < BATCHES_AT_ONCE:
-            task = loop.create_task(self._send_all())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        loop = asyncio.get_running_loop()
         timer = loop.call_at(deadline, self._expire, request)
         try:
             return await request.waiter
@@ -191,15 +195,50 @@ class _BatchQueue:
         finally:
             timer.cancel()
 
+    async def _carry(self, request: _Request) -> list[Any]:
+        """Send the caller's own request, in its own task."""
+        if request.deadline <= time.monotonic():
+            raise errors.unsent(where(self._node), TimeoutError("the time is up"))
+        self._under_way += 1
+        cancelled_before = _cancellations()
+        try:
+            await exchange_batch(self._node, self._connections, [request], request.deadline, awaits_replies=True)
+        except MemoryStoreBackendError as exc:
+            if _cancellations() > cancelled_before:
+                raise asyncio.CancelledError from exc
+            raise
+        finally:
+            self._end_one()
+        if _cancellations() > cancelled_before:
+            raise asyncio.CancelledError  # it came while the outcome was awaited
+        return request.waiter.result()
+
+    def _end_one(self) -> None:
+        """Give the place of a sender to those who wait."""
+        waiting = self._waiting
+        while waiting and waiting[0].waiter.done():  # it was cancelled, or its time is up
+            waiting.popleft()
+        self._under_way -= 1
+        if waiting:
+            self._under_way += 1
+            task = asyncio.get_running_loop().create_task(self._send_all())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif not self._under_way and self._all_done is not None and not self._all_done.done():
+            self._all_done.set_result(None)
+
     def _expire(self, request: _Request) -> None:
         late = TimeoutError("the time is up")
         request.fail((errors.unanswered if request.sent else errors.unsent)(where(self._node), late))
 
     async def _send_all(self) -> None:
-        while self._waiting:
-            batch = self._next_batch()
-            if batch:
-                await self._send_batch(batch)
+        try:
+            while self._waiting:
+                batch = self._next_batch()
+                if batch:
+                    await self._send_batch(batch)
+        finally:
+            self._end_one()
 
     def _next_batch(self) -> list[_Request]:
         batch: list[_Request] = []
@@ -225,8 +264,15 @@ class _BatchQueue:
                 request.fail(error)  # type: ignore[arg-type]  # there is one
 
     async def close(self) -> None:
-        for task in list(self._tasks):
-            await asyncio.wait([task])
+        while self._under_way:
+            self._all_done = asyncio.get_running_loop().create_future()
+            await self._all_done
+
+
+def _cancellations() -> int:
+    """Return how many cancellations of the current task are not handled yet."""
+    task = asyncio.current_task()
+    return task.cancelling() if task else 0
 
 
 async def _outcome(waiter: asyncio.Future[list[Any]]) -> None:

@@ -2,7 +2,7 @@
 -- without it, and is made like the others here; in a schema that was made since, this changes nothing.
 --
 --   01-tombstones  receipts of changes that were erased        02-reads     entries of one state, by one query
---                                                              99-settings  the settings that every function runs under
+--   03-front       what a prompt begins with                   99-settings  the settings that every function runs under
 
 -- A tombstone from before has no receipts: retries of changes that were erased until now are refused as late, as they were then.
 ALTER TABLE everturn.tombstones ADD COLUMN IF NOT EXISTS calls jsonb NOT NULL DEFAULT '{}';

@@ -1,0 +1,165 @@
+"""Plans a prompt: which messages of a history, read from the newest backwards, fit the bounds of a context. Pure.
+
+The rules are those of a trim (trimming.py), so that a context shows the turns that a trim would leave in view.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from everturn.core import prompts
+from everturn.core.paths import State
+from everturn.core.tool_calls import SYSTEM_ROLES
+from everturn.core.trimming import Header, TrimPlanner, counted, header
+from everturn.model import ChatMessage
+
+_SPECIAL_ROLES = SYSTEM_ROLES | {"tool"}
+FEWEST, MOST = 16, 1000  # messages of a first page
+USUAL_TOKENS, USUAL_BYTES = 50, 250  # of a short message, to guess how many will fit: a second page costs more
+
+
+class CountedOnce:
+    """A caller's counter of tokens that is asked once for each message: a tokenizer takes long."""
+
+    def __init__(self, count_tokens: Callable[[ChatMessage], int]) -> None:
+        self._count_tokens = count_tokens
+        # By id(). The message is held, so that no other can have its id.
+        self._known: dict[int, tuple[ChatMessage, int]] = {}
+
+    def __call__(self, message: ChatMessage) -> int:
+        """Count the tokens of a message. Raises as `counted` does."""
+        known = self._known.get(id(message))
+        if known is None:
+            known = self._known[id(message)] = message, counted(self._count_tokens, message)
+        return known[1]
+
+
+class PromptBounds(msgspec.Struct, frozen=True):
+    """Bounds of a prompt, and the function that counts its tokens (None: they are estimated)."""
+
+    max_messages: int | None
+    max_tokens: int | None
+    max_bytes: int | None
+    count_tokens: CountedOnce | None
+
+    @property
+    def first_page(self) -> int:
+        """Guess how many of the newest messages will do: one more than fit, which shows that they do not."""
+        guesses = [MOST] if self.max_messages is None else [self.max_messages + 1, MOST]
+        if self.max_tokens is not None:
+            guesses.append(max(FEWEST, self.max_tokens // USUAL_TOKENS + 1))
+        if self.max_bytes is not None:
+            guesses.append(max(FEWEST, self.max_bytes // USUAL_BYTES + 1))
+        return min(guesses)
+
+    def tokens_of(self, messages: Sequence[ChatMessage]) -> list[int]:
+        """Count or estimate the tokens of each message. Raises InvalidInput if the counter returns nonsense."""
+        if self.count_tokens is None:
+            return prompts.estimated(messages)
+        return list(map(self.count_tokens, messages))
+
+    def header(self, message: ChatMessage, turn: int, *, counts: bool = True) -> Header:
+        """Make the header of a message, with its tokens and bytes as far as a bound needs them."""
+        tokens = self.tokens_of([message])[0] if counts and self.max_tokens is not None else 0
+        size = prompts.size_of(message) if counts and self.max_bytes is not None else 0
+        return header(message, turn, tokens, size)
+
+
+class PromptPlan:
+    """Takes pages of messages, newest page first, until it wants no more; then `compose` gives the prompt.
+
+    `leading`: system messages from before the pages. `summaries`: messages that stand for hidden ones. Both are shown
+    whatever the bounds are, and count.
+    """
+
+    def __init__(
+        self, bounds: PromptBounds, state: State, leading: Sequence[ChatMessage], summaries: Iterable[ChatMessage]
+    ) -> None:
+        self._bounds = bounds
+        self._state = state
+        self._leading = leading
+        self._summaries = list(summaries)
+        self._messages: list[ChatMessage] = []
+        self.concerns_tools = False  # whether a message may make a call, or have a result
+        self._planner = TrimPlanner(
+            floor=state.floor,
+            max_messages=bounds.max_messages,
+            max_tokens=bounds.max_tokens,
+            max_bytes=bounds.max_bytes,
+            keep_system=True,
+        )
+        for message in (*self._summaries, *leading):
+            self._planner.reserve(bounds.header(message, 0))
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether older messages still matter."""
+        return self._planner.wants_calls
+
+    def add(self, messages: list[ChatMessage], turns: Sequence[int]) -> None:
+        """Take the next older page, in order; `turns` has the first seq of the turn of each message."""
+        self._messages[:0] = messages
+        end = len(messages)
+        special = [
+            at
+            for at, message in enumerate(messages)
+            if message.tool_calls is not None
+            or message.tool_call_id is not None
+            or type(message.content) is not str
+            or message.role in _SPECIAL_ROLES
+        ]
+        for at in reversed(special):
+            self.concerns_tools = self.concerns_tools or messages[at].role not in SYSTEM_ROLES
+            self._add_plain(messages[at + 1 : end], turns[at + 1 : end])
+            counts = self._planner.counts_tokens or messages[at].role in SYSTEM_ROLES
+            self._planner.add(self._bounds.header(messages[at], turns[at], counts=counts))
+            end = at
+        self._add_plain(messages[:end], turns[:end])
+
+    def _add_plain(self, messages: list[ChatMessage], turns: Sequence[int]) -> None:
+        bounds, planner = self._bounds, self._planner
+        messages.reverse()
+        tokens = sizes = None
+        if planner.counts_tokens:
+            if bounds.max_tokens is not None:
+                tokens = self._tokens_until_over(messages)
+            if bounds.max_bytes is not None:
+                sizes = [prompts.size_of(message) for message in messages]
+        planner.add_plain([message.seq or 0 for message in messages], turns[::-1], tokens, sizes)
+
+    def _tokens_until_over(self, messages: Sequence[ChatMessage]) -> list[int]:
+        """Count the tokens of messages, newest first, up to one that cannot fit: a tokenizer takes long. Then 0."""
+        bounds = self._bounds
+        if bounds.count_tokens is None:
+            return bounds.tokens_of(messages)
+        tokens, left = [0] * len(messages), bounds.max_tokens or 0
+        for at, message in enumerate(messages):
+            tokens[at] = bounds.count_tokens(message)
+            left -= tokens[at]
+            if left < 0:
+                break
+        return tokens
+
+    def compose(self, *, has_more: bool) -> tuple[list[ChatMessage], int]:
+        """Return the prompt, and how many messages of the history it leaves out. `has_more`: older ones were not read.
+
+        In front stand the system messages, then the summaries, then the newest turns that fit.
+        """
+        messages, total = self._messages, self._state.messages
+        cut = self._planner.cut(total if has_more else None)
+        start = 0 if cut is None else bisect_right(messages, cut.floor, key=_seq_of)
+        oldest = _seq_of(messages[0]) if messages else self._state.head + 1
+        front = [message for message in self._leading if _seq_of(message) < oldest]  # the others were read again
+        front += (message for message in messages[:start] if message.role in SYSTEM_ROLES)
+        while start < len(messages) and messages[start].role in SYSTEM_ROLES:
+            front.append(messages[start])
+            start += 1
+        shown = front + self._summaries + messages[start:]
+        return shown, total - len(shown) + len(self._summaries)
+
+
+def _seq_of(message: ChatMessage) -> int:
+    return message.seq or 0
