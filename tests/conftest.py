@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_quick(item):
             item.add_marker("quick")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep one data directory of PostgreSQL for all servers of the run: initdb takes more than all else of a start."""
+    if not hasattr(config, "workerinput") and "EVERTURN_POSTGRES_DATA" not in os.environ:
+        folder = tempfile.TemporaryDirectory(prefix="everturn-postgres-data-")
+        os.environ["EVERTURN_POSTGRES_DATA"] = folder.name
+        config.add_cleanup(folder.cleanup)
 
 
 ROOT = Path(__file__).parents[1]

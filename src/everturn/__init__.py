@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from everturn.connect import from_client, open, open_async  # noqa: A004 - everturn.open is the public name
     from everturn.errors import (
         CorruptEntry,
+        EffectInDoubt,
         InvalidInput,
         KeyReused,
+        LeaseHeld,
+        LeaseLost,
         MemoryStoreBackendError,
         MemoryStoreError,
         SchemaTooNew,
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
         CopyProgress,
         CopyReport,
         Diff,
+        Effect,
         ErasureReceipt,
         Hit,
         Match,
@@ -54,10 +58,12 @@ if TYPE_CHECKING:
         VerifyReport,
     )
     from everturn.store.aio import AsyncMemoryStore
+    from everturn.store.leases import AsyncLease, Lease
     from everturn.store.sync import MemoryStore
     from everturn.transfer.copy_stores import copy, copy_async
 
 __all__ = [
+    "AsyncLease",
     "AsyncMemoryStore",
     "Change",
     "ChatMessage",
@@ -67,11 +73,16 @@ __all__ = [
     "CopyReport",
     "CorruptEntry",
     "Diff",
+    "Effect",
+    "EffectInDoubt",
     "ErasureReceipt",
     "Health",
     "Hit",
     "InvalidInput",
     "KeyReused",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
     "Match",
     "MemoryStore",
     "MemoryStoreBackendError",
@@ -113,6 +124,7 @@ _HOMES = {
         "CopyProgress",
         "CopyReport",
         "Diff",
+        "Effect",
         "ErasureReceipt",
         "Hit",
         "Match",
@@ -130,8 +142,11 @@ _HOMES = {
     ),
     "everturn.errors": (
         "CorruptEntry",
+        "EffectInDoubt",
         "InvalidInput",
         "KeyReused",
+        "LeaseHeld",
+        "LeaseLost",
         "MemoryStoreBackendError",
         "MemoryStoreError",
         "SchemaTooNew",
@@ -140,6 +155,7 @@ _HOMES = {
         "Unsupported",
         "VersionConflict",
     ),
+    "everturn.store.leases": ("AsyncLease", "Lease"),
     "everturn.store.sync": ("MemoryStore",),
     "everturn.connect": ("from_client", "open", "open_async"),
 }

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/everturn"
 MODULES = sorted(SOURCE.rglob("*.py"))
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 # In names of modules, classes and functions, as a part of the name.
 LEFT = {
     *("engine", "engines", "door", "dossier", "dossiers", "filing", "shelf", "nursery", "subject", "lane", "lanes"),
@@ -31,37 +31,46 @@ def parts(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
 
+@cache
+def documented(path: Path) -> list[Documented]:
+    """The module itself, its classes and its functions. Read once: several tests look at all of them."""
+    tree = ast.parse(path.read_text("utf-8"))
+    return [node for node in ast.walk(tree) if isinstance(node, Documented)]
+
+
 def named(path: Path) -> Iterator[str]:
     yield from path.relative_to(SOURCE).with_suffix("").parts
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name
+    yield from (node.name for node in documented(path) if not isinstance(node, ast.Module))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_no_name_has_a_word_that_left(path: Path) -> None:
-    assert [name for name in named(path) if parts(name) & LEFT] == []
+def offending(paths: Iterable[Path], look: Callable[[Path], list[str]]) -> dict[str, list[str]]:
+    """Say which files have something that they should not. (A test for each file would take longer than the look.)"""
+    return {str(path.relative_to(ROOT)): found for path in paths if (found := look(path))}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_docstrings_begin_with_a_verb_or_a_noun(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, documented)]
-    first = [text.splitlines()[0] for text in found if text]
-    assert [
-        line for line in first if line.split()[0].lower().strip("`,.:") in FIRST_WORDS or line.startswith("The same")
-    ] == []
+def test_no_name_has_a_word_that_left() -> None:
+    assert offending(MODULES, lambda path: [name for name in named(path) if parts(name) & LEFT]) == {}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")), *MODULES],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
-def test_prose_has_no_word_that_left(path: Path) -> None:
-    lines = path.read_text("utf-8").splitlines()
-    assert [line for line in lines if PROSE.search(line) and not any(word in line for word in OTHERS_WORDS)] == []
+def test_docstrings_begin_with_a_verb_or_a_noun() -> None:
+    def look(path: Path) -> list[str]:
+        first = [text.splitlines()[0] for node in documented(path) if (text := ast.get_docstring(node))]
+        return [
+            line
+            for line in first
+            if line.split()[0].lower().strip("`,.:") in FIRST_WORDS or line.startswith("The same")
+        ]
+
+    assert offending(MODULES, look) == {}
+
+
+def test_prose_has_no_word_that_left() -> None:
+    def look(path: Path) -> list[str]:
+        lines = path.read_text("utf-8").splitlines()
+        return [line for line in lines if PROSE.search(line) and not any(word in line for word in OTHERS_WORDS)]
+
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    assert offending([*pages, *MODULES], look) == {}
 
 
 def test_no_two_modules_of_a_folder_differ_by_two_letters() -> None:
@@ -74,7 +83,7 @@ def test_no_two_classes_have_the_same_name() -> None:
     """Whoever searches for a class finds one. An underscore in front does not tell two apart."""
     found = defaultdict(list)
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in documented(path):
             if isinstance(node, ast.ClassDef):
                 found[node.name.lstrip("_")].append(path.relative_to(SOURCE))
     twins = {name: paths for name, paths in found.items() if len(paths) > 1}

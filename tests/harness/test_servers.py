@@ -346,6 +346,20 @@ def test_a_setting_that_postgres_does_not_know_is_an_error_with_its_words() -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has places that nobody can reach")
+def test_a_server_begins_as_a_copy_of_the_data_that_the_first_one_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("EVERTURN_POSTGRES_DATA", str(tmp_path))
+    with postgres_server() as server, psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE of_the_first (x int)")
+    (kept,) = tmp_path.iterdir()
+    (kept / "seen").touch()
+    with postgres_server() as server, psycopg.connect(server.url) as connection:
+        assert ("seen",) in connection.execute("SELECT pg_ls_dir('.')").fetchall()
+        assert connection.execute("SELECT to_regclass('of_the_first')").fetchone() == (None,)
+    assert [*tmp_path.iterdir()] == [kept]
+
+
 def test_binaries_that_nobody_can_reach_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "is_open_to_all", lambda _: False)
     with postgres_server() as server, psycopg.connect(server.url) as connection:

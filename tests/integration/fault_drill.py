@@ -1,4 +1,4 @@
-"""The fault drill: a server is killed, a disk is full, an entry is damaged. Writes a log and prints what was collected.
+"""The fault drill: a server is killed, a disk is full, a lease expires, an entry is damaged. Prints what was counted.
 
 Run as `python -m tests.integration.fault_drill FOLDER` by test_fault_drill.py: an SDK can be set up once in a process.
 """
@@ -17,7 +17,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 import everturn
-from everturn import ChatMessage, CorruptEntry, MemoryStoreBackendError
+from everturn import ChatMessage, CorruptEntry, LeaseLost, MemoryStoreBackendError
 from everturn.testing.servers import valkey_server
 
 READER = InMemoryMetricReader()
@@ -67,6 +67,18 @@ def fill_the_disk(path: Path) -> None:
         check(store, "customer-2")
 
 
+def expire_a_lease(path: Path) -> None:
+    """Let a worker sleep past its lease while another takes it: the late change is refused."""
+    with everturn.open(f"sqlite:///{path}") as store:
+        late = store.lease("customer-2", seconds=0.05)
+        with store.lease("customer-2", seconds=30, wait=10):  # it waits until the first one has expired
+            try:
+                store.add_messages("customer-2", [ChatMessage("user", "too late")], lease=late)
+            except LeaseLost:
+                pass
+        check(store, "customer-2")
+
+
 def damage_an_entry(path: Path) -> None:
     """Change a stored byte, read, and put it back as from a backup."""
     whole = path.read_bytes()
@@ -101,6 +113,7 @@ def main(folder: Path) -> None:
     metrics.set_meter_provider(MeterProvider(metric_readers=[READER]))
     kill_the_server()
     fill_the_disk(folder / "memory.db")
+    expire_a_lease(folder / "memory.db")
     damage_an_entry(folder / "memory.db")
     print(json.dumps({"points": points(), "acknowledged": sum(map(len, acknowledged.values()))}))
 

@@ -16,11 +16,26 @@ import everturn
 from tests.store.places import ALL, Clock, File, LoopThread, Place, Servers
 from tests.tiers import deep
 
-# Places that prove little beyond another: `fakeredis` runs the scripts that `valkey` runs, in Python and ten times as
-# slowly; `cluster-async` is the client of `valkey-async` with the routing of `cluster`. `make test` runs a few modules
-# there, `make deep` all of them.
-REPEATING = {"fakeredis", "cluster-async"}
-EVERYWHERE = {"test_clear", "test_snapshots", "test_turns"}
+# Places that prove little beyond another, with the modules that `make test` runs there; `make deep` runs all of them.
+# `fakeredis` runs the scripts that `valkey` runs, in Python and ten times as slowly. A cluster runs them, too, and adds
+# its routing: what is about several sessions, several nodes or a session's slot. `cluster-async` is the client of
+# `valkey-async` with that routing. A SQLite database in memory has one connection, and statements of a file.
+SOME = {"test_clear", "test_snapshots", "test_turns"}
+ROUTED = {
+    "test_erase",
+    "test_find",
+    "test_fork_and_diff",
+    "test_isolation",
+    "test_sessions",
+    "test_surface",
+    "test_ttl",
+}
+REPEATING = {
+    "fakeredis": SOME,
+    "cluster": SOME | ROUTED | {"test_retries"},
+    "cluster-async": SOME,
+    "sqlite-memory": SOME | {"test_erase", "test_isolation", "test_sessions", "test_surface", "test_ttl"},
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,8 +49,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             wanted |= mark.kwargs
         names = [name for name, place in ALL.items() if all(getattr(place, what) == so for what, so in wanted.items())]
         assert names, f"there is no place for {metafunc.function.__name__}: {wanted}"
-        few = metafunc.module.__name__.rpartition(".")[2] not in EVERYWHERE
-        cases = [deep(name) if few and name in REPEATING else name for name in names]
+        module = metafunc.module.__name__.rpartition(".")[2]
+        cases = [name if module in REPEATING.get(name, {module}) else deep(name) for name in names]
+        if all(name in REPEATING for name in names):  # there is no other place for it
+            cases = names
         metafunc.parametrize("place", cases, indirect=True)
 
 

