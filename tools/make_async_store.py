@@ -3,7 +3,8 @@
     python tools/make_async_store.py            writes them
     python tools/make_async_store.py --check    says whether they are up to date, and changes nothing
 
-A method of MemoryStore is a signature, a docstring and `return drive(self._engine.NAME(...))`. Calls of the store in an
+A method of MemoryStore is a signature, a docstring and `return drive(self._engine.NAME(...))`; but `lease` returns an
+object that the caller awaits or enters. Calls of the store in an
 example are awaited. A signature that would fit into one line without `async` and not
 with it has a comma at its end, which keeps it on several. The rest of aio.py is written by hand.
 """
@@ -41,6 +42,8 @@ def public_methods(source: str) -> list[str]:
 
 def awaited(method: str) -> str:
     """Return a method of MemoryStore as one of AsyncMemoryStore. Raises ValueError if it has another form."""
+    if "    def lease(" in method:
+        return awaited_lease(method)
     call = ast.parse(f"class _:\n{method}").body[0].body[0].body[-1]  # type: ignore[attr-defined]  # see public_methods
     match call:
         case ast.Return(value=ast.Call(func=ast.Name(id="drive"), args=[ast.Call() as of_engine])):
@@ -51,6 +54,14 @@ def awaited(method: str) -> str:
     head = re.sub(r"^    def ", "    async def ", head, count=1, flags=re.MULTILINE)
     head = EXAMPLE.sub(lambda found: CALL.sub(r"await \g<0>", found[0]), head)
     return f"{head}{REFUSAL}{returned(of_engine)}"
+
+
+def awaited_lease(method: str) -> str:
+    """Return `lease` of MemoryStore as that of AsyncMemoryStore: its object is awaited, or entered by `async with`."""
+    head = method[: method.rindex("        return Lease(")].replace(" -> Lease:", " -> AsyncLease:")
+    example = lambda found: found[0].replace("with store.", "async with store.").replace("  store.", "  await store.")  # noqa: E731
+    made_by = "AsyncLease(self._operations, session_id, seconds, wait=wait, renew=renew)"
+    return f"{EXAMPLE.sub(example, head)}{REFUSAL}        return {made_by}\n"
 
 
 def returned(call: ast.Call, width: int = 120) -> str:

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from everturn.connect import from_client, open, open_async  # noqa: A004 - everturn.open is the public name
     from everturn.errors import (
         CorruptEntry,
+        EffectInDoubt,
         InvalidInput,
         KeyReused,
+        LeaseHeld,
+        LeaseLost,
         MemoryStoreBackendError,
         MemoryStoreError,
         SchemaTooNew,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
         CopyProgress,
         CopyReport,
         Diff,
+        Effect,
         ErasureReceipt,
         Hit,
         Match,
@@ -53,10 +57,12 @@ if TYPE_CHECKING:
         VerifyReport,
     )
     from everturn.store.aio import AsyncMemoryStore
+    from everturn.store.leases import AsyncLease, Lease
     from everturn.store.sync import MemoryStore
     from everturn.transfer.copy_stores import copy, copy_async
 
 __all__ = [
+    "AsyncLease",
     "AsyncMemoryStore",
     "Change",
     "ChatMessage",
@@ -66,10 +72,15 @@ __all__ = [
     "CopyReport",
     "CorruptEntry",
     "Diff",
+    "Effect",
+    "EffectInDoubt",
     "ErasureReceipt",
     "Hit",
     "InvalidInput",
     "KeyReused",
+    "Lease",
+    "LeaseHeld",
+    "LeaseLost",
     "Match",
     "MemoryStore",
     "MemoryStoreBackendError",
@@ -110,6 +121,7 @@ _HOMES = {
         "CopyProgress",
         "CopyReport",
         "Diff",
+        "Effect",
         "ErasureReceipt",
         "Hit",
         "Match",
@@ -127,8 +139,11 @@ _HOMES = {
     ),
     "everturn.errors": (
         "CorruptEntry",
+        "EffectInDoubt",
         "InvalidInput",
         "KeyReused",
+        "LeaseHeld",
+        "LeaseLost",
         "MemoryStoreBackendError",
         "MemoryStoreError",
         "SchemaTooNew",
@@ -137,6 +152,7 @@ _HOMES = {
         "Unsupported",
         "VersionConflict",
     ),
+    "everturn.store.leases": ("AsyncLease", "Lease"),
     "everturn.store.sync": ("MemoryStore",),
     "everturn.connect": ("from_client", "open", "open_async"),
 }

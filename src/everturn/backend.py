@@ -24,6 +24,16 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from everturn.core.codec import Draft, EntryRow, MessageRow, checksum, decode
+from everturn.core.effects import BeginEffect, EndEffect, StoredEffect, stamped
+from everturn.core.leases import (
+    LONGEST_LEASE,
+    LeaseOutcome,
+    LeaseRequest,
+    LeaseRow,
+    change_lease,
+    is_fenced_off,
+    is_held,
+)
 from everturn.core.paths import Jump, Range, State, contains, path, reach
 from everturn.core.plan_change import Plan, Reader, SessionFacts, UndoStep, plan_change
 from everturn.core.requests import (
@@ -37,10 +47,12 @@ from everturn.core.requests import (
     Clear,
     DeleteSnapshot,
     Effect,
+    EffectsReading,
     Erasure,
     Fold,
     Fork,
     ForkRequest,
+    LeaseClaim,
     Order,
     Query,
     Reading,
@@ -53,17 +65,19 @@ from everturn.core.requests import (
 )
 from everturn.model import Change, Compaction, Page, Problem
 from everturn.transfer.protocol import STAGED_FOR, Arrival, Mark, Portable, PortionRequest, Staging
-from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
+from everturn.transfer.session_lines import ChangePart, EffectPart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
 
 __all__ = [
     "FRONT_ENTRIES",
     "FRONT_SUMMARIES",
+    "LONGEST_LEASE",
     "REMEMBERED",
     "STAGED_FOR",
     "Append",
     "Arrival",
     "At",
     "Backend",
+    "BeginEffect",
     "ChangeOutcome",
     "ChangePart",
     "ChangeRequest",
@@ -71,6 +85,9 @@ __all__ = [
     "DeleteSnapshot",
     "Draft",
     "Effect",
+    "EffectPart",
+    "EffectsReading",
+    "EndEffect",
     "EntryPart",
     "EntryRow",
     "Erasure",
@@ -78,6 +95,10 @@ __all__ = [
     "Fork",
     "ForkRequest",
     "Jump",
+    "LeaseClaim",
+    "LeaseOutcome",
+    "LeaseRequest",
+    "LeaseRow",
     "Mark",
     "MessageRow",
     "Opener",
@@ -98,19 +119,24 @@ __all__ = [
     "Staging",
     "State",
     "Status",
+    "StoredEffect",
     "Take",
     "TakeSnapshot",
     "Trim",
     "Undo",
     "UndoPart",
     "UndoStep",
+    "change_lease",
     "checksum",
     "contains",
     "decode",
     "drive",
+    "is_fenced_off",
+    "is_held",
     "path",
     "plan_change",
     "reach",
+    "stamped",
     "suspended",
 ]
 
@@ -134,8 +160,9 @@ class Backend(Protocol):
 
         In this order, before the first write: a known `call` or `key` is REPLAYED with its first receipt (a key only
         while its turn is on the path; with other content it is KEY_REUSED, with that receipt); an unmet expectation is
-        a CONFLICT; then the rules of the effect (plan_change). An absent or expired session has version 0: Append and
-        TakeSnapshot begin a new life, Clear and Trim find nothing to do, Fold is MOVED, the rest is NO_SESSION.
+        a CONFLICT; a lease that is named and not in force is LEASE_LOST (is_fenced_off); then the rules of the effect
+        (plan_change). An absent or expired session has version 0: Append, TakeSnapshot and BeginEffect begin a new
+        life, Clear and Trim find nothing to do, Fold is MOVED, EndEffect is NO_EFFECT, the rest is NO_SESSION.
         Every APPLIED change adds one to the version, refreshes the TTL and is remembered for at least the next 1,024
         changes; if it has a key, for as long as the entries of its turn are stored.
 
@@ -146,6 +173,20 @@ class Backend(Protocol):
         outcome "not_written", which the store answers by sending again while there is time. There, an erasure keeps
         the receipts of the calls it takes away for as long as requests live, so that a retry is REPLAYED.
         """
+        ...
+
+    async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
+        """Take, renew or release the lease of a session, by the rules of `change_lease`. It is no change: the version
+        and the TTL stay. Time is the backend's own.
+
+        An absent session can be leased, and stays absent; the life that begins next takes the lease over. The token
+        grows within a life. A lease ends with the life it was taken in: nothing of it is left after an erasure."""
+        ...
+
+    async def effects(self, session_id: str, deadline: float) -> EffectsReading:
+        """List the effects of the session's present life, in the order in which they were begun, all of one moment.
+
+        Rows of effects are kept until the life ends. They come along in copies, and stay behind at a fork."""
         ...
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:

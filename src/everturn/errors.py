@@ -6,6 +6,9 @@ Each backend turns its driver's errors into these, in one place of its own.
      ├─ MemoryStoreBackendError   the backend failed; `outcome` says whether the change may have been applied
      ├─ VersionConflict           the session is not at the version the caller named; nothing was changed
      ├─ KeyReused                 the key was used before with other content; `receipt` is that of the first use
+     ├─ LeaseHeld                 another holds the lease of the session, and did so for as long as was waited
+     ├─ LeaseLost                 the lease that a change named is not in force any more; nothing was changed
+     ├─ EffectInDoubt             an effect was begun and never ended: nobody knows whether it was done
      ├─ CorruptEntry              stored bytes do not match their checksum, or parts of a session disagree
      ├─ SessionNotFound           the session does not exist (never did, expired, or was erased)
      ├─ SnapshotNotFound          no such snapshot in this life of this session
@@ -19,13 +22,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from everturn.effect import Effect
     from everturn.model import Receipt
 
 __all__ = [
     "CorruptEntry",
+    "EffectInDoubt",
     "HostileSetting",
     "InvalidInput",
     "KeyReused",
+    "LeaseHeld",
+    "LeaseLost",
     "MemoryStoreBackendError",
     "MemoryStoreError",
     "Outcome",
@@ -84,6 +91,40 @@ class KeyReused(MemoryStoreError):
         super().__init__(message)
         self.session_id = session_id
         self.receipt = receipt
+
+
+class LeaseHeld(MemoryStoreError):
+    """Another holds the lease of the session. `left`: seconds that it lasts unless it is renewed; `token`: its own."""
+
+    def __init__(self, message: str, *, session_id: str, token: int, left: float) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.token = token
+        self.left = left
+
+
+class LeaseLost(MemoryStoreError):
+    """The lease is not in force any more: another has it or has had it, its time is over, or the session was erased or
+    expired. Nothing was changed. Stop working on the session: another worker may be doing so."""
+
+    def __init__(self, message: str, *, session_id: str, token: int) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.token = token
+
+
+class EffectInDoubt(MemoryStoreError):
+    """An effect was begun and never ended: nobody knows whether it was done. It was not begun again.
+
+    `effect` says who began it, when, and with which request. `in_progress`: the lease that it was begun under is still
+    held by another worker, so that it is probably being done now. Else that worker has crashed, or gave up.
+    """
+
+    def __init__(self, message: str, *, session_id: str, effect: Effect, in_progress: bool = False) -> None:
+        super().__init__(message)
+        self.session_id = session_id
+        self.effect = effect
+        self.in_progress = in_progress
 
 
 class CorruptEntry(MemoryStoreError):

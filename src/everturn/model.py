@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from everturn.copy_report import CopyOutcome, CopyProgress, CopyReport
+from everturn.effect import Effect, EffectStatus
 from everturn.errors import InvalidInput
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "CopyProgress",
     "CopyReport",
     "Diff",
+    "Effect",
+    "EffectStatus",
     "Entry",
     "ErasureReceipt",
     "Hit",
@@ -226,8 +229,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """A named, persistent pointer to a past state of a session. Only `delete_snapshot` and the end of the life
-    remove it."""
+    """A named, persistent pointer to a past state. Only `delete_snapshot` and the end of the life remove it."""
 
     id: str
     session_id: str
@@ -241,8 +243,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 class SessionState(msgspec.Struct, frozen=True, eq=False):
     """Everything about a session that two stores can be compared by: no clocks, no random ids.
 
-    (`life` is there for `expected_version`, and takes no part in the comparison.)
-    """
+    (`life` is there for `expected_version`, and takes no part in the comparison.)"""
 
     session_id: str
     version: int
@@ -320,9 +321,8 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One line of the change log: the change that made `version`. `snapshot` and `label` if it was about a snapshot.
-
-    `key`: digest of the key that it was made with, in hexadecimal; None: without one. (`get_turn` finds a turn by key.)
+    """One line of the change log: the change that made `version`. `snapshot` and `label` if it was about a snapshot;
+    `label` is the key of an effect that it began or ended. `key`: digest of the caller's key, in hexadecimal, or None.
     """
 
     version: int

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
+
 import everturn
 from everturn import ChatMessage, MemoryStore, Record, SessionState, Snapshot, Summary, ToolCall
 from everturn.backends.sqlite import schema
@@ -54,6 +56,7 @@ def fill(store: MemoryStore) -> None:
     store.fork("talk", "talk/fork", at=store.list_snapshots("talk")[0])
     store.add_messages("talk/fork", [ChatMessage("user", "elsewhere")], key="k")
     store.save_snapshot("empty", "nothing yet")
+    _effects(store)
 
 
 def _long_talk(store: MemoryStore) -> None:
@@ -106,6 +109,20 @@ def _memory(store: MemoryStore) -> None:
     store.set_ttl(name, A_CENTURY)
 
 
+def _effects(store: MemoryStore) -> None:
+    """An effect of every status, some begun under a lease; and a lease of a session that is not there."""
+    name = "effects"
+    with store.lease(name) as lease:
+        store.begin_effect(name, "refund 1234", {"amount": 20, "text": "\u0000"}, lease=lease)
+        store.finish_effect(name, "refund 1234", {"receipt": "r-1"}, lease=lease)
+        store.begin_effect(name, "in doubt", lease=lease)
+    store.begin_effect(name, "mail")
+    store.fail_effect(name, "mail", "no such address", note="Ann looked into it")
+    store.begin_effect(name, "mail", ["again"])
+    store.finish_effect(name, "mail")
+    store.lease("not there", seconds=60)
+
+
 def expectations(path: Path) -> dict[str, Any]:
     """Read what the file shows now, at every snapshot and version, and after undo. Changes the file: give it a copy."""
     sessions: dict[str, Any] = {}
@@ -122,6 +139,8 @@ def expectations(path: Path) -> dict[str, Any]:
                 ],
                 "changes": [(change.kind, change.seqs) for change in store.changes(name)],
             }
+            if effects := store.get_effects(name):
+                sessions[name]["effects"] = [msgspec.to_builtins(effect) for effect in effects]
         for name, facts in sessions.items():
             facts["undone"] = []
             while store.info(name).undo_steps:
@@ -151,7 +170,13 @@ def make(path: Path) -> None:
         leftover.unlink()
     with tempfile.TemporaryDirectory() as folder:
         open_golden(Path(folder) / "first.db").close()  # imports on first use look at the clock
-    with patch("everturn.store.changes.urandom", urandom), patch.object(schema.time, "time", now):
+    with (
+        patch("everturn.store.changes.urandom", urandom),
+        patch("everturn.store.change_sender.urandom", urandom),
+        patch("everturn.store.lease_holder.urandom", urandom),
+        patch("everturn.store.effects.getpid", lambda: 4711),
+        patch.object(schema.time, "time", now),
+    ):
         for namespace in ("", OTHER_NAMESPACE):
             with open_golden(path, namespace) as store:
                 store._operations.backend._clock = now

@@ -31,7 +31,8 @@ WORDS = ("JSON", "MESSAGE", "Entry")
 MAY_IMPORT = {
     "everturn.errors": [],
     "everturn.copy_report": [],
-    "everturn.model": ["everturn.errors", "everturn.copy_report", "everturn._pydantic"],
+    "everturn.effect": [],
+    "everturn.model": ["everturn.errors", "everturn.copy_report", "everturn.effect", "everturn._pydantic"],
     "everturn._pydantic": ["everturn.model"],
     "everturn.core": CORE,
     "everturn.private_files": ["everturn.errors"],

@@ -17,6 +17,12 @@ from everturn.store.operations import Operations
 ROOT = Path(__file__).parents[2]
 
 NAMES = [
+    "LeaseLost",
+    "LeaseHeld",
+    "Lease",
+    "EffectInDoubt",
+    "Effect",
+    "AsyncLease",
     "AsyncMemoryStore",
     "Change",
     "ChatMessage",
@@ -58,33 +64,39 @@ NAMES = [
 ]
 
 METHODS = {
-    "add_messages": "(session_id, messages, *, key=None, expected_version=None)",
-    "append": "(session_id, entries, *, key=None, expected_version=None)",
-    "replace": "(session_id, entries, *, after=0, key=None, expected_version=None)",
-    "save_context": "(session_id, human, ai, *, key=None, expected_version=None)",
+    "add_messages": "(session_id, messages, *, key=None, expected_version=None, lease=None)",
+    "append": "(session_id, entries, *, key=None, expected_version=None, lease=None)",
+    "replace": "(session_id, entries, *, after=0, key=None, expected_version=None, lease=None)",
+    "save_context": "(session_id, human, ai, *, key=None, expected_version=None, lease=None)",
     "load_memory": "(session_id)",
     "get_history": "(session_id, *, limit=None, before=None, after=None, at=None, heal=False, on_corrupt='raise')",
     "get_context": "(session_id, *, max_tokens=None, count_tokens=None, max_messages=None, max_bytes=None, at=None, "
     "heal=True)",
     "get_turn": "(session_id, key)",
-    "add_tool_call": "(session_id, tool_call, *, key=None, expected_version=None)",
+    "add_tool_call": "(session_id, tool_call, *, key=None, expected_version=None, lease=None)",
     "get_tool_calls": "(session_id)",
-    "add_summary": "(session_id, summary, *, key=None, expected_version=None)",
+    "add_summary": "(session_id, summary, *, key=None, expected_version=None, lease=None)",
     "get_summaries": "(session_id)",
     "search_summaries": "(session_id, embedding, *, k=5)",
-    "save_snapshot": "(session_id, label=None, *, key=None, expected_version=None)",
+    "save_snapshot": "(session_id, label=None, *, key=None, expected_version=None, lease=None)",
     "list_snapshots": "(session_id)",
-    "delete_snapshot": "(session_id, snapshot, *, key=None, expected_version=None)",
-    "rollback_to_snapshot": "(session_id, snapshot, *, key=None, expected_version=None)",
-    "rollback": "(session_id, to, *, key=None, expected_version=None)",
-    "undo": "(session_id, *, key=None, expected_version=None)",
+    "delete_snapshot": "(session_id, snapshot, *, key=None, expected_version=None, lease=None)",
+    "rollback_to_snapshot": "(session_id, snapshot, *, key=None, expected_version=None, lease=None)",
+    "rollback": "(session_id, to, *, key=None, expected_version=None, lease=None)",
+    "undo": "(session_id, *, key=None, expected_version=None, lease=None)",
+    "lease": "(session_id, *, seconds=30, wait=0, renew=False)",
+    "begin_effect": "(session_id, key, request=None, *, repeats=0, expected_version=None, lease=None)",
+    "finish_effect": "(session_id, key, result=None, *, attempt=0, note=None, expected_version=None, lease=None)",
+    "fail_effect": "(session_id, key, error, *, attempt=0, note=None, expected_version=None, lease=None)",
+    "get_effects": "(session_id)",
+    "once": "(session_id, key, do, *, request=None, repeat_in_doubt=False, failures=(), lease=None)",
     "diff": "(session_id, a, b=None)",
     "fork": "(session_id, new_session_id, *, at=None, key=None, expected_version=None)",
     "trim": "(session_id, *, max_messages=None, max_tokens=None, count_tokens=None, keep_system=True, key=None, "
-    "expected_version=None)",
+    "expected_version=None, lease=None)",
     "fold": "(session_id, summarize, *, max_tokens=None, count_tokens=None, max_messages=None, embed=None, key=None, "
-    "expected_version=None)",
-    "clear": "(session_id, *, key=None, expected_version=None)",
+    "expected_version=None, lease=None)",
+    "clear": "(session_id, *, key=None, expected_version=None, lease=None)",
     "clear_all": "()",
     "erase": "(session_id)",
     "state": "(session_id, *, at=None, kind=None, before=None, after=None)",
@@ -92,7 +104,7 @@ METHODS = {
     "changes": "(session_id, limit=100)",
     "sessions": "(prefix='', *, limit=100, page=None, order=None)",
     "find": "(text, *, session_id=None, limit=50)",
-    "set_ttl": "(session_id, seconds, *, key=None, expected_version=None)",
+    "set_ttl": "(session_id, seconds, *, key=None, expected_version=None, lease=None)",
     "verify": "(session_id=None)",
     "compact": "(session_id=None, *, drop_undo=False)",
     "close": "()",
@@ -147,7 +159,7 @@ def test_tools_that_do_not_run_the_package_find_its_names(module: str) -> None:
 
 
 @pytest.mark.parametrize("face", [MemoryStore, AsyncMemoryStore])
-@pytest.mark.parametrize("name", list(METHODS))
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "lease"])
 def test_a_method_has_the_signature_of_its_implementation(face: type, name: str) -> None:
     written, implemented = (inspect.signature(getattr(each, name), eval_str=True) for each in (face, Operations))
     assert written == implemented
@@ -159,7 +171,15 @@ def test_the_awaited_methods_are_made_from_the_blocking_ones() -> None:
     assert tool["made"](tool["BLOCKING"].read_text("utf-8"), present) == present, "run python tools/make_async_store.py"
 
 
-@pytest.mark.parametrize("name", list(METHODS))
+def test_a_lease_is_taken_by_the_same_arguments_in_both_stores() -> None:
+    """`lease` of an asynchronous store is no coroutine: what it returns is awaited, or entered by `async with`."""
+    blocking, awaited = MemoryStore.lease, AsyncMemoryStore.lease
+    assert str(inspect.signature(blocking)).replace("Lease", "AsyncLease") == str(inspect.signature(awaited))
+    assert awaited.__doc__ is not None
+    assert blocking.__doc__ == awaited.__doc__.replace("async with", "with").replace("await store.", "store.")
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "lease"])
 def test_both_faces_have_the_same_signature_and_documentation(name: str) -> None:
     blocking, awaited = getattr(MemoryStore, name), getattr(AsyncMemoryStore, name)
     assert inspect.signature(blocking) == inspect.signature(awaited)
@@ -195,7 +215,14 @@ def test_values_are_frozen() -> None:
 def test_every_change_takes_a_key_and_an_expected_version() -> None:
     changes = [name for name, signature in METHODS.items() if "key=None" in signature]
     assert len(changes) == 16
-    assert all(METHODS[name].endswith("key=None, expected_version=None)") for name in changes)
+    assert all("key=None, expected_version=None" in METHODS[name] for name in changes)
+
+
+def test_every_change_can_name_a_lease() -> None:
+    """A fork begins another session, of which nobody can hold anything yet."""
+    changes = [name for name, signature in METHODS.items() if "expected_version=None" in signature and name != "fork"]
+    assert len(changes) == 18
+    assert all(METHODS[name].endswith("lease=None)") for name in changes)
 
 
 def test_a_store_closes_itself() -> None:

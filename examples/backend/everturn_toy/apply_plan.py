@@ -6,7 +6,7 @@ life and of its log: if something raises half-way, nothing has changed.
 
 from __future__ import annotations
 
-from everturn.backend import Effect, Plan, State, UndoStep, contains, path
+from everturn.backend import Effect, Plan, State, StoredEffect, UndoStep, contains, path, stamped
 from everturn.model import MESSAGE, Snapshot
 from everturn_toy.stored import Entry, Life, Log, seqs_of, shown
 
@@ -14,7 +14,7 @@ UNDO_STEPS = 10  # how many a session keeps
 
 
 class LifeReader:
-    """Answers the six questions of a plan about one life. (It implements everturn.backend.Reader.)"""
+    """Answers the seven questions of a plan about one life. (It implements everturn.backend.Reader.)"""
 
     def __init__(self, life: Life, log: Log) -> None:
         self._life = life
@@ -42,6 +42,9 @@ class LifeReader:
     def last_undo_step(self) -> UndoStep | None:
         return self._life.undo[-1] if self._life.undo else None
 
+    def effect(self, key: str) -> StoredEffect | None:
+        return self._life.effects.get(key)
+
 
 def write(life: Life, log: Log, effect: Effect, plan: Plan, now: float) -> None:
     """Write all that was planned, but for the version and the record of the change."""
@@ -64,6 +67,8 @@ def write(life: Life, log: Log, effect: Effect, plan: Plan, now: float) -> None:
     if plan.snapshot is not None:
         facts = (life.session_id, life.life, plan.snapshot.label, version, plan.state.messages, now)
         life.snapshots[plan.snapshot.snapshot_id] = Snapshot(plan.snapshot.snapshot_id, *facts), plan.state
+    if plan.effect is not None:
+        life.effects[plan.effect.key] = stamped(plan.effect, version, now)
     if plan.ttl is not None:
         life.ttl = plan.ttl.seconds
     life.dimension = life.dimension or plan.dimension

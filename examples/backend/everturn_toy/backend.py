@@ -8,25 +8,37 @@ import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from everturn.backend import (
     FRONT_ENTRIES,
     FRONT_SUMMARIES,
     REMEMBERED,
+    BeginEffect,
     ChangeOutcome,
     ChangeRequest,
+    EffectsReading,
+    EndEffect,
     EntryRow,
     Erasure,
     Fork,
     ForkRequest,
+    LeaseOutcome,
+    LeaseRequest,
+    LeaseRow,
     Order,
     Query,
     Reading,
     State,
     Status,
+    StoredEffect,
     Take,
+    change_lease,
     checksum,
     contains,
     decode,
+    is_fenced_off,
+    is_held,
     path,
     plan_change,
 )
@@ -66,6 +78,9 @@ class ToyBackend:
         if name in self._memory.lives:
             self._memory.logs.pop(self._memory.lives[name].life, None)
         self._memory.lives[name], self._memory.logs[life.life] = life, log
+        lease = self._memory.leases.get(name)
+        if lease is not None and not lease.life:  # it was taken before the life began, and ends with it
+            self._memory.leases[name] = replace(lease, life=life.life)
         return _receipt(Status.APPLIED, life, change)
 
     # --- changes -----------------------------------------------------------------------------------------------------
@@ -77,14 +92,47 @@ class ToyBackend:
                 return again
             if not _is_expected(found, request):
                 return _refusal(Status.CONFLICT, found)
+            if request.lease and is_fenced_off(request.lease, self._lease(request.session_id), _name_of(found), now):
+                return _refusal(Status.LEASE_LOST, found)
             life = found.copy() if found else Life(request.session_id, request.life, request.ttl, now)
             log = dict(self._memory.logs.get(life.life, {}))
             plan = plan_change(found, request.effect, LifeReader(life, log))
             if isinstance(plan, Status):
-                return _refusal(plan, found)
+                return self._with_effect(_refusal(plan, found), found, request.effect)
             last_seq = life.last_seq
             write(life, log, request.effect, plan, now)
-            return self._keep(life, log, request, range(last_seq + 1, life.last_seq + 1), now)
+            outcome = self._keep(life, log, request, range(last_seq + 1, life.last_seq + 1), now)
+            return self._with_effect(outcome, life, request.effect)
+
+    async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
+        with self._memory.lock:
+            life = _name_of(self._live(request.session_id))
+            outcome, row = change_lease(request, self._lease(request.session_id), life, self._clock())
+            if row is not None:
+                self._memory.leases[self._namespace, request.session_id] = row
+            return outcome
+
+    def _lease(self, session_id: str) -> LeaseRow | None:
+        return self._memory.leases.get((self._namespace, session_id))
+
+    async def effects(self, session_id: str, deadline: float) -> EffectsReading:
+        with self._memory.lock:
+            life = self._live(session_id)
+            if life is None:
+                return EffectsReading()
+            rows = sorted(life.effects.values(), key=lambda row: row.began)
+            return EffectsReading(life.life, life.version, tuple(self._held(row, life) for row in rows))
+
+    def _held(self, row: StoredEffect, life: Life) -> StoredEffect:
+        """Say whether the lease is held that the effect was begun under."""
+        lease = self._lease(life.session_id)
+        is_so = row.token > 0 and lease is not None and lease.token == row.token
+        return replace(row, held=is_so and is_held(lease, life.life, self._clock()))
+
+    def _with_effect(self, outcome: ChangeOutcome, life: Life | None, action: object) -> ChangeOutcome:
+        """Add the row of the effect that was to begin or end to the answer."""
+        row = life.effects.get(action.key) if life and isinstance(action, BeginEffect | EndEffect) else None
+        return outcome if row is None or life is None else replace(outcome, effect=self._held(row, life))
 
     async def fork(self, request: ForkRequest, deadline: float) -> ChangeOutcome:
         with self._memory.lock:
@@ -194,6 +242,8 @@ class ToyBackend:
         with self._memory.lock:
             living = self._live(session_id)
             is_another = living is not None and life not in (None, living.life)
+            if not is_another:
+                self._memory.leases.pop((self._namespace, session_id), None)
             gone = None if is_another else self._memory.lives.pop((self._namespace, session_id), None)
             if gone is None:
                 return Erasure(ErasureReceipt(session_id, 0, 0, 0, complete=True), spared=is_another)
@@ -258,6 +308,10 @@ def _is_over(life: Life, now: float) -> bool:
 def _is_expected(life: Life | None, request: ChangeRequest | ForkRequest) -> bool:
     version, name = (life.version, life.life) if life else (0, "")
     return request.expected_version in (None, version) and request.expected_life in (None, name)
+
+
+def _name_of(life: Life | None) -> str:
+    return life.life if life else ""
 
 
 def _refusal(status: Status, life: Life | None) -> ChangeOutcome:

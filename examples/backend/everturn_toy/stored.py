@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from threading import RLock
 
-from everturn.backend import At, Jump, Range, State, Status, UndoStep, reach
+from everturn.backend import At, Jump, LeaseRow, Range, State, Status, StoredEffect, UndoStep, reach
 from everturn.model import SUMMARY, SessionInfo, Snapshot
 
 
@@ -57,6 +57,7 @@ class Life:
     snapshots: dict[str, tuple[Snapshot, State]] = field(default_factory=dict)
     undo: list[UndoStep] = field(default_factory=list)
     changes: list[Remembered] = field(default_factory=list)  # oldest first
+    effects: dict[str, StoredEffect] = field(default_factory=dict)  # by key
 
     def copy(self) -> Life:
         """Copy it for a change: if the change fails, the copy is thrown away."""
@@ -66,6 +67,7 @@ class Life:
             snapshots=dict(self.snapshots),
             undo=list(self.undo),
             changes=list(self.changes),
+            effects=dict(self.effects),
         )
 
     @property
@@ -113,6 +115,7 @@ class Memory:
         self.lock = RLock()
         self.lives: dict[tuple[str, str], Life] = {}  # by namespace and session id
         self.logs: dict[str, Log] = {}  # by life
+        self.leases: dict[tuple[str, str], LeaseRow] = {}  # as `lives`; also of sessions that do not exist
 
 
 def seqs_of(ranges: Iterable[Range]) -> list[int]:

@@ -219,6 +219,11 @@ def check_kind(kind: object, path: str) -> None:
         raise InvalidInput("must not contain NUL", path=path)
 
 
+def encode_json(value: JSON, path: str) -> bytes:
+    """Encode a JSON value. Raises InvalidInput, naming `path`, if it would not come back equal."""
+    return _dump(value, path)
+
+
 def _dump(value: JSON, path: str) -> bytes:
     check(value, path)
     return _encode(value)

@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from everturn.core.codec import Draft
+from everturn.core.effects import FAILED, STARTED, BeginEffect, EndEffect, StoredEffect, begun, ended
 from everturn.core.paths import State
 from everturn.core.requests import (
     Append,
@@ -76,6 +77,9 @@ class Reader(Protocol):
     def last_undo_step(self) -> UndoStep | None:
         """Return the latest change that undo could take back; None if there is none."""
 
+    def effect(self, key: str) -> StoredEffect | None:
+        """Return the row of an effect of this life; None if it was never begun."""
+
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
     """Everything that a change will write."""
@@ -89,12 +93,15 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     snapshot: TakeSnapshot | None = None
     deleted: str | None = None
     ttl: SetTTL | None = None
+    effect: StoredEffect | None = None  # the row to write, once it is stamped
 
 
 def plan_change(session: SessionFacts | None, effect: Effect, reader: Reader) -> Plan | Status:
     """Plan an effect on a session (None: there is none yet). Returns a Status if it is refused or does nothing.
 
-    The backend has already looked for an earlier attempt of the call, and compared the expected version.
+    The backend has already looked for an earlier attempt of the call, then compared the expected version, then looked
+    whether a lease that the change names is in force (leases.is_fenced_off), in this order: a retry of a change that
+    was applied is told so, also if its worker has lost its lease since.
     """
     return _PLANNERS[type(effect)](session, effect, reader)
 
@@ -225,6 +232,28 @@ def _set_ttl(session: SessionFacts | None, effect: SetTTL, _reader: Reader) -> P
     return Status.NO_SESSION if session is None else Plan(session.state, ttl=effect)
 
 
+def _begin_effect(session: SessionFacts | None, action: BeginEffect, reader: Reader) -> Plan | Status:
+    before = reader.effect(action.key) if session is not None else None
+    if before is not None and before.status != FAILED and not _may_repeat(before, action):
+        return Status.UNCHANGED
+    return Plan(session.state if session else State(), effect=begun(action, before))
+
+
+def _may_repeat(before: StoredEffect, action: BeginEffect) -> bool:
+    return before.status == STARTED and before.attempt == action.repeats
+
+
+def _end_effect(session: SessionFacts | None, action: EndEffect, reader: Reader) -> Plan | Status:
+    before = reader.effect(action.key) if session is not None else None
+    if session is None or before is None:
+        return Status.NO_EFFECT
+    if action.attempt not in (0, before.attempt):
+        return Status.EFFECT_REPEATED
+    if before.status != STARTED:
+        return Status.EFFECT_ENDED
+    return Plan(session.state, effect=ended(action, before))
+
+
 _PLANNERS: dict[type[Effect], Callable[..., Plan | Status]] = {
     Append: _append,
     Trim: _trim,
@@ -235,4 +264,6 @@ _PLANNERS: dict[type[Effect], Callable[..., Plan | Status]] = {
     Rollback: _rollback,
     Undo: _undo,
     SetTTL: _set_ttl,
+    BeginEffect: _begin_effect,
+    EndEffect: _end_effect,
 }

@@ -13,6 +13,7 @@ from typing import ClassVar, Literal, TypeAlias
 import msgspec
 
 from everturn.core.codec import Draft, EntryRow
+from everturn.core.effects import BeginEffect, EndEffect, StoredEffect
 from everturn.core.paths import State
 from everturn.model import ErasureReceipt, SessionInfo, Snapshot
 
@@ -136,7 +137,27 @@ class Fork(msgspec.Struct, frozen=True, gc=False):
     kind: ClassVar[str] = "fork"
 
 
-Effect: TypeAlias = Append | Trim | Fold | Clear | TakeSnapshot | DeleteSnapshot | Rollback | Undo | SetTTL | Fork
+Effect: TypeAlias = (
+    Append
+    | Trim
+    | Fold
+    | Clear
+    | TakeSnapshot
+    | DeleteSnapshot
+    | Rollback
+    | Undo
+    | SetTTL
+    | BeginEffect
+    | EndEffect
+    | Fork
+)
+
+
+class LeaseClaim(msgspec.Struct, frozen=True, gc=False):
+    """A lease that a change names: its token, and its holder ("": whoever that is)."""
+
+    token: int
+    holder: str = ""
 
 
 class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
@@ -156,6 +177,7 @@ class ChangeRequest(msgspec.Struct, frozen=True, gc=False):
     expected_version: int | None = None
     expected_life: str | None = None
     retry: bool = False
+    lease: LeaseClaim | None = None
 
     @property
     def life(self) -> str:
@@ -182,13 +204,19 @@ class Status(Enum):
     DIMENSION = "dimension"  # the session's embeddings have another length
     EXISTS = "exists"  # the session to fork into, or to restore, is there already
     SNAPSHOT_TAKEN = "snapshot_taken"  # a snapshot to restore belongs to another session here
+    LEASE_HELD = "lease_held"  # by another
+    LEASE_LOST = "lease_lost"  # another has had it, its time is over, or its life is
+    NO_EFFECT = "no_effect"  # it was never begun in this life
+    EFFECT_ENDED = "effect_ended"  # before; with its row
+    EFFECT_REPEATED = "effect_repeated"  # another attempt than the one named is started; with its row
 
 
 class ChangeOutcome(msgspec.Struct, frozen=True, gc=False):
     """A backend's answer to a change.
 
     `version` and `life` are those of the receipt; on a refusal, the session's own (0 and "" if it is absent).
-    KEY_REUSED has the receipt of the change that used the key first.
+    KEY_REUSED has the receipt of the change that used the key first. `effect` is the row of an effect that was to begin
+    or end, unless it is REPLAYED or there is none.
     """
 
     status: Status
@@ -198,6 +226,7 @@ class ChangeOutcome(msgspec.Struct, frozen=True, gc=False):
     count: int = 0
     snapshot: Snapshot | None = None
     detail: int = 0  # DIMENSION: the session's
+    effect: StoredEffect | None = None
 
 
 # --- reads -----------------------------------------------------------------------------------------------------------
@@ -251,6 +280,14 @@ class Reading(msgspec.Struct, frozen=True, gc=False):
     cut: bool = False
     turns: Sequence[int] = ()
     summaries: tuple[EntryRow, ...] = ()
+
+
+class EffectsReading(msgspec.Struct, frozen=True, gc=False):
+    """Effects of the present life of a session, in the order in which they were begun. life "": there is no session."""
+
+    life: str = ""
+    version: int = 0
+    effects: tuple[StoredEffect, ...] = ()
 
 
 class ForkRequest(msgspec.Struct, frozen=True, gc=False):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from everturn.backend import At
+from everturn.backend import At, LeaseClaim
 from everturn.errors import InvalidInput
 from everturn.model import Context, Receipt, SessionState, Snapshot
+from everturn.store.lease_holder import LeaseHolder
 
 T = TypeVar("T")
 LONGEST_ID = 512
@@ -129,3 +130,16 @@ def checked_snapshot(snapshot: object, path: str = "snapshot") -> str:
     if isinstance(snapshot, str):
         return _checked_text(snapshot, path)
     raise InvalidInput(f"is a Snapshot or its id, not {type(snapshot).__name__}", path=path)
+
+
+def checked_claim(session_id: str, lease: object) -> LeaseClaim | None:
+    """Read the lease that a change names: a lease of this session, or its token. Raises InvalidInput, LeaseLost."""
+    if lease is None or isinstance(lease, LeaseClaim):
+        return lease
+    if isinstance(lease, LeaseHolder):
+        if lease.session_id != session_id:
+            raise InvalidInput(f"is a lease of session {lease.session_id!r}, not of {session_id!r}", path="lease")
+        return lease.claim
+    if type(lease) is int and lease > 0:
+        return LeaseClaim(min(lease, LARGEST_COUNT))
+    raise InvalidInput(f"is a lease of the session, or its token, not {lease!r}", path="lease")

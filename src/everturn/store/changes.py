@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from os import urandom
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import msgspec
 
 from everturn.backend import (
     Append,
-    ChangeOutcome,
-    ChangeRequest,
     Clear,
     DeleteSnapshot,
-    Effect,
     Fork,
     ForkRequest,
     Rollback,
@@ -30,10 +27,8 @@ from everturn.model import (
     JSON,
     MESSAGE,
     ChatMessage,
-    Context,
     Entry,
     Receipt,
-    SessionState,
     Snapshot,
     Summary,
     ToolCall,
@@ -43,32 +38,22 @@ from everturn.store.arguments import (
     checked_count,
     checked_expectation,
     checked_id,
-    checked_key,
     checked_label,
     checked_snapshot,
 )
+from everturn.store.change_sender import DONE, ChangeSender, Expected, Leased, digests_of, new_call
 from everturn.store.outcomes import receipt_of, refuse
-from everturn.store.retries import RetryingSender
-
-Expected: TypeAlias = int | Receipt | SessionState | Context | None
-"""The version a session must be at: a number (0: it must not exist), or a receipt, state or context, with its life."""
 
 LONGEST_TTL = 10**11  # seconds: three thousand years
 _NO_TURN = (str, bytes, Mapping)  # iterable, but not what was meant
-_DONE = (Status.APPLIED, Status.REPLAYED, Status.UNCHANGED)
 
 
-def new_call() -> bytes:
-    """Make the id of one call. Its retries carry it, and a life that it begins is named after it."""
-    return urandom(16)
-
-
-class ChangeOperations(RetryingSender):
+class ChangeOperations(ChangeSender):
     """The methods that change a session. Every change is all or nothing, and returns once it is kept.
 
     `key` makes the caller's own retry find the first attempt (`replayed`); `expected_version` makes the change
-    conditional (VersionConflict, and nothing is changed). A fault raises MemoryStoreBackendError, whose `outcome` says
-    whether the change may have been kept.
+    conditional (VersionConflict, and nothing is changed), and so does `lease` (LeaseLost). A
+    fault raises MemoryStoreBackendError, whose `outcome` says whether the change may have been kept.
     """
 
     # --- turns -------------------------------------------------------------------------------------------------------
@@ -80,13 +65,14 @@ class ChangeOperations(RetryingSender):
         *,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Append one turn of messages: all or nothing, contiguous, in this order. An empty turn changes nothing.
 
         Raises InvalidInput, naming the value, if anything in it would not come back as it went in.
         """
         drafts = self._encoded(messages, "messages", codec.encode_message)
-        return await self._append(session_id, drafts, None, key, expected_version)
+        return await self._append(session_id, drafts, None, key, expected_version, lease)
 
     async def append(
         self,
@@ -95,12 +81,13 @@ class ChangeOperations(RetryingSender):
         *,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Append one turn of messages, tool calls, summaries and records, mixed: all or nothing, in this order.
 
         An empty turn changes nothing. Raises InvalidInput, naming the value, if it would not come back as it went in.
         """
-        return await self._append(session_id, self._encoded(entries, "entries"), None, key, expected_version)
+        return await self._append(session_id, self._encoded(entries, "entries"), None, key, expected_version, lease)
 
     async def replace(
         self,
@@ -110,13 +97,14 @@ class ChangeOperations(RetryingSender):
         after: int = 0,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """In one undoable step, make the history the path up to seq `after`, and these entries behind it.
 
         Raises InvalidInput if `after` is neither 0 nor the seq of an entry on the path.
         """
         after = checked_count(after, "after")
-        return await self._append(session_id, self._encoded(entries, "entries"), after, key, expected_version)
+        return await self._append(session_id, self._encoded(entries, "entries"), after, key, expected_version, lease)
 
     async def save_context(
         self,
@@ -126,13 +114,14 @@ class ChangeOperations(RetryingSender):
         *,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Append one turn of two messages: the human's words and the AI's answer."""
         for name, text in (("human", human), ("ai", ai)):
             if not isinstance(text, str):
                 raise InvalidInput(f"must be a string, not {type(text).__name__}", path=name)
         turn = (ChatMessage("user", human), ChatMessage("assistant", ai))
-        return await self.add_messages(session_id, turn, key=key, expected_version=expected_version)
+        return await self.add_messages(session_id, turn, key=key, expected_version=expected_version, lease=lease)
 
     async def add_tool_call(
         self,
@@ -141,21 +130,28 @@ class ChangeOperations(RetryingSender):
         *,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Append a record of a tool call, as a turn of its own."""
         if not isinstance(tool_call, ToolCall):
             raise InvalidInput(f"must be a ToolCall, not {type(tool_call).__name__}", path="tool_call")
         draft = codec.encode(tool_call, "tool_call", self.settings.max_message_bytes)
-        return await self._append(session_id, (draft,), None, key, expected_version)
+        return await self._append(session_id, (draft,), None, key, expected_version, lease)
 
     async def add_summary(
-        self, session_id: str, summary: Summary, *, key: str | None = None, expected_version: Expected = None
+        self,
+        session_id: str,
+        summary: Summary,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Append a summary, as a turn of its own. The first embedding in a session fixes the length of all."""
         if not isinstance(summary, Summary):
             raise InvalidInput(f"must be a Summary, not {type(summary).__name__}", path="summary")
         draft = codec.encode(summary, "summary", self.settings.max_message_bytes)
-        return await self._append(session_id, (draft,), None, key, expected_version)
+        return await self._append(session_id, (draft,), None, key, expected_version, lease)
 
     def _encoded(
         self, entries: object, path: str, encode: Callable[[Any, str, int], codec.Draft] = codec.encode
@@ -172,6 +168,7 @@ class ChangeOperations(RetryingSender):
         after: int | None,
         key: str | None,
         expected: Expected,
+        lease: Leased,
     ) -> Receipt:
         messages, dimension = 0, None
         for draft in drafts:
@@ -184,7 +181,7 @@ class ChangeOperations(RetryingSender):
                 dimension = draft.dimension
         effect = Append(drafts, messages, dimension, after)
         content = () if key is None else _content_of(effect)
-        request = self._request(session_id, effect, key, expected, content)
+        request = self._request(session_id, effect, key, expected, content, lease=lease)
         outcome = await self.call(partial(self._attempt, request))
         if outcome.status is not Status.APPLIED:
             self._look_closer(outcome, request, after)
@@ -199,23 +196,38 @@ class ChangeOperations(RetryingSender):
         *,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Snapshot:
         """Point a new snapshot at the present state. Costs the same at any length; outlives every rollback."""
         label = checked_label(label)
         effect = TakeSnapshot(urandom(12).hex(), label)
-        outcome = await self._outcome(session_id, effect, key, expected_version, ((label or "").encode(),))
+        outcome = await self._outcome(session_id, effect, key, expected_version, ((label or "").encode(),), lease=lease)
         return cast("Snapshot", outcome.snapshot)
 
     async def delete_snapshot(
-        self, session_id: str, snapshot: Snapshot | str, *, key: str | None = None, expected_version: Expected = None
+        self,
+        session_id: str,
+        snapshot: Snapshot | str,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Forget a snapshot. `compact` reclaims entries that only it could reach. Raises SnapshotNotFound."""
         name = checked_snapshot(snapshot)
         content = (name.encode(),)
-        return await self._change(session_id, DeleteSnapshot(name), key, expected_version, content, named=name)
+        return await self._change(
+            session_id, DeleteSnapshot(name), key, expected_version, content, named=name, lease=lease
+        )
 
     async def rollback_to_snapshot(
-        self, session_id: str, snapshot: Snapshot | str, *, key: str | None = None, expected_version: Expected = None
+        self,
+        session_id: str,
+        snapshot: Snapshot | str,
+        *,
+        key: str | None = None,
+        expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Return to the snapshot's state: messages, tool calls, summaries and records together, in one step.
 
@@ -223,7 +235,9 @@ class ChangeOperations(RetryingSender):
         Raises SessionNotFound, and SnapshotNotFound also for another session's snapshot or an earlier life's.
         """
         name = checked_snapshot(snapshot)
-        return await self._change(session_id, Rollback(name), key, expected_version, (name.encode(),), named=name)
+        return await self._change(
+            session_id, Rollback(name), key, expected_version, (name.encode(),), named=name, lease=lease
+        )
 
     async def rollback(
         self,
@@ -232,6 +246,7 @@ class ChangeOperations(RetryingSender):
         *,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Return to the state of a snapshot, or to the state after a version, as rollback_to_snapshot does.
 
@@ -241,24 +256,32 @@ class ChangeOperations(RetryingSender):
         if target is None:
             raise InvalidInput("is a snapshot (or its id) or a version, not None", path="to")
         if isinstance(target, str):
-            return await self.rollback_to_snapshot(session_id, target, key=key, expected_version=expected_version)
+            return await self.rollback_to_snapshot(
+                session_id, target, key=key, expected_version=expected_version, lease=lease
+            )
         content = (b"version", str(target).encode())
-        return await self._change(session_id, Rollback(None, target), key, expected_version, content, named=target)
+        return await self._change(
+            session_id, Rollback(None, target), key, expected_version, content, named=target, lease=lease
+        )
 
-    async def undo(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
+    async def undo(
+        self, session_id: str, *, key: str | None = None, expected_version: Expected = None, lease: Leased = None
+    ) -> Receipt:
         """Take back the latest rollback, replace, trim, fold or clear; ten steps are kept, and there is no redo.
 
         Undo of a trim, fold or clear keeps turns that came later. Undo of a rollback or replace would drop them, and
         raises VersionConflict unless `expected_version` names the present version. Raises InvalidInput if none is left.
         """
         effect = Undo(drop_turns=expected_version is not None)
-        return await self._change(session_id, effect, key, expected_version)
+        return await self._change(session_id, effect, key, expected_version, lease=lease)
 
     # --- shortening --------------------------------------------------------------------------------------------------
 
-    async def clear(self, session_id: str, *, key: str | None = None, expected_version: Expected = None) -> Receipt:
+    async def clear(
+        self, session_id: str, *, key: str | None = None, expected_version: Expected = None, lease: Leased = None
+    ) -> Receipt:
         """Empty the history; snapshots stay, and undo brings it back. An empty or absent session is left as it is."""
-        return await self._change(session_id, Clear(), key, expected_version)
+        return await self._change(session_id, Clear(), key, expected_version, lease=lease)
 
     async def set_ttl(
         self,
@@ -267,12 +290,15 @@ class ChangeOperations(RetryingSender):
         *,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Let the session expire this long after its latest change; None: never. Raises SessionNotFound."""
         if seconds is not None and (type(seconds) not in (int, float) or not 0 < seconds <= LONGEST_TTL):
             raise InvalidInput(f"is a number of seconds above 0, or None for no limit, not {seconds!r}", path="seconds")
         effect = SetTTL(None if seconds is None else float(seconds))
-        return await self._change(session_id, effect, key, expected_version, (repr(effect.seconds).encode(),))
+        return await self._change(
+            session_id, effect, key, expected_version, (repr(effect.seconds).encode(),), lease=lease
+        )
 
     # --- copies ------------------------------------------------------------------------------------------------------
 
@@ -292,7 +318,7 @@ class ChangeOperations(RetryingSender):
         """
         session_id, new_session_id = checked_id(session_id), checked_id(new_session_id, "new_session_id")
         version, life = checked_expectation(expected_version)
-        digests = _digests(key, Fork.kind, (session_id.encode(), repr(checked_at(at)).encode()))
+        digests = digests_of(key, Fork.kind, (session_id.encode(), repr(checked_at(at)).encode()))
         request = ForkRequest(
             session_id,
             new_session_id,
@@ -307,87 +333,15 @@ class ChangeOperations(RetryingSender):
             lambda retry, by: self.backend.fork(msgspec.structs.replace(request, retry=retry), by)
         )
         if outcome.status in (Status.EXISTS, Status.KEY_REUSED):
-            refuse(outcome, new_session_id)
+            refuse(outcome, msgspec.structs.replace(request, source=new_session_id))
         if outcome.status is Status.REPLAYED:
             self.tell_replay(outcome, new_session_id)
-        if outcome.status not in _DONE:
-            refuse(outcome, session_id, expected=version, named=checked_at(at))
+        if outcome.status not in DONE:
+            refuse(outcome, request, named=checked_at(at))
         return receipt_of(new_session_id, outcome)
-
-    # --- one change --------------------------------------------------------------------------------------------------
-
-    async def _change(
-        self,
-        session_id: str,
-        effect: Effect,
-        key: str | None,
-        expected: Expected,
-        content: tuple[bytes, ...] = (),
-        *,
-        named: Any = None,
-    ) -> Receipt:
-        """Send one change until it is answered. `content` is compared when the key is used again.
-
-        Raises the error for a refusal.
-        """
-        return receipt_of(session_id, await self._outcome(session_id, effect, key, expected, content, named=named))
-
-    async def _outcome(
-        self,
-        session_id: str,
-        effect: Effect,
-        key: str | None,
-        expected: Expected,
-        content: tuple[bytes, ...],
-        *,
-        named: Any = None,
-        call: bytes | None = None,
-        also: Status | None = None,
-        deadline: float | None = None,
-    ) -> ChangeOutcome:
-        """Send one change as `_change` does. Returns the backend's answer, also for the refusal `also`."""
-        request = self._request(session_id, effect, key, expected, content, call)
-        outcome = await self.call(partial(self._attempt, request), deadline)
-        if outcome.status is not Status.APPLIED and outcome.status is not also:
-            self._look_closer(outcome, request, named)
-        return outcome
-
-    def _look_closer(self, outcome: ChangeOutcome, request: ChangeRequest, named: Any) -> None:
-        """Tell of a change that had been made before. Raises the error for a refusal."""
-        if outcome.status is Status.REPLAYED:
-            self.tell_replay(outcome, request.session_id)
-        elif outcome.status not in _DONE:
-            refuse(outcome, request.session_id, expected=request.expected_version, named=named)
-
-    def _request(
-        self,
-        session_id: str,
-        effect: Effect,
-        key: str | None,
-        expected: Expected,
-        content: tuple[bytes, ...],
-        call: bytes | None = None,
-    ) -> ChangeRequest:
-        session_id, call, ttl = checked_id(session_id), call or urandom(16), self.settings.ttl
-        if key is None and expected is None:
-            return ChangeRequest(session_id, effect, call, ttl)  # as most are
-        version, life = checked_expectation(expected)
-        digests = (None, None) if key is None else _digests(key, effect.kind, content)
-        return ChangeRequest(session_id, effect, call, ttl, *digests, version, life)
-
-    def _attempt(self, request: ChangeRequest, retry: bool, by: float) -> Coroutine[Any, Any, ChangeOutcome]:  # noqa: FBT001 - as `call` has it
-        return self.backend.change(msgspec.structs.replace(request, retry=True) if retry else request, by)
 
 
 def _content_of(effect: Append) -> tuple[bytes, ...]:
     """Collect the content of an append, for comparison when its key is used again."""
     bodies = [part for draft in effect.drafts for part in (draft.kind.encode(), codec.canonical(draft.body))]
     return str(effect.after).encode(), *bodies
-
-
-def _digests(key: str | None, kind: str, content: tuple[bytes, ...]) -> tuple[bytes | None, bytes | None]:
-    """Compute the digests of a key and of the content it is used with. The backend stores these."""
-    checked = checked_key(key)
-    if checked is None:
-        return None, None
-    return codec.digest(checked), codec.digest(kind.encode(), *content)

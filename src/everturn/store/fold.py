@@ -24,10 +24,11 @@ from everturn.errors import InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, ChatMessage, Receipt, Summary
 from everturn.store import pages
 from everturn.store.arguments import checked_expectation, checked_id, checked_limit
-from everturn.store.changes import Expected, new_call
+from everturn.store.change_sender import Expected, Leased, new_call
+from everturn.store.claims import CLAIMS
 from everturn.store.context import ContextOperations, StateParts, checked_counter, is_of
 from everturn.store.key_lookup import KeyLookup
-from everturn.store.outcomes import receipt_of, refuse
+from everturn.store.outcomes import conflict, receipt_of
 from everturn.store.trim import TrimBounds, TrimOperations, tell
 
 T = TypeVar("T")
@@ -36,7 +37,6 @@ Summarize: TypeAlias = Callable[[list[ChatMessage], Summary | None], Any]
 Embed: TypeAlias = Callable[[str], Collection[float] | Awaitable[Collection[float]]]
 
 CLAIM_SECONDS = 300.0  # how long a worker that died keeps others from folding
-CLAIMS = "everturn:fold:"  # sessions of this name, with a digest behind it, are claims
 
 
 class FoldPlan(msgspec.Struct, frozen=True):
@@ -70,6 +70,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup):
         embed: Embed | None = None,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt | None:
         """Hide the oldest turns behind a summary, so that at most the bounds stay. Undoable, in one step.
 
@@ -104,7 +105,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup):
             draft = await self._summarized(plan, summarize, embed)
             effect = Fold(plan.life, plan.seen, plan.cut.floor, plan.cut.kept, plan.cut.hidden, draft)
             outcome = await self._outcome(
-                session_id, effect, key, expected_version, (content,), call=new_call(), also=Status.MOVED
+                session_id, effect, key, expected_version, (content,), call=new_call(), also=Status.MOVED, lease=lease
             )
             return None if outcome.status is Status.MOVED else receipt_of(session_id, outcome)
 
@@ -120,7 +121,7 @@ class FoldOperations(TrimOperations, ContextOperations, KeyLookup):
             actual = (session.version, session.life) if session else (0, "")
             if version not in (None, actual[0]) or life not in (None, actual[1]):
                 outcome = ChangeOutcome(Status.CONFLICT, actual[1], actual[0])
-                refuse(outcome, session_id, expected=version)
+                raise conflict(session_id, version, outcome)
             if session is None:
                 return None
             parts = StateParts(self, session_id, session.version, first, deadline)

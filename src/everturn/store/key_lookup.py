@@ -9,7 +9,8 @@ from everturn.core import codec
 from everturn.errors import InvalidInput
 from everturn.model import Entry, Receipt, Turn
 from everturn.store.arguments import checked_id, checked_key
-from everturn.store.changes import ChangeOperations, new_call
+from everturn.store.change_sender import new_call
+from everturn.store.changes import ChangeOperations
 from everturn.store.entry_reader import EntryReader
 from everturn.store.outcomes import receipt_of
 

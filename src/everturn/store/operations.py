@@ -5,13 +5,15 @@ Each checks its arguments, sends a request to the backend, and turns the answer 
 
 from __future__ import annotations
 
+from everturn.store.effects import EffectOperations
 from everturn.store.fold import FoldOperations
+from everturn.store.leases import LeaseOperations
 from everturn.store.maintenance import MaintenanceOperations
 from everturn.store.reads import ReadOperations
 from everturn.store.retries import Runtime, Settings
 
 
-class Operations(MaintenanceOperations, FoldOperations, ReadOperations):
+class Operations(MaintenanceOperations, FoldOperations, EffectOperations, LeaseOperations, ReadOperations):
     """Methods of a store. sync.py and aio.py document them, and lend a clock and a way to wait (Runtime)."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from everturn.backend import ChangeOutcome, Status
+from everturn.backend import ChangeOutcome, ChangeRequest, ForkRequest, Status
 from everturn.errors import (
     InvalidInput,
     KeyReused,
@@ -13,6 +13,7 @@ from everturn.errors import (
     VersionConflict,
 )
 from everturn.model import Receipt
+from everturn.store.lease_holder import lease_lost
 
 
 def receipt_of(session_id: str, outcome: ChangeOutcome) -> Receipt:
@@ -22,29 +23,21 @@ def receipt_of(session_id: str, outcome: ChangeOutcome) -> Receipt:
     return Receipt(session_id, outcome.life, outcome.version, seqs, replayed)
 
 
-def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = None, named: Any = None) -> NoReturn:
+def refuse(outcome: ChangeOutcome, request: ChangeRequest | ForkRequest, *, named: Any = None) -> NoReturn:
     """Raise the error for a backend's refusal. `named` is the snapshot, seq or version that the request was about."""
+    session_id = request.source if isinstance(request, ForkRequest) else request.session_id
+    expected = request.expected_version
     where = f"session {session_id!r}"
     match outcome.status:
-        case Status.CONFLICT if expected == outcome.version:
-            raise _conflict(
-                f"{where} at version {expected} is another life than the one expected; re-read",
-                session_id,
-                expected,
-                outcome,
-            )
         case Status.CONFLICT:
-            raise _conflict(
-                f"{where} is at version {outcome.version}, not {expected}; re-read and retry",
-                session_id,
-                expected,
-                outcome,
-            )
+            raise conflict(session_id, expected, outcome)
         case Status.FOLLOWED:
             text = (
                 f"{where} has had turns since; undo would drop them. To do so, name expected_version={outcome.version}"
             )
             raise _conflict(text, session_id, expected, outcome)
+        case Status.LEASE_LOST if isinstance(request, ChangeRequest) and request.lease is not None:
+            raise lease_lost(session_id, request.lease.token)
         case Status.NO_SESSION:
             raise no_session(session_id)
         case Status.NO_SNAPSHOT:
@@ -62,6 +55,16 @@ def refuse(outcome: ChangeOutcome, session_id: str, *, expected: int | None = No
         case Status.EXISTS:
             raise InvalidInput(f"{where} exists already; fork into a new one, or erase it first", path="new_session_id")
     raise AssertionError(outcome)  # pragma: no cover - a backend broke the protocol
+
+
+def conflict(session_id: str, expected: int | None, outcome: ChangeOutcome) -> VersionConflict:
+    """Make the error for a session that is not at the expected version, or is another life."""
+    where = f"session {session_id!r}"
+    if expected == outcome.version:
+        text = f"{where} at version {expected} is another life than the one expected; re-read"
+    else:
+        text = f"{where} is at version {outcome.version}, not {expected}; re-read and retry"
+    return _conflict(text, session_id, expected, outcome)
 
 
 def _conflict(text: str, session_id: str, expected: int | None, outcome: ChangeOutcome) -> VersionConflict:

@@ -33,6 +33,10 @@ class Settings(msgspec.Struct, frozen=True):
 class Runtime(Protocol):
     """Differences between a blocking and an asynchronous store: its clock, its sleep, and where it computes."""
 
+    @property
+    def awaits(self) -> bool:
+        """Whether a caller's coroutine can be waited for."""
+
     def clock(self) -> float:
         """Tell the time, as time.monotonic does."""
 

@@ -21,6 +21,7 @@ from everturn.model import (
     Compaction,
     Context,
     Diff,
+    Effect,
     Entry,
     ErasureReceipt,
     Hit,
@@ -35,7 +36,10 @@ from everturn.model import (
     Turn,
     VerifyReport,
 )
+from everturn.store.effects import Result
 from everturn.store.fold import Embed, Summarize
+from everturn.store.lease_holder import LeaseHolder
+from everturn.store.leases import Lease
 from everturn.store.observed import observe
 from everturn.store.operations import Operations, Settings
 
@@ -46,6 +50,7 @@ class BlockingRuntime:
     """Runtime of a blocking store: it waits and computes in the calling thread."""
 
     clock = staticmethod(time.monotonic)
+    awaits = False
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no loop to block: a blocking store blocks
@@ -78,6 +83,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Append one turn of messages: all or nothing, in this order, never mixed with another turn.
 
@@ -97,6 +103,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the turn and the `seqs` of its messages.
@@ -104,9 +111,12 @@ class MemoryStore:
         Raises:
             InvalidInput: A value would not come back as it went in (NaN, bytes, lone surrogates). `path` names it.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.add_messages(session_id, messages, key=key, expected_version=expected_version))
+        return drive(
+            self._operations.add_messages(session_id, messages, key=key, expected_version=expected_version, lease=lease)
+        )
 
     def append(
         self,
@@ -115,6 +125,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Append one turn of messages, tool calls, summaries and records, mixed: all or nothing, in this order.
 
@@ -128,6 +139,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the turn and the `seqs` of its entries.
@@ -135,9 +147,12 @@ class MemoryStore:
         Raises:
             InvalidInput: A value would not come back as it went in. `path` names it.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.append(session_id, entries, key=key, expected_version=expected_version))
+        return drive(
+            self._operations.append(session_id, entries, key=key, expected_version=expected_version, lease=lease)
+        )
 
     def replace(
         self,
@@ -147,6 +162,7 @@ class MemoryStore:
         after: int = 0,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Replace the end of the history by these entries, in one step that `undo` takes back.
 
@@ -162,6 +178,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the change and the `seqs` of the new entries.
@@ -170,10 +187,13 @@ class MemoryStore:
             InvalidInput: `after` is not the seq of an entry in the history, or a value would not come back as it went
                 in. `path` names it.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         return drive(
-            self._operations.replace(session_id, entries, after=after, key=key, expected_version=expected_version)
+            self._operations.replace(
+                session_id, entries, after=after, key=key, expected_version=expected_version, lease=lease
+            )
         )
 
     def save_context(
@@ -184,6 +204,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Append one turn of two messages, all or nothing: the human's words and the AI's answer.
 
@@ -196,6 +217,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the turn and the `seqs` of both messages.
@@ -203,9 +225,14 @@ class MemoryStore:
         Raises:
             InvalidInput: A text is no string, or cannot be stored.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.save_context(session_id, human, ai, key=key, expected_version=expected_version))
+        return drive(
+            self._operations.save_context(
+                session_id, human, ai, key=key, expected_version=expected_version, lease=lease
+            )
+        )
 
     def load_memory(self, session_id: str) -> list[dict[str, str]]:
         """Return the history as pairs of strings, oldest first: the reverse of `save_context`.
@@ -356,6 +383,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Append the record of one tool call, as a turn of its own.
 
@@ -367,6 +395,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the turn and the record's seq.
@@ -374,9 +403,14 @@ class MemoryStore:
         Raises:
             InvalidInput: It is no ToolCall, or a value would not come back as it went in. `path` names it.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.add_tool_call(session_id, tool_call, key=key, expected_version=expected_version))
+        return drive(
+            self._operations.add_tool_call(
+                session_id, tool_call, key=key, expected_version=expected_version, lease=lease
+            )
+        )
 
     def get_tool_calls(self, session_id: str) -> list[ToolCall]:
         """Return the records of tool calls in the history, oldest first.
@@ -400,6 +434,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Append a summary with its embedding, as a turn of its own.
 
@@ -412,6 +447,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the turn and the summary's seq.
@@ -420,9 +456,12 @@ class MemoryStore:
             InvalidInput: It is no Summary, its embedding has another length than the session's, or a value would not
                 come back as it went in. `path` names it.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.add_summary(session_id, summary, key=key, expected_version=expected_version))
+        return drive(
+            self._operations.add_summary(session_id, summary, key=key, expected_version=expected_version, lease=lease)
+        )
 
     def get_summaries(self, session_id: str) -> list[Summary]:
         """Return the summaries in the history, oldest first. A trim does not hide them.
@@ -468,6 +507,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Snapshot:
         """Save a snapshot: a lasting pointer to the present state. Costs the same at any length of the history.
 
@@ -487,6 +527,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             The snapshot. Its `id` is enough to find it again, from any process.
@@ -494,9 +535,12 @@ class MemoryStore:
         Raises:
             InvalidInput: The label cannot be stored.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.save_snapshot(session_id, label, key=key, expected_version=expected_version))
+        return drive(
+            self._operations.save_snapshot(session_id, label, key=key, expected_version=expected_version, lease=lease)
+        )
 
     def list_snapshots(self, session_id: str) -> list[Snapshot]:
         """Return the session's snapshots, in the order they were taken.
@@ -519,6 +563,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Delete a snapshot. The history stays as it is; `compact` reclaims entries that only the snapshot reached.
 
@@ -530,6 +575,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the change.
@@ -538,9 +584,14 @@ class MemoryStore:
             SessionNotFound: There is no such session.
             SnapshotNotFound: The session has no such snapshot.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.delete_snapshot(session_id, snapshot, key=key, expected_version=expected_version))
+        return drive(
+            self._operations.delete_snapshot(
+                session_id, snapshot, key=key, expected_version=expected_version, lease=lease
+            )
+        )
 
     def rollback_to_snapshot(
         self,
@@ -549,6 +600,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Return to a snapshot's state: messages, tool calls, summaries and records together, in one atomic step.
 
@@ -568,6 +620,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the change.
@@ -576,10 +629,13 @@ class MemoryStore:
             SessionNotFound: There is no such session.
             SnapshotNotFound: The session has no such snapshot; also if it is one of an earlier session of this name.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         return drive(
-            self._operations.rollback_to_snapshot(session_id, snapshot, key=key, expected_version=expected_version)
+            self._operations.rollback_to_snapshot(
+                session_id, snapshot, key=key, expected_version=expected_version, lease=lease
+            )
         )
 
     def rollback(
@@ -589,6 +645,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Return to the state of a snapshot, or to the state after a version, in one atomic step.
 
@@ -609,6 +666,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the change.
@@ -618,9 +676,10 @@ class MemoryStore:
             SnapshotNotFound: The session has no such snapshot; also if it is one of an earlier session of this name.
             InvalidInput: The version was never reached, or its state is no longer known.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.rollback(session_id, to, key=key, expected_version=expected_version))
+        return drive(self._operations.rollback(session_id, to, key=key, expected_version=expected_version, lease=lease))
 
     def undo(
         self,
@@ -628,6 +687,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Take back the latest rollback, replace, trim, fold or clear. Ten steps are kept; there is no redo.
 
@@ -641,6 +701,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the change.
@@ -649,9 +710,253 @@ class MemoryStore:
             InvalidInput: There is nothing left to take back.
             SessionNotFound: There is no such session.
             VersionConflict: The session is not at `expected_version`, or turns would be dropped.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.undo(session_id, key=key, expected_version=expected_version))
+        return drive(self._operations.undo(session_id, key=key, expected_version=expected_version, lease=lease))
+
+    # --- leases and effects ------------------------------------------------------------------------------------------
+
+    def lease(self, session_id: str, *, seconds: float = 30, wait: float = 0, renew: bool = False) -> Lease:
+        """Take the lease of a session: the right to work on it for a while. Released at the end of a `with` block.
+
+        ```python
+        with store.lease("customer-42", seconds=30, wait=10) as lease:
+            store.add_messages("customer-42", [ChatMessage("assistant", "Hello.")], lease=lease)
+        ```
+
+        At most one worker holds it. A change that names it is refused from the moment another worker has it, or its
+        time is over; also if nothing else has changed, and however long its worker slept. It hinders neither reads nor
+        changes that name no lease. It is no change itself: the version and the TTL stay. An absent session can be
+        leased, and stays absent. A child of `os.fork` does not hold it.
+
+        Args:
+            session_id: Names the conversation.
+            seconds: How long it lasts unless it is renewed: above 0, a day at most. Time is the backend's.
+            wait: How many seconds to wait for it while another worker holds it. It is asked for again from time to
+                time, at most some times a second.
+            renew: Renew it in the background, three times as often as needed, until the block ends. Without: call
+                `renew()` of the lease.
+
+        Returns:
+            The lease, with its `token` and `until`, and the methods `renew` and `release`.
+
+        Raises:
+            LeaseHeld: Another worker holds it, and did so for as long as was waited.
+            InvalidInput: `seconds` or `wait` is no such number.
+            Unsupported: The backend has no leases.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return Lease(self._operations, session_id, seconds, renew=renew).take(wait)
+
+    def begin_effect(
+        self,
+        session_id: str,
+        key: str,
+        request: JSON = None,
+        *,
+        repeats: int = 0,
+        expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
+    ) -> Effect:
+        """Begin an effect: something to be done in the world for the session, such as a payment. It begins once.
+
+        ```python
+        effect = store.begin_effect("customer-42", "refund-1234", {"order": 1234, "amount": 20})
+        if effect.status == "new":
+            store.finish_effect("customer-42", "refund-1234", {"refund": "r-1"}, attempt=effect.attempt)
+        ```
+
+        Of any number of workers that begin it, one is told "new", and does it. The others see it "started", or its
+        result. One that failed begins again, with the next attempt. No rollback, undo, trim, fold or clear touches an
+        effect. `once` does all of it in one call.
+
+        Args:
+            session_id: Names the conversation.
+            key: Names the effect, in this life of the session: 1 to 512 bytes, without NUL. People see it.
+            request: JSON value that says what is to be done, for those who look into it later.
+            repeats: Begin it again although it is started and in doubt, if this is the number of its attempt: doing it
+                twice does no harm.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
+
+        Returns:
+            The effect. Its `status` is "new" for the one caller that began it.
+
+        Raises:
+            KeyReused: It was begun with another request. The first one stands.
+            InvalidInput: The key or the request cannot be stored. `path` names it.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(
+            self._operations.begin_effect(
+                session_id, key, request, repeats=repeats, expected_version=expected_version, lease=lease
+            )
+        )
+
+    def finish_effect(
+        self,
+        session_id: str,
+        key: str,
+        result: JSON = None,
+        *,
+        attempt: int = 0,
+        note: str | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
+    ) -> Receipt:
+        """End an effect that was done, with its result. Everybody who begins it from now on sees the result.
+
+        Args:
+            session_id: Names the conversation.
+            key: Names the effect.
+            result: JSON value.
+            attempt: End it only if this attempt is the one that is started. 0: whichever it is.
+            note: Reason of a person who ends it because it was in doubt.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
+
+        Returns:
+            A receipt; the first one, with `replayed=True`, if it had finished before with the same result.
+
+        Raises:
+            KeyReused: It had finished before, with another result. The first one stands.
+            EffectInDoubt: Another attempt than `attempt` is the present one.
+            InvalidInput: It was never begun, or has failed, or the result cannot be stored. `path` names it.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(
+            self._operations.finish_effect(
+                session_id,
+                key,
+                result,
+                attempt=attempt,
+                note=note,
+                expected_version=expected_version,
+                lease=lease,
+            )
+        )
+
+    def fail_effect(
+        self,
+        session_id: str,
+        key: str,
+        error: JSON,
+        *,
+        attempt: int = 0,
+        note: str | None = None,
+        expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
+    ) -> Receipt:
+        """End an effect that was certainly not done, with the reason. It may begin again, with the next attempt.
+
+        Args:
+            session_id: Names the conversation.
+            key: Names the effect.
+            error: JSON value that says why it was not done: a text, or more.
+            attempt: End it only if this attempt is the one that is started. 0: whichever it is.
+            note: Reason of a person who ends it because it was in doubt.
+            expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
+                Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
+
+        Returns:
+            A receipt; the first one, with `replayed=True`, if it had failed before with the same error.
+
+        Raises:
+            KeyReused: It had failed before, with another error.
+            EffectInDoubt: Another attempt than `attempt` is the present one.
+            InvalidInput: It was never begun, or has finished, or the error cannot be stored. `path` names it.
+            VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(
+            self._operations.fail_effect(
+                session_id,
+                key,
+                error,
+                attempt=attempt,
+                note=note,
+                expected_version=expected_version,
+                lease=lease,
+            )
+        )
+
+    def get_effects(self, session_id: str) -> list[Effect]:
+        """List the effects of the session's present life, in the order in which they were begun.
+
+        Args:
+            session_id: Names the conversation.
+
+        Returns:
+            The effects; none if the session is absent. One that is "started" is in progress, or in doubt.
+
+        Raises:
+            CorruptEntry: A stored effect is not what was written.
+            MemoryStoreBackendError: The backend failed, or did not answer within the `timeout`.
+        """
+        return drive(self._operations.get_effects(session_id))
+
+    def once(
+        self,
+        session_id: str,
+        key: str,
+        do: Callable[[], Result | Awaitable[Result]],
+        *,
+        request: JSON = None,
+        repeat_in_doubt: bool = False,
+        failures: type[Exception] | tuple[type[Exception], ...] = (),
+        lease: LeaseHolder | int | None = None,
+    ) -> Result:
+        """Do something in the world once: begin the effect, call `do`, finish with its result; or return that result.
+
+        ```python
+        sent = store.once("customer-42", "mail-1", lambda: {"sent": True}, request={"to": "a@example.com"})
+        ```
+
+        A worker that crashes on the way leaves the effect in doubt: nobody knows whether it was done. Later calls then
+        raise EffectInDoubt and do nothing. So does an error of `do`, unless it is one of `failures`. The effect is
+        ended also if the lease was lost while `do` ran, provided that nobody has begun it again.
+
+        Args:
+            session_id: Names the conversation.
+            key: Names the effect, in this life of the session.
+            do: Function without arguments that does it, and returns a JSON value. It may be a coroutine function in an
+                asynchronous store.
+            request: JSON value that says what is to be done, for those who look into it later.
+            repeat_in_doubt: Do it again if it is in doubt, because doing it twice does no harm. One that is in progress
+                under a lease that is held is not begun again.
+            failures: Errors of `do` that say that nothing was done: the effect has failed then, and may begin again.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
+
+        Returns:
+            The result of `do`, of this call or of the one that did it.
+
+        Raises:
+            EffectInDoubt: It was begun and never ended. `in_progress` says that its worker still holds its lease.
+            KeyReused: It was begun with another request. The first one stands.
+            InvalidInput: The key, the request or the result cannot be stored. `path` names it.
+            LeaseLost: The lease that was named is not in force any more. Nothing was begun.
+            MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
+        """
+        return drive(
+            self._operations.once(
+                session_id,
+                key,
+                do,
+                request=request,
+                repeat_in_doubt=repeat_in_doubt,
+                failures=failures,
+                lease=lease,
+            )
+        )
 
     def diff(
         self,
@@ -727,6 +1032,7 @@ class MemoryStore:
         keep_system: bool = True,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Hide the oldest turns until the history fits. `undo` brings them back.
 
@@ -750,6 +1056,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the change.
@@ -758,6 +1065,7 @@ class MemoryStore:
             InvalidInput: No bound was given, or only one of `max_tokens` and `count_tokens`.
             CorruptEntry: A stored message is damaged or missing.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         return drive(
@@ -769,6 +1077,7 @@ class MemoryStore:
                 keep_system=keep_system,
                 key=key,
                 expected_version=expected_version,
+                lease=lease,
             )
         )
 
@@ -783,6 +1092,7 @@ class MemoryStore:
         embed: Embed | None = None,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt | None:
         """Hide the oldest turns behind a summary, so that the rest fits. `undo` brings them back, in one step.
 
@@ -812,6 +1122,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             The receipt, with the seq of the summary. None if everything fits, or another change came first.
@@ -821,6 +1132,7 @@ class MemoryStore:
                 something else than a text or a Summary. Nothing was written.
             CorruptEntry: A stored message is damaged or missing.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
         return drive(
@@ -833,6 +1145,7 @@ class MemoryStore:
                 embed=embed,
                 key=key,
                 expected_version=expected_version,
+                lease=lease,
             )
         )
 
@@ -842,6 +1155,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Empty the history in one step. Snapshots stay, and `undo` brings the history back.
 
@@ -854,15 +1168,17 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the change.
 
         Raises:
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.clear(session_id, key=key, expected_version=expected_version))
+        return drive(self._operations.clear(session_id, key=key, expected_version=expected_version, lease=lease))
 
     def clear_all(self) -> int:
         """Clear every session, one after the other: each atomically, and each can be undone.
@@ -1013,6 +1329,7 @@ class MemoryStore:
         *,
         key: str | None = None,
         expected_version: int | Receipt | SessionState | Context | None = None,
+        lease: LeaseHolder | int | None = None,
     ) -> Receipt:
         """Let a session expire this long after its latest change. Every change restarts the time; reads do not.
 
@@ -1024,6 +1341,7 @@ class MemoryStore:
                 rollback that drops a turn frees its key. Other content under the same key raises KeyReused.
             expected_version: Make the change only if the session is at this version (0: only if it does not exist). A
                 Receipt, SessionState or Context means its version, of the same life of the session.
+            lease: Make the change only while this lease of the session is in force (`lease`, or its token).
 
         Returns:
             A receipt with the session's version after the change.
@@ -1032,9 +1350,12 @@ class MemoryStore:
             SessionNotFound: There is no such session.
             InvalidInput: `seconds` is not a number above 0.
             VersionConflict: The session is not at `expected_version`. Nothing was changed.
+            LeaseLost: The lease that was named is not in force any more. Nothing was changed.
             MemoryStoreBackendError: The backend failed. Its `outcome` says whether a change may have been made.
         """
-        return drive(self._operations.set_ttl(session_id, seconds, key=key, expected_version=expected_version))
+        return drive(
+            self._operations.set_ttl(session_id, seconds, key=key, expected_version=expected_version, lease=lease)
+        )
 
     def verify(self, session_id: str | None = None) -> VerifyReport:
         """Look for gaps, bad checksums and dangling pointers. Nothing is changed.

@@ -18,7 +18,8 @@ from everturn.errors import InvalidInput, MemoryStoreBackendError
 from everturn.model import MESSAGE, ChatMessage, Receipt
 from everturn.store import pages
 from everturn.store.arguments import checked_bound, checked_id
-from everturn.store.changes import ChangeOperations, Expected, new_call
+from everturn.store.change_sender import Expected, Leased, new_call
+from everturn.store.changes import ChangeOperations
 from everturn.store.outcomes import receipt_of
 from everturn.store.pages import MessagePage, PagedReads
 
@@ -36,6 +37,7 @@ class TrimOperations(ChangeOperations, PagedReads):
         keep_system: bool = True,
         key: str | None = None,
         expected_version: Expected = None,
+        lease: Leased = None,
     ) -> Receipt:
         """Hide the oldest turns, so that at most `max_messages` (or `max_tokens` by your counter) stay. Undoable.
 
@@ -63,6 +65,7 @@ class TrimOperations(ChangeOperations, PagedReads):
                     call=new_call(),  # a new plan is a new call
                     also=Status.MOVED,
                     deadline=deadline,
+                    lease=lease,
                 )
                 if outcome.status is not Status.MOVED:
                     return receipt_of(session_id, outcome)

@@ -6,12 +6,15 @@ be a line of JSON (`encode`, `decode`); docs/storage.md promises their format.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from everturn.core.codec import EntryRow
+from everturn.core.effects import FAILED, FINISHED, StoredEffect
 from everturn.core.paths import Jump, State
+
+_decode_json = msgspec.json.decode
 
 
 class SnapshotPart(msgspec.Struct, frozen=True, gc=False):
@@ -32,6 +35,40 @@ class UndoPart(msgspec.Struct, frozen=True, gc=False):
     moved_to: int
     hidden: int
     before: State
+
+
+class EffectPart(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """An effect, as core/effects.py explains it; its request, result and error stand there as JSON."""
+
+    key: str
+    status: str
+    attempt: int
+    began: int
+    at: float
+    by: str
+    ended: int = 0
+    ended_at: float | None = None
+    token: int = 0
+    request: Any = None
+    result: Any = None
+    error: Any = None
+    note: str | None = None
+
+    @classmethod
+    def of(cls, row: StoredEffect) -> EffectPart:
+        """Make the part of a stored row."""
+        request, result, error = (None if b is None else _decode_json(b) for b in (row.request, row.result, row.error))
+        facts = (row.key, row.status, row.attempt, row.began, row.at, row.by, row.ended, row.ended_at, row.token)
+        return cls(*facts, request, result, error, row.note)
+
+    @property
+    def row(self) -> StoredEffect:
+        """Row to store. A finished effect has a result, which may be null."""
+        request = None if self.request is None else encode(self.request)
+        result = encode(self.result) if self.status == FINISHED else None
+        error = encode(self.error) if self.status == FAILED else None
+        facts = (self.began, self.ended, self.token, self.by, self.at, self.ended_at)
+        return StoredEffect(self.key, self.status, self.attempt, *facts, request, result, error, self.note)
 
 
 class Outline(msgspec.Struct, frozen=True, gc=False, tag_field="part", tag="session"):
@@ -57,6 +94,7 @@ class Outline(msgspec.Struct, frozen=True, gc=False, tag_field="part", tag="sess
     jumps: tuple[Jump, ...] = ()  # oldest first
     snapshots: tuple[SnapshotPart, ...] = ()  # in the order they were taken
     undo_steps: tuple[UndoPart, ...] = ()  # oldest first
+    effects: tuple[EffectPart, ...] = ()  # in the order in which they were begun
     form: Literal[1] = 1
 
     @property

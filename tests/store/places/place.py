@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import everturn
 
@@ -42,14 +42,44 @@ class Awaited:
         self._loop_thread = loop
 
     def __getattr__(self, name: str) -> Any:
+        if name == "lease":
+            return self._lease
         found = getattr(self._store, name)
         if not inspect.iscoroutinefunction(found):
             return found
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            return self._loop_thread.run(found(*args, **kwargs))
+            given = {key: value.lease if isinstance(value, AwaitedLease) else value for key, value in kwargs.items()}
+            return self._loop_thread.run(found(*args, **given))
 
         return call
+
+    def _lease(self, *args: Any, **kwargs: Any) -> AwaitedLease:
+        async def take() -> everturn.AsyncLease:
+            return await self._store.lease(*args, **kwargs)
+
+        return AwaitedLease(self._loop_thread.run(take()), self._loop_thread)
+
+
+class AwaitedLease:
+    """An AsyncLease that is used like a Lease: every call is awaited in the loop's thread."""
+
+    def __init__(self, lease: everturn.AsyncLease, loop: LoopThread) -> None:
+        self.lease = lease
+        self._loop_thread = loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.lease, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+        return lambda *args, **kwargs: self._loop_thread.run(found(*args, **kwargs))
+
+    def __enter__(self) -> Self:
+        self._loop_thread.run(self.lease.__aenter__())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._loop_thread.run(self.lease.__aexit__(*error))
 
 
 class Clock:

@@ -10,7 +10,18 @@ import psycopg
 
 from tests.store.places.place import Place, Stored
 
-TABLES = ("sessions", "names", "entries", "jumps", "snapshots", "undo_steps", "changes", "tombstones")
+TABLES = (
+    "sessions",
+    "names",
+    "entries",
+    "jumps",
+    "snapshots",
+    "undo_steps",
+    "changes",
+    "tombstones",
+    "leases",
+    "effects",
+)
 
 
 class PostgresDoor:

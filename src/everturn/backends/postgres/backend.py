@@ -11,7 +11,20 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
+from everturn.backend import (
+    ChangeOutcome,
+    ChangeRequest,
+    EffectsReading,
+    Erasure,
+    ForkRequest,
+    LeaseOutcome,
+    LeaseRequest,
+    Order,
+    Query,
+    Reading,
+    Status,
+    Take,
+)
 from everturn.backends._shared import paging
 from everturn.backends._shared.server_clock import REQUEST_LIFE, ServerClock
 from everturn.backends._shared.server_warnings import Examination, Finding, say
@@ -48,7 +61,7 @@ LEFTOVERS = (
     "the WAL and its archive, until they are recycled",
 )
 LAST = 2**62  # past every session number and seq
-PREPARED = frozenset({"read", "read_one_kind", "glance"})  # besides changes: what an agent asks at every turn
+PREPARED = frozenset({"read", "read_one_kind", "glance", "lease"})  # besides changes: what an agent asks at every turn
 
 
 class PostgresBackend:
@@ -190,6 +203,18 @@ class PostgresBackend:
         answers = [change_wire.answer(change, row) for change, row in zip(changes, rows, strict=True)]
         self._learn(max(told for _, told in answers), sent)
         return [errors.Late(self._executor.name, told) if outcome is None else outcome for outcome, told in answers]
+
+    async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
+        issued, not_after, sent = await self._first_window(deadline)
+        limits = (_lock_timeout(deadline - sent), issued, not_after, self._now())
+        asked = (request.session_id, request.action, request.holder, request.token, request.seconds)
+        rows = await self._ask("lease", (self._namespace, *asked, *limits), deadline, writes=True)
+        ((status, token, until, left, told),) = rows
+        self._learn(told, sent)
+        return LeaseOutcome(Status(status), token, until, left)
+
+    async def effects(self, session_id: str, deadline: float) -> EffectsReading:
+        return change_wire.effects_in(await self._ask("effects", (self._namespace, session_id, self._now()), deadline))
 
     async def _reap_quietly(self, deadline: float) -> None:
         self._reaping = True  # one at a time: it is a favour, and must not crowd out those who asked for something

@@ -4,6 +4,12 @@ SELECT everturn.now_v1(NULL)
 -- change: apply changes to sessions, each all or nothing
 SELECT * FROM everturn.change_v2(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
+-- lease: take, renew or release the lease of a session
+SELECT * FROM everturn.lease_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+
+-- effects: the effects of a session, in the order in which they were begun
+SELECT everturn.effects_v3(%s, %s, %s)::pg_catalog.text
+
 -- read: entries of one state, and then what session and state they are of
 SELECT * FROM everturn.read_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
@@ -36,7 +42,7 @@ SELECT * FROM everturn.fork_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- erase: remove every life of a session, but for a living one that is not the one named
 SELECT entries, snapshots, bytes, xid::pg_catalog.text, spared, told, left_over
-  FROM everturn.erase_v1(%s, %s, %s, %s, %s, %s, %s, %s)
+  FROM everturn.erase_v3(%s, %s, %s, %s, %s, %s, %s, %s)
 
 -- erase_more: remove rows that it left
 SELECT entries, snapshots, bytes, xid::pg_catalog.text, left_over FROM everturn.erase_more_v1(%s, %s, %s)
@@ -54,16 +60,16 @@ SELECT everturn.survey_v1(%s, %s, %s)
 SELECT * FROM everturn.compact_v1(%s, %s, %s, %s, %s, %s, %s)
 
 -- reap: one step
-SELECT * FROM everturn.reap_v1(%s, %s)
+SELECT * FROM everturn.reap_v3(%s, %s)
 
 -- verify: everything stored of a session
-SELECT * FROM everturn.verify_v1(%s, %s, %s)
+SELECT * FROM everturn.verify_v3(%s, %s, %s)
 
 -- orphans: rows of no session
 SELECT * FROM everturn.orphans_v1()
 
 -- outline: all of a session but its log and its changes, as JSON
-SELECT everturn.outline_v1(%s, %s, %s)::pg_catalog.text
+SELECT everturn.outline_v3(%s, %s, %s)::pg_catalog.text
 
 -- portion: the next rows of its log, and of its changes
 SELECT * FROM everturn.portion_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
@@ -72,4 +78,4 @@ SELECT * FROM everturn.portion_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 SELECT everturn.stage_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 
 -- restore: make a session visible that arrives
-SELECT * FROM everturn.restore_v1(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+SELECT * FROM everturn.restore_v3(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)

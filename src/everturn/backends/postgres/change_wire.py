@@ -12,14 +12,18 @@ import msgspec
 
 from everturn.backend import (
     Append,
+    BeginEffect,
     ChangeOutcome,
     ChangeRequest,
     DeleteSnapshot,
+    EffectsReading,
+    EndEffect,
     Fold,
     ForkRequest,
     Rollback,
     SetTTL,
     Status,
+    StoredEffect,
     TakeSnapshot,
     Trim,
     Undo,
@@ -35,7 +39,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
-    """The type request_v1 of 04-plans.sql and 002/04-folds.sql; a field that is left out is NULL there."""
+    """The type request_v1 of 04-plans.sql, with what later versions added; a field that is left out is NULL there."""
 
     session_id: str
     kind: str
@@ -66,6 +70,62 @@ class _Wire(msgspec.Struct, omit_defaults=True, gc=False):
     drop_turns: bool = False
     seconds: float | None = None
     to_version: int | None = None
+    lease_token: int | None = None
+    lease_holder: str | None = None
+    effect_attempt: int | None = None
+    effect_body: str | None = None
+    effect_by: str | None = None
+    effect_note: str | None = None
+
+
+class _EffectWire(msgspec.Struct, frozen=True, gc=False):
+    """An effect as effect_json_v3 of 003/11-effects.sql writes it."""
+
+    key: str
+    status: str
+    attempt: int
+    began: int
+    ended: int
+    token: int
+    by: str
+    at: float
+    ended_at: float | None
+    request: str | None
+    result: str | None
+    error: str | None
+    note: str | None
+    held: bool
+
+    @property
+    def row(self) -> StoredEffect:
+        request, result, error = (
+            None if text is None else text.encode() for text in (self.request, self.result, self.error)
+        )
+        facts = (self.began, self.ended, self.token, self.by, self.at, self.ended_at)
+        return StoredEffect(
+            self.key, self.status, self.attempt, *facts, request, result, error, self.note, held=self.held
+        )
+
+
+class _EffectsWire(msgspec.Struct, frozen=True, gc=False):
+    """The answer of effects_v3."""
+
+    life: str
+    version: int
+    effects: list[_EffectWire]
+
+
+_decode_effect = msgspec.json.Decoder(_EffectWire).decode
+_decode_effects = msgspec.json.Decoder(_EffectsWire).decode
+
+
+def effects_in(rows: Any) -> EffectsReading:
+    """Read the row of effects_v3."""
+    ((text,),) = rows
+    if text is None:
+        return EffectsReading()
+    told = _decode_effects(text)
+    return EffectsReading(told.life, told.version, tuple(effect.row for effect in told.effects))
 
 
 class RequestWindow(NamedTuple):
@@ -110,6 +170,7 @@ def _is_plain(request: ChangeRequest) -> bool:
         and request.expected_version is None
         and request.expected_life is None
         and not request.retry
+        and request.lease is None
     )
 
 
@@ -126,7 +187,11 @@ def answer(request: ChangeRequest | ForkRequest, row: Any) -> tuple[ChangeOutcom
         and status in ("applied", "replayed")
     ):
         snapshot = Snapshot(snapshot_id, request.session_id, life, label, version, messages, created_at)
-    return ChangeOutcome(_STATUS[status], life, version, first_seq, count, snapshot, detail), told
+    row = None
+    is_about_effect = isinstance(request, ChangeRequest) and isinstance(request.effect, BeginEffect | EndEffect)
+    if is_about_effect and label is not None and status != "replayed":
+        row = _decode_effect(label).row
+    return ChangeOutcome(_STATUS[status], life, version, first_seq, count, snapshot, detail, row), told
 
 
 def encode_fork(request: ForkRequest, window: RequestWindow) -> str:
@@ -146,6 +211,8 @@ def _expect(wire: _Wire, request: ChangeRequest | ForkRequest, window: RequestWi
     wire.issued, wire.not_after, _ = window
     wire.expected_version = request.expected_version
     wire.expected_life = request.expected_life
+    if isinstance(request, ChangeRequest) and request.lease is not None:
+        wire.lease_token, wire.lease_holder = request.lease.token, request.lease.holder or None
     if request.key is not None and request.content is not None:
         wire.key = _hex(request.key)
         wire.content = _hex(request.content)
@@ -184,4 +251,10 @@ def _rest(request: ChangeRequest, window: RequestWindow) -> _Wire | dict[str, st
             wire.drop_turns = effect.drop_turns
         case SetTTL():
             wire.seconds = effect.seconds
+        case BeginEffect():
+            wire.label, wire.effect_attempt, wire.effect_by = effect.key, effect.repeats, effect.by
+            wire.effect_body = None if effect.request is None else effect.request.decode()
+        case EndEffect():
+            wire.label, wire.effect_attempt, wire.effect_note = effect.key, effect.attempt, effect.note
+            wire.effect_body = None if effect.body is None else effect.body.decode()
     return wire

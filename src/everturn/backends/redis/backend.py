@@ -9,11 +9,24 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
+from everturn.backend import (
+    ChangeOutcome,
+    ChangeRequest,
+    EffectsReading,
+    Erasure,
+    ForkRequest,
+    LeaseOutcome,
+    LeaseRequest,
+    Order,
+    Query,
+    Reading,
+    Take,
+)
 from everturn.backends._shared.server_warnings import Examination, Finding
 from everturn.backends.redis import (
     changes,
     doctor,
+    effects,
     fork_session,
     listing,
     maintenance,
@@ -86,6 +99,15 @@ class RedisBackend:
         except DamagedPart as exc:
             raise damaged_session(request.session_id, exc.part) from exc
         return changes.outcome_of(reply, request.session_id, request.effect)
+
+    async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
+        keys = self._names.keys(request.session_id)
+        with corrupt_if_damaged(request.session_id):
+            return await effects.apply_lease(self._sender, keys, request, self._now(), deadline)
+
+    async def effects(self, session_id: str, deadline: float) -> EffectsReading:
+        with corrupt_if_damaged(session_id):
+            return await effects.read(self._sender, self._names.keys(session_id), self._now(), deadline)
 
     async def read(self, query: Query, take: Take, deadline: float) -> Reading:
         keys = self._names.keys(query.session_id)

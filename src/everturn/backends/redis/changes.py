@@ -7,11 +7,13 @@ from typing import Any
 
 from everturn.backend import (
     Append,
+    BeginEffect,
     ChangeOutcome,
     ChangeRequest,
     Clear,
     DeleteSnapshot,
     Effect,
+    EndEffect,
     Fold,
     Rollback,
     SetTTL,
@@ -20,7 +22,7 @@ from everturn.backend import (
     Trim,
     Undo,
 )
-from everturn.backends.redis import scripts
+from everturn.backends.redis import effects, scripts
 from everturn.backends.redis.scripts import Script
 from everturn.backends.redis.stored_form import MICROSECONDS, kept_text
 from everturn.errors import CorruptEntry
@@ -34,7 +36,11 @@ _RECEIPT = 5  # words of an answer that is a plain receipt
 def call_for(request: ChangeRequest, *, waits: bool) -> tuple[Script, list[Any]]:
     """Choose the script that carries out a change, and make its arguments. `waits`: replicas are waited for."""
     kind = type(request.effect)
-    return scripts.OF_EFFECT[kind], common_args(request, waits=waits) + _ARGUMENTS[kind](request.effect)
+    return scripts.OF_EFFECT[kind], [
+        *common_args(request, waits=waits),
+        *_ARGUMENTS[kind](request.effect),
+        lease_arg(request),
+    ]
 
 
 def common_args(request: ChangeRequest, *, waits: bool) -> list[Any]:
@@ -51,6 +57,11 @@ def common_args(request: ChangeRequest, *, waits: bool) -> list[Any]:
         b"r" if request.retry else b"",
         b"w" if waits else b"",
     ]
+
+
+def lease_arg(request: ChangeRequest) -> bytes | str:
+    """Make the argument that stands behind all others of a change: the lease that it names, empty for none."""
+    return b"" if request.lease is None else f"{request.lease.token} {request.lease.holder}"
 
 
 def _append(effect: Append) -> list[Any]:
@@ -94,6 +105,8 @@ _ARGUMENTS: dict[type[Effect], Callable[[Any], list[Any]]] = {
     Rollback: lambda effect: [effect.snapshot_id or "", 0 if effect.version is None else effect.version],
     Undo: lambda effect: ["1" if effect.drop_turns else ""],
     SetTTL: lambda effect: ["" if effect.seconds is None else repr(effect.seconds)],
+    BeginEffect: effects.begin_args,
+    EndEffect: effects.end_args,
 }
 """The arguments of each effect, behind the common ones, as its script in lua/ reads them."""
 
@@ -109,15 +122,18 @@ def outcome_of(reply: bytes, session_id: str, effect: Effect) -> ChangeOutcome:
         raise damaged_session(session_id)
     status = _STATUSES[word]
     life, version = life_named.decode(), int(version_named)
+    row = None
+    if isinstance(effect, BeginEffect | EndEffect) and newline:
+        row = effects.told_effect(effect, label)
     if status not in _APPLIED:
         life = "" if life == "-" else life
-        return ChangeOutcome(status, life, version, int(first), int(count), detail=int(rest[0] or 0))
+        return ChangeOutcome(status, life, version, int(first), int(count), detail=int(rest[0] or 0), effect=row)
     snapshot = None
     if isinstance(effect, TakeSnapshot):
         name, at, messages = rest
         named = label.decode() if newline else None
         snapshot = Snapshot(name.decode(), session_id, life, named, version, int(messages), int(at) / MICROSECONDS)
-    return ChangeOutcome(status, life, version, int(first), int(count), snapshot)
+    return ChangeOutcome(status, life, version, int(first), int(count), snapshot, effect=row)
 
 
 def damaged_session(session_id: str, part: str = "meta") -> CorruptEntry:

@@ -32,7 +32,7 @@ async def fork(sender: Sender, names: KeyNames, request: ForkRequest, now: str, 
         request.target, Fork(), request.call, request.ttl, request.key, request.content, retry=request.retry
     )
     common = common_args(birth, waits=bool(sender.replicas))
-    known = await _ask(sender, keys, [*common, ""], request, now, deadline)
+    known = await _ask(sender, keys, [*common, "", ""], request, now, deadline)
     if known.status is not Status.UNCHANGED:
         return known
     source, window = names.keys(request.source), PathWindow(low=0)
@@ -52,7 +52,7 @@ async def fork(sender: Sender, names: KeyNames, request: ForkRequest, now: str, 
                 raise missing(request.source, first_missing)
             lost = view
             continue
-        outcome = await _ask(sender, keys, [*common, *copy.facts(request.source)], request, now, deadline)
+        outcome = await _ask(sender, keys, [*common, *copy.facts(request.source), ""], request, now, deadline)
         if outcome.status is not Status.MOVED:  # else the staged copy was gone
             return outcome
 

@@ -11,6 +11,8 @@ _others.lua   entries that are no messages
 _window.lua   the ranges of a path that a read asks for
 _keys.lua     idempotency keys of callers
 _version.lua  the state after a version
+_lease.lua    leases, and whether one is in force
+_effect.lua   effects
 _change.lua   before every change: replays, conflicts
 _entry.lua    the place of an entry
 _commit.lua   after every change: what it writes, and the receipt
@@ -30,9 +32,11 @@ import msgspec
 
 from everturn.backend import (
     Append,
+    BeginEffect,
     Clear,
     DeleteSnapshot,
     Effect,
+    EndEffect,
     Fold,
     Rollback,
     SetTTL,
@@ -61,7 +65,7 @@ _PATH = (*_SESSION, "_path", "_others")
 
 
 def _change(*names: str) -> Script:
-    return _load("_clock", *_PATH, "_keys", "_change", *names, "_commit")
+    return _load("_clock", *_PATH, "_keys", "_lease", "_change", *names, "_commit")
 
 
 # --- changes: one script each, atomic --------------------------------------------------------------------------------
@@ -74,12 +78,16 @@ DELETE_SNAPSHOT = _change("delete_snapshot")
 ROLLBACK = _change("_version", "rollback")
 UNDO = _change("undo")
 TTL = _change("ttl")
+BEGIN_EFFECT = _change("_effect", "begin_effect")
+END_EFFECT = _change("_effect", "end_effect")
 FORK = _change("fork")
 ERASE = _load("_clock", "_check", "_state", "erase")
+LEASE = _load("_clock", "_check", "_state", "_lease", "lease")
 DROP_UNDO = _load("_clock", *_SESSION, "drop_undo")
 # --- reads -----------------------------------------------------------------------------------------------------------
 SESSION_STATE = _load(*_PATH, "_window", "session_state")
 WALK = _load(*_PATH, "_window", "walk")
+EFFECTS = _load("_check", "_state", "_lease", "effects")
 PAGE = _load("_state", "page")
 PORTION = _load("portion")
 # --- steps of longer operations, each of bounded length --------------------------------------------------------------
@@ -97,5 +105,7 @@ OF_EFFECT: Mapping[type[Effect], Script] = {
     Rollback: ROLLBACK,
     Undo: UNDO,
     SetTTL: TTL,
+    BeginEffect: BEGIN_EFFECT,
+    EndEffect: END_EFFECT,
 }
 """The script that carries out a change."""

@@ -46,6 +46,11 @@ def is_sealed(life: str, name: str, kept: bytes) -> bool:
     return kept.startswith(_digest(f"{life} {name} ".encode() + kept[CHECK:]))
 
 
+def seal(life: str, name: str, text: bytes) -> bytes:
+    """Put its check in front of a text that is kept under a name (`sealed` in lua/_state.lua)."""
+    return _digest(f"{life} {name} ".encode() + text) + text
+
+
 def _digest(text: bytes) -> bytes:
     """Compute the digest of lua/_check.lua, with a blank behind it."""
     return hashlib.sha1(text, usedforsecurity=False).hexdigest()[: CHECK - 1].encode() + b" "

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from everturn.backend import ChangeOutcome, Fork
-from everturn.backends.redis import scripts
+from everturn.backends.redis import effects, scripts
 from everturn.backends.redis.changes import outcome_of
 from everturn.backends.redis.client import Sender
 from everturn.backends.redis.errors import DamagedPart
@@ -37,7 +37,7 @@ from everturn.backends.redis.stored_form import (
 )
 from everturn.core.paths import Jump, Range, contains, merge
 from everturn.transfer.protocol import Arrival, PortionRequest, Staging
-from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion, SnapshotPart
+from everturn.transfer.session_lines import ChangePart, EffectPart, EntryPart, Outline, Portion, SnapshotPart
 
 MOST = 300  # entries handed over by one script: a millisecond or so
 REMEMBERED = 1024  # changes kept of those that a session brings, as of those that it makes
@@ -56,8 +56,9 @@ async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
             return None
         info = view.session.info
         made = seq_of(latest[0][0]) if latest else 0
-        if made <= info.version:
-            break  # else it was changed between the two reads
+        rows = await effects.read(sender, keys, now, deadline)
+        if made <= info.version == rows.version and info.life == rows.life:
+            break  # else it was changed between the reads
     return Outline(
         session_id,
         info.life,
@@ -75,6 +76,7 @@ async def outline(sender: Sender, keys: Keys, session_id: str, now: str, deadlin
         tuple(reversed(full.jumps)),
         tuple(map(_snapshot_part, view.snapshots)),
         view.session.undo,
+        tuple(map(EffectPart.of, rows.effects)),
     )
 
 
@@ -228,7 +230,8 @@ def _fields(outline: Outline) -> list[Any]:
         "ttl": "" if outline.ttl is None else repr(outline.ttl),
         "forked_from": outline.forked_from or "",
     }
-    return [part for pair in fields.items() for part in pair]
+    rows = effects.fields_of(outline.life, (part.row for part in outline.effects))
+    return [*(part for pair in fields.items() for part in pair), *rows]
 
 
 def _snapshots(outline: Outline) -> list[tuple[str, str]]:

@@ -1,7 +1,8 @@
 """Applies one change to a session, as SQL: here a turn becomes rows.
 
-The steps, in order: load the session, look for an earlier attempt, compare the expected version, plan
-(core/plan_change.py), write. They run in a batch's transaction (transaction.py): if one raises, nothing is written.
+The steps, in order: load the session, look for an earlier attempt, compare the expected version, look at the lease that
+is named, plan (core/plan_change.py), write. They run in a batch's transaction (transaction.py): if one raises, nothing
+is written.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, TakeSnapshot
-from everturn.backends.sqlite import statements
+from everturn.backend import REMEMBERED, ChangeOutcome, ChangeRequest, Status, TakeSnapshot, stamped
+from everturn.backends.sqlite import effects, leases, statements
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.packed_rows import PackedRow, packed
 from everturn.backends.sqlite.path_walk import PathWalk
@@ -40,9 +41,11 @@ def apply(db: Connection, request: ChangeRequest, now: float) -> ChangeOutcome:
             return replay
     if (request.expected_version, request.expected_life) != (None, None) and not _as_expected(session, request):
         return _refusal(Status.CONFLICT, session)
+    if request.lease is not None and leases.is_refused(db, session, request, now):
+        return _refusal(Status.LEASE_LOST, session)
     planned = plan_change(session, request.effect, PlanReader(db, session or NO_SESSION))
     if isinstance(planned, Status):
-        return _refusal(planned, session)
+        return effects.with_row(db, session, request, _refusal(planned, session), now)
     if planned.state.head > LAST_SEQ:
         raise MemoryStoreBackendError(f"a session takes {LAST_SEQ:,} entries at most; fork it", outcome="not_written")
     if session is None:
@@ -116,6 +119,7 @@ def begin(db: Connection, request: ChangeRequest, now: float, origin: str | None
     db.execute(SQL["end_session"], name)
     db.execute(SQL["begin_session"], (*name, request.life, now, now))
     no = db.last_insert_rowid()
+    leases.bind(db, request.session_id, request.life)
     return SessionRow(
         no, request.session_id, request.life, ttl=request.ttl, created_at=now, changed_at=now, forked_from=origin
     )
@@ -148,6 +152,10 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
         db.execute(SQL["insert_snapshot"], sealed(snapshot_id, session.no, label, version, *where, now))
         snapshots += 1
         snapshot = Snapshot(snapshot_id, request.session_id, session.life, label, version, planned.state.messages, now)
+    written = None
+    if planned.effect is not None:
+        written = stamped(planned.effect, version, now)
+        effects.store(db, session.no, (written,))
     ttl = session.ttl if planned.ttl is None else planned.ttl.seconds
     expires_at = None if ttl is None else db.lives_from + ttl
     if expires_at is not None and planned.ttl is None and session.expires_at is not None:
@@ -166,7 +174,7 @@ def write(db: Connection, session: SessionRow, planned: Plan, request: ChangeReq
             *(getattr(request.effect, "snapshot_id", None), getattr(request.effect, "label", None), now, *where),
         ),
     )
-    return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot)
+    return ChangeOutcome(Status.APPLIED, session.life, version, first, count, snapshot, effect=written)
 
 
 def insert(db: Connection, no: int, row: PackedRow, turn: int, at: float) -> None:

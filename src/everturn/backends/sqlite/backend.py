@@ -14,13 +14,27 @@ from functools import partial
 from typing import TypeVar
 
 from everturn import events
-from everturn.backend import ChangeOutcome, ChangeRequest, Erasure, ForkRequest, Order, Query, Reading, Take
+from everturn.backend import (
+    ChangeOutcome,
+    ChangeRequest,
+    EffectsReading,
+    Erasure,
+    ForkRequest,
+    LeaseOutcome,
+    LeaseRequest,
+    Order,
+    Query,
+    Reading,
+    Take,
+)
 from everturn.backends._shared.server_warnings import Examination
 from everturn.backends._shared.verification import SURPRISES, unreadable_session, unreadable_store
 from everturn.backends.sqlite import apply_change as applying
 from everturn.backends.sqlite import (
     compaction,
+    effects,
     fork_session,
+    leases,
     listing,
     maintenance,
     page_checksums,
@@ -44,6 +58,7 @@ T = TypeVar("T")
 Work = Callable[[Connection], T]
 
 SHORT = 128  # messages: to read so many takes less than a millisecond
+LEASES_AT_ONCE = 500  # removed by one transaction
 REAP_EVERY = 64  # commits between two steps of removing expired sessions; each step is short
 
 
@@ -117,6 +132,14 @@ class SqliteOperations(ABC):
             self._until_reaping = REAP_EVERY
             await self._reap_quietly(deadline)
         return outcome
+
+    async def lease(self, request: LeaseRequest, deadline: float) -> LeaseOutcome:
+        work = raising_corrupt_entry(request.session_id, lambda db: leases.apply_lease(db, request, self._now(db)))
+        return await self._write(work, deadline)
+
+    async def effects(self, session_id: str, deadline: float) -> EffectsReading:
+        work = raising_corrupt_entry(session_id, lambda db: effects.read(db, session_id, self._now(db)))
+        return await self._naming_damage(session_id, self._read, work, deadline)
 
     async def _reap_quietly(self, deadline: float) -> None:
         try:
@@ -195,7 +218,8 @@ class SqliteOperations(ABC):
         total, until = Compaction(0, 0, 0), _half_way_to(deadline)
         while time.monotonic() < until:
             reaped = await self._write(lambda db: maintenance.reap(db, self._now(db)), deadline)
-            if not reaped.sessions and not await self._write(maintenance.give_back_pages, deadline):
+            idle = await self._write(lambda db: leases.forget_idle(db, self._now(db), LEASES_AT_ONCE), deadline)
+            if not reaped.sessions and not idle and not await self._write(maintenance.give_back_pages, deadline):
                 break
             total = Compaction(1, total.entries + reaped.entries, total.bytes + reaped.bytes)
         return total

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import apsw
 import msgspec
 
-from everturn.backends.sqlite import statements
+from everturn.backends.sqlite import effects, leases, statements
 from everturn.backends.sqlite.apply_change import insert
 from everturn.backends.sqlite.connections import Connection, patiently
 from everturn.backends.sqlite.packed_rows import MOST_LINES, cut_row, earliest_start
@@ -155,6 +155,8 @@ def erase(db: Connection, session_id: str, life: str | None, now: float) -> Remo
     spared = db.value(SQL["living"], (db.namespace, session_id)) is not None
     if not lives and not spared:
         refuse_damaged_index(db, session_id)
+    if not spared:
+        leases.forget(db, session_id)
     return Removal(spared=spared).plus(remove(db, lives))
 
 
@@ -186,6 +188,9 @@ def _remove_some(db: Connection, no: int) -> tuple[Removal, bool]:
     db.execute(SQL["reap_snapshots"], (no, STEP))
     if snapshots := db.changes():
         return Removal(snapshots=snapshots), False
+    db.execute(effects.SQL["reap_effects"], (no, STEP))
+    if db.changes():
+        return Removal(), False
     delete_undo_steps(db, no)
     db.execute(SQL["delete_session"], (no,))
     return Removal(), True

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from everturn.backend import StoredEffect
 from everturn.backends.sqlite import statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.effects import effect_of
 from everturn.backends.sqlite.packed_rows import earliest_start
 from everturn.backends.sqlite.path_walk import PathWalk
 from everturn.backends.sqlite.session_row import SessionRow, snapshot_state, undo_steps, version_state
@@ -49,3 +51,6 @@ class PlanReader:
     def last_undo_step(self) -> UndoStep | None:
         steps = undo_steps(self._db, self._session)
         return steps[-1] if steps else None
+
+    def effect(self, key: str) -> StoredEffect | None:
+        return effect_of(self._db, self._session, key)

@@ -12,7 +12,7 @@ from itertools import islice
 import msgspec
 
 from everturn.backend import ChangeOutcome, Status
-from everturn.backends.sqlite import apply_change, session_row, statements
+from everturn.backends.sqlite import apply_change, effects, session_row, statements
 from everturn.backends.sqlite.apply_change import LAST_SEQ
 from everturn.backends.sqlite.connections import Connection
 from everturn.backends.sqlite.maintenance import delete_undo_steps
@@ -21,7 +21,7 @@ from everturn.backends.sqlite.row_checksums import facts, of_entries, sealed, se
 from everturn.backends.sqlite.session_row import SessionRow, change_columns, columns_of, state_from, store
 from everturn.errors import MemoryStoreBackendError
 from everturn.transfer.protocol import STAGED_FOR, Arrival, Mark, PortionRequest, Staging
-from everturn.transfer.session_lines import ChangePart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
+from everturn.transfer.session_lines import ChangePart, EffectPart, EntryPart, Outline, Portion, SnapshotPart, UndoPart
 
 SQL = statements.load("transfer.sql")
 
@@ -54,6 +54,7 @@ def outline(db: Connection, session_id: str, now: float) -> Outline | None:
             UndoPart(step.id & 0xFFFFFFFF, step.kind, step.moved_to, step.hidden, step.before)
             for step in session_row.undo_steps(db, session)
         ),
+        tuple(map(EffectPart.of, effects.effects_of(db, session))),
     )
 
 
@@ -149,6 +150,8 @@ def restore(db: Connection, arrival: Arrival, now: float) -> ChangeOutcome:
         no = db.last_insert_rowid()
     size = place.bytes + _write_rows(db, no, arrival.portion)
     last_jump = _write_pointers(db, no, outline, place)
+    effects.forget(db, no)
+    effects.store(db, no, (part.row for part in outline.effects))
     db.execute(SQL["publish"], (no,))
     expires_at = None if arrival.expires_in is None else db.lives_from + arrival.expires_in
     known = (outline.life, outline.version, outline.last_seq, outline.state, size, outline.dimension, outline.ttl)

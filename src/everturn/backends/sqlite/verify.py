@@ -11,6 +11,7 @@ from everturn.backend import REMEMBERED
 from everturn.backends._shared.verification import ExaminedSession, examine
 from everturn.backends.sqlite import page_checksums, schema, statements
 from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.effects import effects_of
 from everturn.backends.sqlite.errors import BAD_CHECKSUM
 from everturn.backends.sqlite.packed_rows import MOST_LINES, has_its_checksums, unpacked
 from everturn.backends.sqlite.session_row import SessionRow, all_jumps, load, remembered_states, roots
@@ -24,6 +25,7 @@ UNREADABLE = (
     UnicodeDecodeError,
 )  # raised by a page, the schema or a text that is not as it was written
 KINDS = {"append", "replace", "trim", "fold", "clear", "snapshot", "delete_snapshot", "rollback", "undo", "ttl", "fork"}
+KINDS |= {"begin_effect", "finish_effect", "fail_effect"}
 
 
 def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, list[Problem]]:
@@ -53,6 +55,11 @@ def verify_session(db: Connection, session_id: str, now: float) -> tuple[int, li
             yield from unpacked(row)
 
     kinds, problems = examine(stored, entries())
+    bad.extend(
+        f"the effect {row.key!r} is {row.status!r} since version {row.began}, which cannot be"
+        for row in effects_of(db, session, bad)
+        if row.status not in ("started", "finished", "failed") or not 0 < row.began <= session.version
+    )
     found = {problem.seq for problem in problems}
     problems += (
         Problem(session_id, seqs[0], "the checksums of its row are not those of what is in it")

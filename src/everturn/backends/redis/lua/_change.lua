@@ -1,10 +1,11 @@
 -- Begins every change: reads the session, and decides whether the request is late, a replay or a conflict.
 -- The rules are those of core/plan_change.py.
 -- ARGV: call, life, ttl, key, content, expected version, expected life, r for a retry, w if replicas are waited for.
--- The arguments of the effect follow from 10 on. Its script comes behind this text. It ends in `return refused(...)`, or sets
--- `kind`, `after` and `plan`, which _commit.lua carries out.
+-- The arguments of the effect follow from 10 on, and behind them the lease that is named, "token holder". Its script comes behind
+-- this text. It ends in `return refused(...)`, or sets `kind`, `after` and `plan`, which _commit.lua carries out.
 -- Nothing is written here but the fence of a retry that is refused: its first attempt must not be applied later.
 -- The answer is one line, "time status life version first count ...": a table takes the server far longer to send.
+local claim = table.remove(ARGV)
 local facts = call('HMGET', META, unpack(FACTS))
 local life, ended, fence = facts[1], false, tonumber(facts[14])
 local is_retry, waits = ARGV[8] ~= '', ARGV[9] ~= ''
@@ -30,7 +31,7 @@ local function refused(status, first_use)
     if not life then
       if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
       call('HSET', META, 'fence', at)
-      call('PEXPIRE', META, REQUEST_LIFE)
+      if call('PTTL', META) < REQUEST_LIFE then call('PEXPIRE', META, REQUEST_LIFE) end  -- a lease may last longer
     else
       call('HSET', META, 'fence', at)
     end
@@ -114,6 +115,7 @@ end
 if (ARGV[6] ~= '' and tonumber(ARGV[6]) ~= version) or (ARGV[7] ~= '-' and ARGV[7] ~= (life or '')) then
   return refused('conflict')
 end
+if claim ~= '' and (ended or not lease_functions().is_claimed(claim, now)) then return refused('lease_lost') end
 
 -- Note that there are so many more (or fewer) others, snapshots or jumps, or that another number in `parts` changes.
 local function add_to_parts(place, more)

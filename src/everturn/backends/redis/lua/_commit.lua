@@ -5,7 +5,7 @@
 local fresh = not life
 if fresh then
   if ended then call('UNLINK', META, LOG, OTHERS, CHANGES, SNAPSHOTS, JUMPS) end
-  if fence then call('PERSIST', META) end  -- a tombstone becomes a session
+  call('PERSIST', META)  -- a tombstone, or a lease without a session, becomes one
   life = ARGV[2]
   LIFE = life
 end
@@ -96,6 +96,7 @@ elseif plan.ttl then
   for i = 1, 6 do call('PERSIST', KEYS[i]) end
 end
 receipt = at .. ' applied ' .. life .. ' ' .. version_text .. ' ' .. receipt
+if plan.answer then return plan.answer(receipt) end
 if not plan.snapshot then return receipt end
 local _, _, _, shown = unpacked(after)
 return receipt .. ' ' .. plan.snapshot .. ' ' .. at .. ' ' .. shown .. (plan.label and '\n' .. plan.label or '')

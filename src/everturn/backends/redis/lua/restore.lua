@@ -37,7 +37,7 @@ if adds then
 end
 
 -- Nothing was written up to here.
-local calls = fence and call('HGET', META, 'calls')
+local calls, lease = fence and call('HGET', META, 'calls'), call('HGET', META, 'lease')
 if adds then
   call('UNLINK', SNAPSHOTS)
 else
@@ -59,6 +59,7 @@ if ARGV[10] ~= '' then forgotten = forgotten == '' and ARGV[10] or forgotten .. 
 local fields = tonumber(ARGV[12])
 for i = 13, 12 + fields, 2 do call('HSET', META, ARGV[i], ARGV[i + 1]) end
 LIFE = call('HGET', META, 'life')
+if lease and (not life or life == LIFE) then call('HSET', META, 'lease', lease) end  -- it holds on in the same life, or in a new one
 size = size + put_rows(13 + fields)
 for i, name in pairs({[5] = 'undo', [6] = 'forgotten'}) do
   local text = i == 5 and ARGV[11] or forgotten

@@ -1,0 +1,94 @@
+"""Effects in the table `effects`, read and written in the transaction of a change. core/effects.py has the values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from everturn.backend import (
+    BeginEffect,
+    ChangeOutcome,
+    ChangeRequest,
+    EffectsReading,
+    EndEffect,
+    LeaseRow,
+    StoredEffect,
+    is_held,
+)
+from everturn.backends.sqlite import statements
+from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.leases import lease_of
+from everturn.backends.sqlite.row_checksums import all_unsealed, sealed, seconds, unsealed
+from everturn.backends.sqlite.session_row import SessionRow, load
+
+SQL = statements.load("effects.sql")
+
+
+def effect_of(db: Connection, session: SessionRow, key: str) -> StoredEffect | None:
+    """Load an effect of a session; None if it was never begun. Raises ValueError if the row was damaged."""
+    found = db.row(SQL["load_effect"], (session.no, key))
+    if found is None:
+        return None
+    columns = unsealed(found, "an effect of session number")
+    if tuple(columns[:2]) != (session.no, key):
+        raise ValueError(f"a search for the effect {key!a} leads to {columns[1]!a}")
+    return _from_columns(columns)
+
+
+def effects_of(db: Connection, session: SessionRow, bad: list[str] | None = None) -> list[StoredEffect]:
+    """Load all effects of a session, in the order in which they were begun. `bad`: as in session_row.snapshots."""
+    rows = all_unsealed(db.execute(SQL["list_effects"], (session.no,)), "an effect of session number", bad)
+    return [_from_columns(columns) for columns in rows if columns[0] == session.no]
+
+
+def read(db: Connection, session_id: str, now: float) -> EffectsReading:
+    """List the effects of a session (Backend.effects)."""
+    session = load(db, session_id, now)
+    if session is None:
+        return EffectsReading()
+    lease = lease_of(db, session_id)
+    rows = tuple(_with_lease(row, lease, session.life, now) for row in effects_of(db, session))
+    return EffectsReading(session.life, session.version, rows)
+
+
+def with_row(
+    db: Connection, session: SessionRow | None, request: ChangeRequest, outcome: ChangeOutcome, now: float
+) -> ChangeOutcome:
+    """Add the row of the effect to the answer to a request that was to begin or end it."""
+    action = request.effect
+    if session is None or not isinstance(action, BeginEffect | EndEffect):
+        return outcome
+    row = effect_of(db, session, action.key)
+    if row is None:
+        return outcome
+    held = _with_lease(row, lease_of(db, request.session_id), session.life, now)
+    return msgspec.structs.replace(outcome, effect=held)
+
+
+def store(db: Connection, no: int, rows: Iterable[StoredEffect]) -> None:
+    """Write effects under a session's number, in place of those with the same keys."""
+    for row in rows:
+        texts = (None if body is None else bytes(body).decode() for body in (row.request, row.result, row.error))
+        columns = (no, row.key, row.status, row.attempt, row.began, row.ended, row.token, row.by)
+        db.execute(
+            SQL["store_effect"],
+            sealed(*columns, seconds(row.at), row.ended_at and seconds(row.ended_at), *texts, row.note),
+        )
+
+
+def forget(db: Connection, no: int) -> None:
+    """Delete every effect under a session's number."""
+    db.execute(SQL["delete_effects"], (no,))
+
+
+def _from_columns(columns: Sequence[Any]) -> StoredEffect:
+    _, key, status, attempt, began, ended, token, by, at, ended_at, request, result, error, note = columns
+    request, result, error = (None if text is None else text.encode() for text in (request, result, error))
+    return StoredEffect(key, status, attempt, began, ended, token, by, at, ended_at, request, result, error, note)
+
+
+def _with_lease(row: StoredEffect, lease: LeaseRow | None, life: str, now: float) -> StoredEffect:
+    held = row.token > 0 and lease is not None and lease.token == row.token and is_held(lease, life, now)
+    return msgspec.structs.replace(row, held=held) if held else row

@@ -1,0 +1,65 @@
+"""Leases in the table `leases`: taken, renewed and released in one transaction each. core/leases.py has the rules."""
+
+from __future__ import annotations
+
+from everturn.backend import ChangeRequest, LeaseOutcome, LeaseRequest, LeaseRow, change_lease, is_fenced_off
+from everturn.backends.sqlite import statements
+from everturn.backends.sqlite.connections import Connection
+from everturn.backends.sqlite.row_checksums import sealed, seconds, unsealed
+from everturn.backends.sqlite.session_row import SessionRow, load
+
+SQL = statements.load("leases.sql")
+_LOAD = SQL["load_lease"]
+
+
+def apply_lease(db: Connection, request: LeaseRequest, now: float) -> LeaseOutcome:
+    """Take, renew or release a lease (Backend.lease). The session's row is left alone."""
+    session = load(db, request.session_id, now)
+    row = lease_of(db, request.session_id)
+    life = session.life if session else ""
+    outcome, changed = change_lease(request, row, life, now, db.lives_from)
+    if changed is not None:
+        _store(db, request.session_id, changed)
+    return outcome
+
+
+def is_refused(db: Connection, session: SessionRow | None, request: ChangeRequest, now: float) -> bool:
+    """Whether the lease that a change names is not in force."""
+    if request.lease is None:
+        return False
+    row = lease_of(db, request.session_id)
+    return is_fenced_off(request.lease, row, session.life if session else "", now)
+
+
+def bind(db: Connection, session_id: str, life: str) -> None:
+    """Let a lease that was taken before the life began end with it."""
+    row = lease_of(db, session_id)
+    if row is not None and not row.life:
+        _store(db, session_id, LeaseRow(row.token, row.holder, row.until, life))
+
+
+def lease_of(db: Connection, session_id: str) -> LeaseRow | None:
+    """Load the latest lease of a session; None if it never had one. Raises ValueError if the row was damaged."""
+    found = db.row(_LOAD, (db.namespace, session_id))
+    if found is None:
+        return None
+    namespace, name, life, token, holder, until = unsealed(found, "the lease of namespace")
+    if (namespace, name) != (db.namespace, session_id):
+        raise ValueError(f"a search for its lease leads to {name!a}")
+    return LeaseRow(token, holder, until, life)
+
+
+def forget(db: Connection, session_id: str) -> None:
+    """Delete the lease of a session that is erased."""
+    db.execute(SQL["delete_lease"], (db.namespace, session_id))
+
+
+def forget_idle(db: Connection, now: float, limit: int) -> bool:
+    """Delete some leases that are over, of names that have no session. True: there may be more."""
+    db.execute(SQL["delete_idle_leases"], (now, limit))
+    return db.changes() >= limit
+
+
+def _store(db: Connection, session_id: str, row: LeaseRow) -> None:
+    columns = (db.namespace, session_id, row.life, row.token, row.holder, seconds(row.until))
+    db.execute(SQL["store_lease"], sealed(*columns))
