@@ -261,6 +261,29 @@ def test_a_fold_that_another_did_before_the_claim_asks_no_model(store: Any, monk
     assert texts(store, "a") == ["12"]
 
 
+def test_nobody_sees_the_claim_of_a_fold(store: Any) -> None:
+    """It is no session of the user: not listed, not counted, not cleared, not copied."""
+    say_each(store, "a", *"1234")
+    seen: list[Any] = []
+
+    def looking(*_: object) -> str:
+        names = [session.session_id for session in store.sessions().sessions]
+        seen.append((names, store.verify().sessions, store.sessions("everturn:").sessions))
+        store.compact()
+        return "so far"
+
+    assert store.fold("a", looking, max_messages=2) is not None
+    assert seen == [(["a"], 1, ())]
+
+    def clearing(*_: object) -> str:
+        seen.append(store.clear_all())
+        return "further"
+
+    say_each(store, "a", *"5678")
+    assert store.fold("a", clearing, max_messages=2) is None  # what it covers was cleared
+    assert seen[1:] == [1]
+
+
 def test_sixteen_workers_that_fold_at_once_pay_one_model(store: Any) -> None:
     say_each(store, "a", *"12345")
     paid: list[int] = []

@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "log": "log:log",
         "snapshots": "inspect:snapshots",
         "diff": "inspect:diff",
+        "effects": "effects:effects",
         "tail": "inspect:tail",
         "serve": "serve:serve",
     },

@@ -14,12 +14,14 @@ from typing import Annotated
 import typer
 
 from everturn.cli.arguments import SESSION, URL, opened, point_in, seconds_in, session_in, snapshot_in
+from everturn.cli.effects import effects_of, line_of
 from everturn.cli.entries import entry_lines
 from everturn.cli.output import clean, console, print_json
 from everturn.core.numbers import count, size
 from everturn.errors import InvalidInput
 from everturn.model import Entry, Receipt
 from everturn.store.sync import MemoryStore
+from everturn.ui.descriptions import effects_that_stay
 
 YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 KEY = Annotated[str | None, typer.Option(help="An idempotency key: repeated with the same key, nothing more is done.")]
@@ -69,8 +71,9 @@ def rollback(
 ) -> None:
     """Roll a session back to a snapshot, or to a version.
 
-    Shows the entries that will leave the history and those that come back, then asks. Nothing is deleted: undo
-    restores them. If the session changes before you answer, nothing is done and an error is printed.
+    Shows the entries that will leave the history and those that come back, and effects that stay done, then asks.
+    Nothing is deleted: undo restores the entries. If the session changes before you answer, nothing is done and an
+    error is printed.
 
     \b
     Examples:
@@ -92,11 +95,21 @@ def rollback(
             with _naming_option("--to"):
                 changed = store.diff(session, now.version, target)
             _show_leaving(changed.removed, changed.added)
+            _show_staying(store, session, target if isinstance(target, int) else target.version)
             named = f"version {target}" if isinstance(target, int) else repr(clean(target.label or target.id))
             ask(f"roll {session!r} back to {named}?")
         with _naming_option("--to"):
             receipt = store.rollback(session, target, key=key, expected_version=None if yes else now)
     _done_unless_same(receipt, now.version, "rolled back", json=json)
+
+
+def _show_staying(store: MemoryStore, session_id: str, version: int) -> None:
+    """Print the effects that a rollback to a version leaves done."""
+    staying = effects_that_stay(effects_of(store, session_id), version)
+    if staying:
+        console().print(f"{count(len(staying), 'effect')} that no rollback takes back:")
+    for effect in staying[:MOST_SHOWN]:
+        console().print(line_of(effect))
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from everturn.model import MESSAGE, ChatMessage, Receipt, Summary
 from everturn.store import pages
 from everturn.store.arguments import checked_expectation, checked_id, checked_limit
 from everturn.store.change_sender import Expected, Leased, new_call
+from everturn.store.claims import CLAIMS
 from everturn.store.context import ContextOperations, StateParts, checked_counter, is_of
 from everturn.store.key_lookup import KeyLookup
 from everturn.store.outcomes import conflict, receipt_of
@@ -36,7 +37,6 @@ Summarize: TypeAlias = Callable[[list[ChatMessage], Summary | None], Any]
 Embed: TypeAlias = Callable[[str], Collection[float] | Awaitable[Collection[float]]]
 
 CLAIM_SECONDS = 300.0  # how long a worker that died keeps others from folding
-CLAIMS = "everturn:fold:"  # sessions of this name, with a digest behind it, are claims
 
 
 class FoldPlan(msgspec.Struct, frozen=True):
