@@ -51,8 +51,9 @@ def contents(session: SessionInfo) -> str:
 
 
 def erased(receipt: ErasureReceipt) -> str:
-    """`14 entries, 2 snapshots, 3.1 KB`."""
-    return (
+    """`14 entries, 2 snapshots, 3.1 KB`; of several sessions: `3 sessions, 14 entries, ...`."""
+    sessions = "" if receipt.sessions == 1 else f"{count(receipt.sessions, 'session')}, "
+    return sessions + (
         f"{count(receipt.entries, 'entry', 'entries')}, {count(receipt.snapshots, 'snapshot')}, {size(receipt.bytes)}"
     )
 
