@@ -147,7 +147,7 @@ def trim_to_more(kit: Kit) -> None:
 
 @registry.clause(
     "trim-to-nothing",
-    "Trimming to 0 keeps nothing (or the last turn, where turns stay whole), or is refused and changes nothing.",
+    "Trimming to 0 keeps nothing, or the last turn alone, or is refused and changes nothing.",
     incident="`messages[-0:]` is the whole list: a limit of 0, for privacy, kept everything.",
     needs=["trim"],
 )
@@ -159,8 +159,8 @@ def trim_to_nothing(kit: Kit) -> None:
     if not outcome.ok:
         kit.check(found == wanted, f"trim to 0 was refused, and it holds {found}, not {wanted}", session=session)
         return
-    left = [sent.content for sent in turns[-1]] if kit.offers("trim_keeps_prompts") else []
-    kit.check(found in ([], left), f"trimmed to 0, it holds {found}", session=session)
+    last = [sent.content for sent in turns[-1]]
+    kit.check(found in ([], last), f"trimmed to 0, it holds {found}", session=session)
     turn = kit.turn()
     store.append(session, turn)
     found = [seen.content for seen in store.read(session)][len(found) :]
