@@ -57,6 +57,7 @@ OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "schema": _schema,
     "pool_size": whole_number("pool_size", 1),
     "warnings": switch("warnings"),
+    "read_only": switch("read_only"),
     **dict.fromkeys(_OF_LIBPQ, str),
 }
 
@@ -114,6 +115,7 @@ def _names(options: Mapping[str, Any]) -> dict[str, Any]:
         "schema_name": options.get("schema", "everturn"),
         "namespace": options.get("namespace", ""),
         "warnings": options.get("warnings", True),
+        "read_only": options.get("read_only", False),
     }
 
 

@@ -26,6 +26,7 @@ from everturn.backend import (
     Take,
 )
 from everturn.backends._shared import paging
+from everturn.backends._shared.read_only import refuse_changes
 from everturn.backends._shared.server_clock import REQUEST_LIFE, ServerClock
 from everturn.backends._shared.server_warnings import Examination, Finding, say
 from everturn.backends.postgres import (
@@ -69,12 +70,21 @@ class PostgresBackend:
     """The protocol's operations over an executor."""
 
     def __init__(
-        self, executor: Executor, *, schema_name: str = "everturn", namespace: str = "", warnings: bool = True
+        self,
+        executor: Executor,
+        *,
+        schema_name: str = "everturn",
+        namespace: str = "",
+        warnings: bool = True,
+        read_only: bool = False,
     ) -> None:
         self._executor = executor
         self._schema = schema_name
         self._namespace = namespace
         self._warnings = warnings
+        self._read_only = read_only
+        if read_only:
+            refuse_changes(self, executor.name)
         self._sql = statements.load("calls.sql", schema_name)
         self._clock: Callable[[], float] | None = None  # None: the server's; tests bring their own
         self._server_clock = ServerClock()
@@ -91,7 +101,10 @@ class PostgresBackend:
     async def prepare(self, deadline: float) -> None:
         """Check the server, warn of dangerous settings, and create or migrate the schema. Before the first call."""
         found = await self.findings(deadline)
-        await schema.migrate(self._executor, self._schema, deadline)
+        if self._read_only:
+            await schema.refuse_pending(self._executor, self._schema, deadline)
+        else:
+            await schema.migrate(self._executor, self._schema, deadline)
         if time.monotonic() < deadline:  # else the first change asks
             await self._ask_time(deadline)
         is_first, self._ready = not self._ready, True
