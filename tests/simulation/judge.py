@@ -12,7 +12,6 @@ from typing import Any
 
 from everturn import MemoryStoreError, Unsupported
 from everturn.errors import CorruptEntry
-from everturn.store.claims import is_claim
 from tests.model.model_store import Change, ModelStore, Refused, Session
 from tests.simulation import clocks, planned, records
 from tests.simulation.network import Attempt
@@ -94,8 +93,6 @@ class Judge:
     def applied(self, attempt: Attempt, name: str, *, continues: bool = True) -> None:
         """A request changed a session, just now. `continues`: the life that was there before is there still."""
         op, now = attempt.op, self._now()
-        if is_claim(name):
-            return  # who may ask a model; no session of a user
         self.applied_at.setdefault(op.id, []).append(now)
         others = [moment for moment, by in self._stamps.get(name, ()) if by != op.id]
         erased = [moment for moment, move in self._moves.get(name, ()) if move.kind == "erase"]

@@ -12,7 +12,6 @@ from everturn.backend import Clear, Query, Status
 from everturn.errors import CorruptEntry, InvalidInput, MemoryStoreBackendError
 from everturn.model import Compaction, ErasureReceipt, Problem, SessionInfo, VerifyReport
 from everturn.store.arguments import checked_id
-from everturn.store.claims import is_claim, without_claims
 from everturn.store.trim import TrimOperations
 
 PAGE = 500
@@ -170,7 +169,7 @@ class MaintenanceOperations(TrimOperations):
             find = getattr(self.backend, "surviving_sessions", None)
             found: list[str] = [] if find is None else await self.call(lambda _, by: find(by))
             for name in found:
-                if name not in listed and not is_claim(name):
+                if name not in listed:
                     yield name
 
     async def every_session(self) -> AsyncIterator[SessionInfo]:
@@ -178,7 +177,7 @@ class MaintenanceOperations(TrimOperations):
         page: str | None = None
         while True:
             found = await self.call(lambda _, by, page=page: self.backend.sessions("", PAGE, page, None, by))  # type: ignore[misc]
-            for session in without_claims(found).sessions:
+            for session in found.sessions:
                 yield session
             if (page := found.next) is None:
                 return

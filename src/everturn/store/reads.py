@@ -33,7 +33,6 @@ from everturn.model import (
     ToolCall,
 )
 from everturn.store.arguments import LONGEST_ID, checked_at, checked_bound, checked_count, checked_id, checked_search
-from everturn.store.claims import without_claims
 from everturn.store.entry_reader import EntryReader
 from everturn.store.healed_prompts import healed
 from everturn.store.outcomes import no_session
@@ -249,8 +248,7 @@ class ReadOperations(RetryingSender):
             raise InvalidInput("is the `next` of a page", path="page")
         if order not in (None, "recent"):
             raise InvalidInput(f"is None or 'recent', not {order!r}", path="order")
-        most = min(limit, LARGEST_PAGE)
-        return without_claims(await self.call(lambda _, by: self.backend.sessions(prefix, most, page, order, by)))
+        return await self.call(lambda _, by: self.backend.sessions(prefix, min(limit, LARGEST_PAGE), page, order, by))
 
     async def find(self, text: str, *, session_id: str | None = None, limit: int = 50) -> list[Match]:
         """Find entries in the history of one session, or of all, that contain the text; newest first in each session.
